@@ -1,0 +1,93 @@
+"""Everything a peer can make grow, with its bound and the reason for the bound.
+
+`Limits` are what an operator may set under `[limits]`; the constants below it follow from the
+protocol or from the house's rules and are not for setting. The frame and filter sizes that the
+protocol fixes live in `hyperbloom.wire.limits`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hyperbloom.wire import MAX_VALUE_BYTES
+
+__all__ = [
+    "FRAMES_PER_TURN",
+    "MAX_FETCHES",
+    "MAX_REFUSALS_SHOWN",
+    "OUTSTANDING_SYNCS",
+    "PEER_KNOWN_VALUES",
+    "REPLY_BYTES",
+    "SLICE_BYTES",
+    "SLICE_VALUES",
+    "Limits",
+]
+
+#: Frames handled in one turn of the reactor: an Ed25519 check costs about 0.1 ms, a full frame
+#: 2 ms, so that a turn stays well below the 50 ms of the house's rule.
+FRAMES_PER_TURN = 32
+
+#: One slice of a scan, read in one short read transaction: about 5 ms of work.
+SLICE_VALUES = 8_192
+SLICE_BYTES = 1_048_576
+
+#: What one reply of a peer that cannot split its replies may weigh: such a peer's connection dies
+#: above 262,144 bytes a frame, so half of it leaves room for values longer than the mean.
+REPLY_BYTES = 131_072
+
+#: Ranges asked of a peer that cannot split its replies before its answers are awaited; each keeps
+#: its filter (up to 256 KiB) so that a full reply can be asked on.
+OUTSTANDING_SYNCS = 4
+
+#: Values remembered a peer as already there (8 bytes each), so that a value is not echoed.
+PEER_KNOWN_VALUES = 4_096
+
+#: Fetches (a light node's requests) under way at once a feed.
+MAX_FETCHES = 256
+
+#: Refused handshakes kept for `status`, newest first.
+MAX_REFUSALS_SHOWN = 20
+
+
+def _limit(default: float, least: float, text: str) -> Any:
+    return field(default=default, metadata={"help": text, "min": least})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The `[limits]` table: bounds on what peers may use of this node."""
+
+    connections: int = _limit(2_000, 1, "connections in all; each costs a file descriptor")
+    connections_per_address: int = _limit(
+        32, 1, "connections from one address, so that one host cannot take all of them"
+    )
+    handshake_seconds: float = _limit(
+        10.0, 0.1, "a connection that is not secure after this long is closed"
+    )
+    close_seconds: float = _limit(
+        5.0, 0.1, "how long a closing connection may take to flush before it is cut"
+    )
+    stall_seconds: float = _limit(
+        300.0, 1, "a peer that reads nothing of what waits for it for this long is closed"
+    )
+    unwritten_bytes: int = _limit(
+        2_097_152, 262_144, "values of one peer that wait for the disk before reading is paused"
+    )
+    pending_requests: int = _limit(
+        32, 1, "Sync and Request messages of one peer that wait before reading is paused"
+    )
+    hash_functions: int = _limit(64, 1, "hash functions of a peer's filter; each costs time")
+    sync_rate: int = _limit(
+        500_000, 1_000, "values a second tested against one peer's filters in the long run"
+    )
+    sync_burst: int = _limit(
+        20_000_000, 10_000, "values tested for one peer before sync_rate slows it down"
+    )
+    value_bytes: int = _limit(
+        MAX_VALUE_BYTES, 1, "longest value taken from a peer; longer ones are refused for good"
+    )
+    feed_values: int = _limit(0, 0, "values of a feed after which peers' values are refused; 0: any")
+    feed_bytes: int = _limit(0, 0, "bytes of a feed after which peers' values are refused; 0: any")
+    strikes: int = _limit(10, 1, "protocol violations after which a peer is banned for a while")
+    ban_seconds: float = _limit(600.0, 1, "how long a ban lasts, and how long strikes are kept")

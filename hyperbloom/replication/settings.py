@@ -1,0 +1,114 @@
+"""What an operator sets: a feed's part of the configuration and the timing of Sync."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from hyperbloom.keys import PUBLIC_KEY_BYTES
+
+__all__ = ["WHOLE", "FeedSettings", "KeyRange", "Mode", "SyncSettings"]
+
+Mode = Literal["full", "range", "light"]
+
+#: start (inclusive), end (exclusive; None: open) in byte order.
+KeyRange = tuple[bytes, bytes | None]
+
+WHOLE: KeyRange = (b"", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncSettings:
+    """The `[sync]` table: when and how precisely peers are asked for what is missing here."""
+
+    interval: float = field(
+        default=60.0,
+        metadata={"help": "seconds between two Syncs with one peer", "min": 0.05},
+    )
+    jitter: float = field(
+        default=0.2,
+        metadata={"help": "part of the interval by which it varies at random", "min": 0, "max": 1},
+    )
+    answer_wait: float = field(
+        default=1.0,
+        metadata={
+            "help": "seconds a listening node waits for the dialler's Sync before its own",
+            "min": 0,
+        },
+    )
+    false_positive: float = field(
+        default=1e-6,
+        metadata={
+            "help": "chance that one Sync overlooks a value (the next has a fresh seed)",
+            "min": 1e-12,
+            "max": 0.01,
+        },
+    )
+    retry_first: float = field(
+        default=1.0, metadata={"help": "seconds before a lost peer is dialled again", "min": 0.01}
+    )
+    retry_longest: float = field(
+        default=300.0, metadata={"help": "longest such wait, reached by backing off", "min": 0.01}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedSettings:
+    """One feed of this node.
+
+    `mode` is `full` (all values), `range` (only `ranges`) or `light` (request and publish only).
+    Raises `ValueError` with a sentence for a person when the parts do not fit together.
+    """
+
+    key: bytes
+    alias: str | None = None
+    mode: Mode = "full"
+    ranges: tuple[KeyRange, ...] = ()
+    dialect: str = "2"
+    peers: tuple[str, ...] = ()
+    issue_links: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.key) != PUBLIC_KEY_BYTES:
+            raise ValueError(f"a feed key has {PUBLIC_KEY_BYTES} bytes, this one {len(self.key)}")
+        if self.mode not in get_args(Mode):
+            raise ValueError(f"mode is one of {', '.join(get_args(Mode))}, not {self.mode!r}")
+        if (self.mode == "range") != bool(self.ranges):
+            raise ValueError("ranges belong to mode = range, which needs at least one")
+        for start, end in self.ranges:
+            if end is not None and end <= start:
+                raise ValueError("the end of a range must be greater than its start")
+
+    @property
+    def synced(self) -> tuple[KeyRange, ...]:
+        """The ranges this node keeps a full copy of: none for a light node."""
+        return {"full": (WHOLE,), "range": self.ranges, "light": ()}[self.mode]
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON form (byte strings as hex), the one the store keeps."""
+        return {
+            "key": self.key.hex(),
+            "alias": self.alias,
+            "mode": self.mode,
+            "ranges": [[s.hex(), None if e is None else e.hex()] for s, e in self.ranges],
+            "dialect": self.dialect,
+            "peers": list(self.peers),
+            "issue_links": self.issue_links,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> FeedSettings:
+        """The inverse of `to_json`; raises `ValueError` or `KeyError` on another shape."""
+        return cls(
+            key=bytes.fromhex(data["key"]),
+            alias=data.get("alias"),
+            mode=data["mode"],
+            ranges=tuple(
+                (bytes.fromhex(s), None if e is None else bytes.fromhex(e))
+                for s, e in data["ranges"]
+            ),
+            dialect=data["dialect"],
+            peers=tuple(data["peers"]),
+            issue_links=bool(data["issue_links"]),
+        )
