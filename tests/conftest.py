@@ -1,0 +1,18 @@
+"""What tests of several parts share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VECTORS = Path(__file__).parent / "vectors"
+
+
+@pytest.fixture(scope="session")
+def hyperbloom_vectors() -> dict[str, Any]:
+    """Bytes recorded from the npm peer; see vectors/README.md."""
+    vectors: dict[str, Any] = json.loads((VECTORS / "hyperbloom-2.json").read_text())
+    return vectors
