@@ -1,0 +1,40 @@
+"""Trust: who may write to a feed, through whom, and until when.
+
+A feed's owner holds its key. Anybody the owner trusts gets a trust link, a short signed statement
+"this key may write until then", and may hand links on in turn. A chain of at most five links from
+the feed's key to a writer's key proves the right to write (protocol text, "Signature Chain").
+"""
+
+from hyperbloom.trust.chain import (
+    MAX_CHAIN_LINKS,
+    Chain,
+    ChainError,
+    ChainExpired,
+    ChainForged,
+    ChainMalformed,
+    ChainTooLong,
+    verify_chain,
+)
+from hyperbloom.trust.format import LINK_FORMAT_2, NONCE_BYTES, LinkFormat
+from hyperbloom.trust.graph import LinkGraph, Member
+from hyperbloom.trust.link import LINK_VERSION, TrustLink, issue_link, parse_link
+
+__all__ = [
+    "LINK_FORMAT_2",
+    "LINK_VERSION",
+    "MAX_CHAIN_LINKS",
+    "NONCE_BYTES",
+    "Chain",
+    "ChainError",
+    "ChainExpired",
+    "ChainForged",
+    "ChainMalformed",
+    "ChainTooLong",
+    "LinkFormat",
+    "LinkGraph",
+    "Member",
+    "TrustLink",
+    "issue_link",
+    "parse_link",
+    "verify_chain",
+]

@@ -1,0 +1,139 @@
+"""Chains of trust links, from a feed's key to a writer's.
+
+The first link is signed by the feed's key, each further one by the trustee of the link before it.
+The last trustee holds the chain and signs with its own key; the owner's chain is empty. A chain
+counts as long as all of its links do, so it expires with the first of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hyperbloom.keys import PUBLIC_KEY_BYTES
+from hyperbloom.trust.format import LINK_FORMAT_2, LinkFormat
+from hyperbloom.trust.link import TrustLink, parse_link
+
+__all__ = [
+    "MAX_CHAIN_LINKS",
+    "Chain",
+    "ChainError",
+    "ChainExpired",
+    "ChainForged",
+    "ChainMalformed",
+    "ChainTooLong",
+    "verify_chain",
+]
+
+MAX_CHAIN_LINKS: Final = 5
+"""Most links in a chain (protocol text, "Signature Chain")."""
+
+
+class ChainError(Exception):
+    """A chain does not prove the right to write.
+
+    ``index`` is the first bad link, counted from 0 at the feed's end, which the message names too.
+    """
+
+    def __init__(self, index: int, problem: str) -> None:
+        super().__init__(f"trust link {index}: {problem}")
+        self.index = index
+
+
+class ChainMalformed(ChainError):  # noqa: N818
+    """A link is not in the form of its dialect."""
+
+
+class ChainExpired(ChainError):  # noqa: N818
+    """A link no longer counts."""
+
+
+class ChainForged(ChainError):  # noqa: N818
+    """A link is not signed by the key before it."""
+
+
+class ChainTooLong(ChainError):  # noqa: N818
+    """There are more links than :data:`MAX_CHAIN_LINKS`; ``index`` is the first beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Links that lead from ``feed_key`` (32 bytes) to :attr:`holder`.
+
+    Making one checks nothing but the lengths: verified chains come from :func:`verify_chain` and,
+    if only verified links went in, from a ``LinkGraph``. Raises ValueError for a feed key of
+    another length or too many links.
+    """
+
+    feed_key: bytes
+    links: tuple[TrustLink, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.feed_key) != PUBLIC_KEY_BYTES:
+            raise ValueError(f"a feed key has {PUBLIC_KEY_BYTES} bytes, not {len(self.feed_key)}")
+        if len(self.links) > MAX_CHAIN_LINKS:
+            raise ValueError(f"a chain has at most {MAX_CHAIN_LINKS} links, not {len(self.links)}")
+
+    def __len__(self) -> int:
+        """How many links there are: 0 for the owner."""
+        return len(self.links)
+
+    def __bool__(self) -> bool:
+        """True: an empty chain is the owner's, not the lack of one."""
+        return True
+
+    @property
+    def holder(self) -> bytes:
+        """The key that may write: the last trustee, or the feed's own key."""
+        return self.links[-1].public_key if self.links else self.feed_key
+
+    @property
+    def expires(self) -> float:
+        """The earliest expiry of a link in seconds since 1970; infinite without links."""
+        return min((link.expires for link in self.links), default=math.inf)
+
+    def issuers(self) -> Iterator[tuple[bytes, TrustLink]]:
+        """Each link with the key that issued it, from the feed's end."""
+        issuer = self.feed_key
+        for link in self.links:
+            yield issuer, link
+            issuer = link.public_key
+
+    def to_wire(self) -> tuple[bytes, ...]:
+        """The links as a Handshake carries them."""
+        return tuple(link.to_bytes() for link in self.links)
+
+
+def verify_chain(
+    feed_key: bytes,
+    raw_links: Sequence[bytes],
+    *,
+    now: float,
+    leeway: float = 0.0,
+    format: LinkFormat = LINK_FORMAT_2,  # noqa: A002
+) -> Chain:
+    """Read and verify a chain as a peer sent it.
+
+    ``now`` is in seconds since 1970; ``leeway`` seconds are granted past each expiry for clocks
+    that differ. A link that expires at ``now`` still counts (protocol text: less than the current
+    time is refused). Raises ChainTooLong, ChainMalformed, ChainExpired or ChainForged for the
+    first bad link, ValueError for a feed key of the wrong length.
+    """
+    if len(raw_links) > MAX_CHAIN_LINKS:
+        raise ChainTooLong(
+            MAX_CHAIN_LINKS, f"a chain has at most {MAX_CHAIN_LINKS} links, not {len(raw_links)}"
+        )
+    chain = Chain(feed_key)
+    for index, raw in enumerate(raw_links):
+        try:
+            link = parse_link(raw, format)
+        except ValueError as error:
+            raise ChainMalformed(index, str(error)) from error
+        if link.is_expired(now=now, leeway=leeway):
+            raise ChainExpired(index, f"expired at {link.expires:.3f}, now it is {now:.3f}")
+        if not link.is_signed_by(chain.holder):
+            raise ChainForged(index, f"not signed by {chain.holder.hex()}")
+        chain = Chain(feed_key, (*chain.links, link))
+    return chain

@@ -1,0 +1,76 @@
+"""The binary forms of trust links.
+
+Protocol 2 (and 1) writes a link in 137 bytes, in the order of the structure that is signed; the
+protocol text's second list swaps expiry and nonce, deployed peers do not:
+
+========= ===== ===================================
+version       1 always 1
+key          32 public key of the trustee
+expiry        8 seconds since 1970, f64 big endian
+nonce        32
+signature    64 by the issuer, over Hash(all above)
+========= ===== ===================================
+
+A :class:`LinkFormat` says what a dialect does otherwise; nothing else in this package asks.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from hyperbloom.keys import HASH_KEY, PUBLIC_KEY_BYTES, SIGNATURE_BYTES
+
+__all__ = ["LINK_FORMAT_2", "NONCE_BYTES", "LinkFormat"]
+
+NONCE_BYTES: Final = 32
+
+_WITH_EXPIRY: Final = struct.Struct(f">B{PUBLIC_KEY_BYTES}sd{NONCE_BYTES}s")
+_WITHOUT_EXPIRY: Final = struct.Struct(f">B{PUBLIC_KEY_BYTES}s{NONCE_BYTES}s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFormat:
+    """How a dialect writes, hashes and roots its trust links.
+
+    ``hash_key`` is the key of the hash that is signed. ``has_expiry`` says whether a link carries
+    an expiry. ``owner_links_itself`` says whether an owner proves itself by a link of the feed's
+    key to itself, rather than by an empty chain.
+    """
+
+    name: str
+    hash_key: bytes
+    has_expiry: bool
+    owner_links_itself: bool
+
+    @property
+    def signed_bytes(self) -> int:
+        """Length of the signed part, which is all but the signature."""
+        return (_WITH_EXPIRY if self.has_expiry else _WITHOUT_EXPIRY).size
+
+    @property
+    def link_bytes(self) -> int:
+        """Length of a link."""
+        return self.signed_bytes + SIGNATURE_BYTES
+
+    def pack(self, version: int, public_key: bytes, expires: float, nonce: bytes) -> bytes:
+        """The signed part of a link; ``expires`` is left out where the form has none."""
+        if self.has_expiry:
+            return _WITH_EXPIRY.pack(version, public_key, expires, nonce)
+        return _WITHOUT_EXPIRY.pack(version, public_key, nonce)
+
+    def unpack(self, signed: bytes) -> tuple[int, bytes, float, bytes]:
+        """Version, public key, expiry (infinite where the form has none) and nonce."""
+        if self.has_expiry:
+            version, public_key, expires, nonce = _WITH_EXPIRY.unpack(signed)
+            return version, public_key, expires, nonce
+        version, public_key, nonce = _WITHOUT_EXPIRY.unpack(signed)
+        return version, public_key, math.inf, nonce
+
+
+LINK_FORMAT_2: Final = LinkFormat(
+    name="2", hash_key=HASH_KEY, has_expiry=True, owner_links_itself=False
+)
+"""The 137-byte links of protocols 1 and 2."""

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from typing import Any
+
+import pytest
+
+from hyperbloom.keys import Identity, keyed_hash
+from hyperbloom.trust import (
+    MAX_CHAIN_LINKS,
+    Chain,
+    ChainError,
+    ChainExpired,
+    ChainForged,
+    ChainMalformed,
+    ChainTooLong,
+    TrustLink,
+    issue_link,
+    verify_chain,
+)
+
+NOW = 1_000_000.0
+PEOPLE = [Identity(bytes([number]) * 32) for number in range(1, 9)]
+FEED = PEOPLE[0].public_key
+
+
+def issued(issuer: int, trustee: int, expires: float = NOW + 100) -> TrustLink:
+    nonce = bytes([issuer, trustee]) * 16
+    return issue_link(PEOPLE[issuer], PEOPLE[trustee].public_key, expires=expires, nonce=nonce)
+
+
+def line(count: int) -> list[bytes]:
+    """A chain along PEOPLE."""
+    return [issued(i, i + 1, NOW + 100 - i).to_bytes() for i in range(count)]
+
+
+class TestRecordedChain:
+    def test_all_lengths(self, hyperbloom_vectors: dict[str, Any]) -> None:
+        root = bytes.fromhex(hyperbloom_vectors["chain"]["root"])
+        links = hyperbloom_vectors["chain"]["links"]
+        raw = [bytes.fromhex(link["raw"]) for link in links]
+        for length in range(len(raw) + 1):
+            chain = verify_chain(root, raw[:length], now=3.9e9)
+            assert len(chain) == length
+            assert chain.to_wire() == tuple(raw[:length])
+            assert chain.holder == Identity(bytes([length + 1]) * 32).public_key
+            expected = min((link["expires"] for link in links[:length]), default=math.inf)
+            assert chain.expires == expected
+
+    def test_expires_with_its_first(self, hyperbloom_vectors: dict[str, Any]) -> None:
+        root = bytes.fromhex(hyperbloom_vectors["chain"]["root"])
+        raw = [bytes.fromhex(link["raw"]) for link in hyperbloom_vectors["chain"]["links"]]
+        verify_chain(root, raw, now=3999999999.125)
+        with pytest.raises(ChainExpired, match="trust link 4") as caught:
+            verify_chain(root, raw, now=3999999999.25)
+        assert caught.value.index == 4
+        with pytest.raises(ChainExpired, match="trust link 2"):
+            verify_chain(root, raw, now=4e9 + 1)
+
+
+class TestChain:
+    def test_owner(self) -> None:
+        chain = verify_chain(FEED, [], now=NOW)
+        assert chain == Chain(FEED)
+        assert chain.holder == FEED
+        assert chain.expires == math.inf
+        assert len(chain) == 0
+        assert chain, "an empty chain is still a chain"
+        assert list(chain.issuers()) == []
+
+    def test_issuers(self) -> None:
+        chain = verify_chain(FEED, line(3), now=NOW)
+        keys = [person.public_key for person in PEOPLE]
+        assert [issuer for issuer, _ in chain.issuers()] == keys[:3]
+        assert [link.public_key for _, link in chain.issuers()] == keys[1:4]
+        assert all(link.is_signed_by(issuer) for issuer, link in chain.issuers())
+
+    def test_refuses_lengths(self) -> None:
+        with pytest.raises(ValueError, match="feed key"):
+            Chain(FEED[:-1])
+        with pytest.raises(ValueError, match="at most 5"):
+            Chain(FEED, tuple(issued(i, i + 1) for i in range(6)))
+
+
+class TestVerify:
+    def test_five_links_and_six(self) -> None:
+        assert len(verify_chain(FEED, line(5), now=NOW)) == MAX_CHAIN_LINKS == 5
+        with pytest.raises(ChainTooLong, match="at most 5 links, not 6") as caught:
+            verify_chain(FEED, line(6), now=NOW)
+        assert caught.value.index == 5
+
+    def test_every_changed_byte_of_every_link(self) -> None:
+        raw = line(3)
+        for place, index in itertools.product(range(3), range(137)):
+            changed = bytearray(raw[place])
+            changed[index] ^= 0x01
+            with pytest.raises(ChainError) as caught:
+                verify_chain(FEED, [*raw[:place], bytes(changed), *raw[place + 1 :]], now=NOW)
+            assert caught.value.index == place
+            assert f"trust link {place}" in str(caught.value)
+
+    def test_permutations(self) -> None:
+        raw = line(4)
+        for order in itertools.permutations(range(4)):
+            links = [raw[place] for place in order]
+            if order == (0, 1, 2, 3):
+                verify_chain(FEED, links, now=NOW)
+                continue
+            first_wrong = next(i for i in range(4) if order[i] != i)
+            with pytest.raises(ChainForged) as caught:
+                verify_chain(FEED, links, now=NOW)
+            assert caught.value.index == first_wrong
+
+    def test_every_gap(self) -> None:
+        raw = line(5)
+        for gap in range(4):
+            with pytest.raises(ChainForged, match=f"trust link {gap}"):
+                verify_chain(FEED, raw[:gap] + raw[gap + 1 :], now=NOW)
+
+    def test_another_feed(self) -> None:
+        for person in PEOPLE[1:]:
+            with pytest.raises(ChainForged, match="trust link 0"):
+                verify_chain(person.public_key, line(2), now=NOW)
+
+    def test_wrong_issuer(self) -> None:
+        raw = [issued(0, 1).to_bytes(), issued(3, 2).to_bytes()]
+        with pytest.raises(ChainForged, match="trust link 1") as caught:
+            verify_chain(FEED, raw, now=NOW)
+        assert PEOPLE[1].public_key.hex() in str(caught.value)
+
+    def test_a_trustee_without_a_real_key_hands_on_nothing(self) -> None:
+        # With the point zero as a key, anybody could sign.
+        first = issue_link(PEOPLE[0], bytes(32), expires=NOW, nonce=bytes(32)).to_bytes()
+        forged = issued(1, 2).to_bytes()[:73] + b"\x01" + bytes(63)
+        assert verify_chain(FEED, [first], now=NOW).holder == bytes(32)
+        with pytest.raises(ChainForged, match="trust link 1"):
+            verify_chain(FEED, [first, forged], now=NOW)
+
+    @pytest.mark.parametrize("length", [0, 1, 136, 138])
+    def test_malformed(self, length: int) -> None:
+        with pytest.raises(ChainMalformed, match=f"trust link 1: .*not {length}"):
+            verify_chain(FEED, [*line(1), bytes(length)], now=NOW)
+
+    @pytest.mark.parametrize("expires", [math.nan, math.inf])
+    def test_signed_but_never_expiring(self, expires: float) -> None:
+        """The issuer itself may have signed such a link: a deployed peer takes it."""
+        signed = b"\x01" + PEOPLE[1].public_key + struct.pack(">d", expires) + bytes(32)
+        raw = signed + PEOPLE[0].sign(keyed_hash(signed))
+        with pytest.raises(ChainMalformed, match="finite"):
+            verify_chain(FEED, [raw], now=NOW)
+
+    def test_wrong_length_of_the_feed_key(self) -> None:
+        with pytest.raises(ValueError, match="feed key"):
+            verify_chain(FEED + b"\0", [], now=NOW)
+
+
+class TestExpiry:
+    @pytest.mark.parametrize("place", range(5))
+    def test_boundary_at_every_place(self, place: int) -> None:
+        raw = [issued(i, i + 1, NOW if i == place else NOW + 9).to_bytes() for i in range(5)]
+        assert verify_chain(FEED, raw, now=NOW).expires == NOW
+        later = math.nextafter(NOW, math.inf)
+        with pytest.raises(ChainExpired, match=f"trust link {place}"):
+            verify_chain(FEED, raw, now=later)
+
+    def test_leeway(self) -> None:
+        raw = [issued(0, 1, NOW).to_bytes()]
+        assert verify_chain(FEED, raw, now=NOW + 60, leeway=60).expires == NOW
+        with pytest.raises(ChainExpired):
+            verify_chain(FEED, raw, now=NOW + 60.001, leeway=60)
+
+    def test_no_clock_lets_nobody_in(self) -> None:
+        with pytest.raises(ChainExpired):
+            verify_chain(FEED, line(1), now=math.nan)

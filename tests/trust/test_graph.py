@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperbloom.keys import Identity
+from hyperbloom.trust import LinkGraph, Member, TrustLink, issue_link, verify_chain
+
+NOW = 100.0
+FEED = 0
+
+Edge = tuple[int, int, int]
+
+
+def key(number: int) -> bytes:
+    return number.to_bytes(32, "big")
+
+
+def link(trustee: int, expires: float, nonce: int = 0) -> TrustLink:
+    """A link as the graph sees it, which does not look at signatures."""
+    return TrustLink(
+        public_key=key(trustee), expires=expires, nonce=key(nonce), signature=bytes(64)
+    )
+
+
+def graph_of(edges: list[Edge]) -> LinkGraph:
+    graph = LinkGraph(key(FEED))
+    for nonce, (issuer, trustee, expires) in enumerate(edges):
+        graph.add(key(issuer), link(trustee, expires, nonce))
+    return graph
+
+
+def all_paths(edges: list[Edge], target: int, at: float) -> Iterator[list[Edge]]:
+    """Every way of up to five unexpired links from the feed to a key, without insight."""
+    ways: list[list[Edge]] = [[edge] for edge in edges if edge[0] == FEED and edge[2] >= at]
+    for _ in range(5):
+        yield from (way for way in ways if way[-1][1] == target)
+        ways = [
+            [*way, edge]
+            for way, edge in itertools.product(ways, edges)
+            if edge[0] == way[-1][1] and edge[2] >= at and edge[1] not in {e[0] for e in way}
+        ]
+
+
+def best(edges: list[Edge], target: int, at: float) -> tuple[int, int] | None:
+    """Length and expiry of the best way: shortest, then latest."""
+    ways = [(len(way), -min(e[2] for e in way)) for way in all_paths(edges, target, at)]
+    return (min(ways)[0], -min(ways)[1]) if ways else None
+
+
+NODES = st.integers(0, 7)
+EDGES = st.lists(st.tuples(NODES, NODES, st.integers(95, 110)), max_size=18)
+# Long ways are rare among random edges, so half of the graphs have one.
+LONG = st.permutations(range(1, 8)).map(
+    lambda order: [(a, b, 105) for a, b in itertools.pairwise([FEED, *order])]
+)
+
+
+class TestAgainstAllPaths:
+    @settings(deadline=None, max_examples=150)
+    @given(EDGES, st.one_of(st.just([]), LONG))
+    def test_random_graphs(self, edges: list[Edge], long: list[Edge]) -> None:
+        edges += long
+        graph = graph_of(edges)
+        members = {member.key: member for member in graph.members(now=NOW)}
+        for target in range(1, 8):
+            expected = best(edges, target, NOW)
+            chain = graph.shortest_chain(key(target), now=NOW)
+            member = members.get(key(target))
+            if expected is None:
+                assert chain is None
+                assert member is None
+                continue
+            assert chain is not None
+            assert member is not None
+            assert (len(chain), chain.expires) == expected
+            assert (member.depth, member.expires) == expected
+            assert chain.holder == key(target)
+            hops = list(chain.issuers())
+            assert member.introduced_by == hops[-1][0]
+            for issuer, hop in hops:
+                assert (issuer, hop) in graph.links()
+
+    @settings(deadline=None, max_examples=50)
+    @given(EDGES, st.randoms(use_true_random=False))
+    def test_order_of_adding_does_not_matter(
+        self, edges: list[Edge], source: random.Random
+    ) -> None:
+        graph = LinkGraph(key(FEED))
+        shuffled = list(enumerate(edges))
+        source.shuffle(shuffled)
+        for nonce, (issuer, trustee, expires) in shuffled:
+            graph.add(key(issuer), link(trustee, expires, nonce))
+        assert graph.members(now=NOW) == graph_of(edges).members(now=NOW)
+
+
+class TestShortestChain:
+    def test_the_feed_itself(self) -> None:
+        chain = LinkGraph(key(FEED)).shortest_chain(key(FEED), now=NOW)
+        assert chain is not None
+        assert len(chain) == 0
+
+    def test_a_stranger(self) -> None:
+        assert graph_of([(0, 1, 200)]).shortest_chain(key(2), now=NOW) is None
+
+    def test_five_links_and_six(self) -> None:
+        graph = graph_of([(i, i + 1, 200) for i in range(6)])
+        chain = graph.shortest_chain(key(5), now=NOW)
+        assert chain is not None
+        assert len(chain) == 5
+        assert graph.shortest_chain(key(6), now=NOW) is None
+        assert [member.depth for member in graph.members(now=NOW)] == [1, 2, 3, 4, 5]
+
+    def test_shorter_beats_longer_lasting(self) -> None:
+        graph = graph_of([(0, 1, 900), (1, 2, 900), (0, 2, 101)])
+        chain = graph.shortest_chain(key(2), now=NOW)
+        assert chain is not None
+        assert (len(chain), chain.expires) == (1, 101)
+        # Once that link is gone the longer way serves.
+        later = graph.shortest_chain(key(2), now=102)
+        assert later is not None
+        assert (len(later), later.expires) == (2, 900)
+
+    def test_latest_expiry_of_the_whole_way(self) -> None:
+        # The way whose last link lasts longest, over 1, is held up by its first.
+        graph = graph_of([(0, 1, 110), (1, 3, 900), (0, 2, 150), (2, 3, 140)])
+        chain = graph.shortest_chain(key(3), now=NOW)
+        assert chain is not None
+        assert chain.expires == 140
+        assert chain.links[0].public_key == key(2)
+
+    def test_renewed_link(self) -> None:
+        graph = graph_of([(0, 1, 101), (0, 1, 300), (0, 1, 200)])
+        chain = graph.shortest_chain(key(1), now=NOW)
+        assert chain is not None
+        assert chain.expires == 300
+
+    def test_expiry_boundary_and_leeway(self) -> None:
+        graph = graph_of([(0, 1, 100)])
+        later = math.nextafter(100.0, math.inf)
+        assert graph.shortest_chain(key(1), now=100.0) is not None
+        assert graph.shortest_chain(key(1), now=later) is None
+        assert graph.shortest_chain(key(1), now=105.0, leeway=5.0) is not None
+        assert graph.members(now=later) == []
+        assert len(graph.members(now=105.0, leeway=5.0)) == 1
+
+    def test_circles_and_links_to_oneself(self) -> None:
+        graph = graph_of([(0, 0, 200), (0, 1, 200), (1, 0, 200), (1, 1, 200), (1, 2, 200)])
+        assert [member.key for member in graph.members(now=NOW)] == [key(1), key(2)]
+
+    def test_chain_of_real_links_verifies(self) -> None:
+        people = [Identity(bytes([number]) * 32) for number in range(1, 5)]
+        graph = LinkGraph(people[0].public_key)
+        for issuer, trustee in itertools.pairwise(people):
+            real = issue_link(issuer, trustee.public_key, expires=NOW, nonce=bytes(32))
+            graph.add(issuer.public_key, real)
+        chain = graph.shortest_chain(people[3].public_key, now=NOW)
+        assert chain is not None
+        assert verify_chain(people[0].public_key, chain.to_wire(), now=NOW) == chain
+
+
+class TestMembers:
+    def test_nearest_first_then_by_key(self) -> None:
+        graph = graph_of([(0, 5, 200), (0, 2, 150), (5, 1, 300), (2, 9, 120), (7, 8, 200)])
+        assert graph.members(now=NOW) == [
+            Member(key=key(2), depth=1, introduced_by=key(0), expires=150),
+            Member(key=key(5), depth=1, introduced_by=key(0), expires=200),
+            Member(key=key(1), depth=2, introduced_by=key(5), expires=200),
+            Member(key=key(9), depth=2, introduced_by=key(2), expires=120),
+        ]
+
+
+class TestAddAndDiscard:
+    def test_add_tells_what_is_new(self) -> None:
+        graph = LinkGraph(key(FEED))
+        assert graph.add(key(0), link(1, 200))
+        assert not graph.add(key(0), link(1, 200))
+        assert graph.add(key(0), link(1, 200, nonce=1))
+        assert graph.add(key(1), link(1, 200))
+        assert len(graph.links()) == 3
+
+    def test_discard(self) -> None:
+        graph = graph_of([(0, 1, 200), (1, 2, 200)])
+        (issuer, first), (second_issuer, second) = graph.links()
+        assert not graph.discard(issuer, second)
+        assert not graph.discard(key(9), first)
+        assert graph.discard(issuer, first)
+        assert not graph.discard(issuer, first)
+        assert graph.shortest_chain(key(2), now=NOW) is None
+        assert graph.discard(second_issuer, second)
+        assert graph.links() == []
+        assert graph.add(issuer, first)
+        assert graph.shortest_chain(key(1), now=NOW) is not None
+
+    def test_refuses_a_feed_key_of_another_length(self) -> None:
+        with pytest.raises(ValueError, match="feed key"):
+            LinkGraph(b"short")
