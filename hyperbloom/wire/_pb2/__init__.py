@@ -1,0 +1,1 @@
+"""Generated from proto/hyperbloom.proto by scripts/proto; not to be edited."""
