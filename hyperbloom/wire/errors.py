@@ -1,0 +1,35 @@
+"""Who is to blame is in the type of the error (as in h11).
+
+On bytes from a peer, however broken, nothing but RemoteProtocolError leaves this package; on a
+call of ours that the protocol does not allow, nothing but LocalProtocolError.
+"""
+
+from __future__ import annotations
+
+from hyperbloom.trust import ChainError
+
+__all__ = ["LocalProtocolError", "ProtocolError", "RemoteProtocolError", "UntrustedPeer"]
+
+
+class ProtocolError(Exception):
+    """The protocol was broken; the message says how."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We misused the protocol: out of turn, too large, or with values it does not allow."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke the protocol; its connection is of no more use."""
+
+
+class UntrustedPeer(RemoteProtocolError):  # noqa: N818  the peer is named, not the error
+    """The peer's handshake does not prove that it may take part in the feed.
+
+    `reason` is the ChainError of its chain (ChainExpired, ChainForged, ChainMalformed or
+    ChainTooLong), or None when the chain is sound and the handshake is not signed by its holder.
+    """
+
+    def __init__(self, message: str, *, reason: ChainError | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason

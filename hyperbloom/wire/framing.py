@@ -1,0 +1,180 @@
+"""Frames: how a stream of bytes is cut into messages.
+
+A connection starts with Open: 4 magic bytes, a varint length, a body. Everything after it is
+encrypted, and is frames: a varint length, then a varint message id and the body, which the length
+covers together (protocol text, "Protocol").
+
+A varint gives 7 bits a byte, lowest first; the high bit says that another byte follows. A length
+takes at most three bytes here; longer ones need not be minimal for a peer to be understood.
+
+What is refused is refused as soon as it shows: a wrong magic byte when it arrives, a length when
+it is read. Nothing of a body whose length is refused is waited for. Bytes are appended at the end
+of one bytearray and cut from its front, both of which CPython does without moving the rest, so a
+frame costs time linear in its length however small the pieces it comes in.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.wire.limits import (
+    MAX_FRAME_BYTES,
+    MAX_LENGTH_BYTES,
+    MAX_MESSAGE_ID_BYTES,
+    MAX_OPEN_BYTES,
+    SEND_FRAME_BYTES,
+)
+from hyperbloom.wire.stream_cipher import XSalsa20Stream
+
+__all__ = [
+    "MAGIC",
+    "FrameReader",
+    "encode_frame",
+    "encode_open",
+    "encode_varint",
+    "read_varint",
+    "split_frame",
+    "varint_length",
+]
+
+MAGIC: Final = bytes.fromhex("d572c875")
+
+
+def encode_varint(number: int) -> bytes:
+    """A number from 0 as a varint, in as few bytes as it takes."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def varint_length(number: int) -> int:
+    """How many bytes `encode_varint` gives a number from 0."""
+    return max(1, (number.bit_length() + 6) // 7)
+
+
+def read_varint(
+    data: bytes | bytearray, start: int, *, most: int, what: str
+) -> tuple[int, int] | None:
+    """The varint at `start` and the index behind it, or None while its end is missing.
+
+    RemoteProtocolError when it takes more than `most` bytes; `what` names it there.
+    """
+    number = 0
+    for index, byte in enumerate(data[start : start + most]):
+        number |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return number, start + index + 1
+    if len(data) - start >= most:
+        raise RemoteProtocolError(f"{what} takes more than {most} bytes")
+    return None
+
+
+def encode_open(body: bytes) -> bytes:
+    """Open as it stands on the wire: magic, length, body."""
+    return MAGIC + encode_varint(len(body)) + body
+
+
+def encode_frame(message_id: int, body: bytes) -> bytes:
+    """A frame in the clear. LocalProtocolError when it is longer than SEND_FRAME_BYTES."""
+    header = encode_varint(message_id)
+    length = len(header) + len(body)
+    if length > SEND_FRAME_BYTES:
+        raise LocalProtocolError(
+            f"a message of {length} bytes does not fit a frame of {SEND_FRAME_BYTES}"
+        )
+    return b"".join((encode_varint(length), header, body))
+
+
+def split_frame(frame: bytes) -> tuple[int, bytes]:
+    """Message id and body of a frame. RemoteProtocolError when the id does not end in it."""
+    read = read_varint(frame, 0, most=MAX_MESSAGE_ID_BYTES, what="a message id")
+    if read is None:
+        raise RemoteProtocolError("a frame ends inside its message id")
+    message_id, end = read
+    return message_id, frame[end:]
+
+
+class FrameReader:
+    """Cuts one direction of a connection into its Open and its frames, and decrypts them.
+
+    `feed` takes bytes as they come; `next_open` once and `next_frame` then give what is complete,
+    or None. Behind the Open, bytes wait as they are until `decrypt_with` gives their cipher.
+    `len()` is the number of bytes held. It holds no more than that: buffers go when they are empty.
+    """
+
+    __slots__ = ("_buffer", "_cipher", "_length")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._cipher: XSalsa20Stream | None = None
+        #: What the length read last says; 0 when the next is still to be read.
+        self._length = 0
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the connection."""
+        self._buffer += data if self._cipher is None else self._cipher.process(data)
+
+    def decrypt_with(self, cipher: XSalsa20Stream) -> None:
+        """Decrypt what is held and all that follows."""
+        self._cipher = cipher
+        if self._buffer:
+            self._buffer = bytearray(cipher.process(self._buffer))
+
+    def clear(self) -> None:
+        """Drop everything held."""
+        self._buffer = bytearray()
+        self._cipher = None
+        self._length = 0
+
+    def next_open(self) -> bytes | None:
+        """The body of Open. RemoteProtocolError: wrong magic, or a length out of bounds."""
+        if not self._length:
+            seen = self._buffer[: len(MAGIC)]
+            if not MAGIC.startswith(seen):
+                raise RemoteProtocolError("the connection does not start with HyperBloom's magic")
+            if len(seen) < len(MAGIC) or not self._read_length(len(MAGIC), MAX_OPEN_BYTES, "Open"):
+                return None
+        return self._take_body()
+
+    def next_frame(self) -> bytes | None:
+        """Message id and body. RemoteProtocolError: a length of 0 or above MAX_FRAME_BYTES."""
+        if not self._length and not self._read_length(0, MAX_FRAME_BYTES, "a frame"):
+            return None
+        return self._take_body()
+
+    def _read_length(self, start: int, limit: int, what: str) -> bool:
+        read = read_varint(self._buffer, start, most=MAX_LENGTH_BYTES, what=f"the length of {what}")
+        if read is None:
+            return False
+        length, end = read
+        if not 0 < length <= limit:
+            raise RemoteProtocolError(f"the length of {what} is {length}, not 1 to {limit}")
+        self._length = length
+        self._cut(end)
+        return True
+
+    def _take_body(self) -> bytes | None:
+        length = self._length
+        if len(self._buffer) < length:
+            return None
+        self._length = 0
+        if len(self._buffer) == length:
+            body = bytes(self._buffer)
+        else:
+            with memoryview(self._buffer) as view:
+                body = bytes(view[:length])
+        self._cut(length)
+        return body
+
+    def _cut(self, count: int) -> None:
+        if count == len(self._buffer):
+            self._buffer = bytearray()
+        else:
+            del self._buffer[:count]

@@ -1,0 +1,54 @@
+"""Everything a peer can make a session hold or do, with its bound and the reason for it.
+
+They follow from the protocol and from what deployed peers accept, so none is for setting. Numbers
+are bytes unless their names say otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "MAX_BUFFERED_BYTES",
+    "MAX_EARLY_BYTES",
+    "MAX_EXTENSIONS",
+    "MAX_EXTENSION_BYTES",
+    "MAX_FRAME_BYTES",
+    "MAX_LENGTH_BYTES",
+    "MAX_MESSAGE_ID_BYTES",
+    "MAX_OPEN_BYTES",
+    "SEND_FRAME_BYTES",
+]
+
+MAX_FRAME_BYTES: Final = 262_144
+"""Message id and body of a received frame. Deployed peers refuse a longer one, so none is sent to
+us; the length is refused when it is read, before anything of the body is kept."""
+
+SEND_FRAME_BYTES: Final = MAX_FRAME_BYTES - 1_024
+"""Message id and body of a frame we send. Deployed peers also count unparsed bytes against the
+same bound, so what is sent stays a little below it."""
+
+MAX_LENGTH_BYTES: Final = 3
+"""Bytes of a frame's length (a varint). Deployed peers refuse a fourth, and three reach 2 MiB."""
+
+MAX_MESSAGE_ID_BYTES: Final = 10
+"""Bytes of a message id (a varint): as many as any 64-bit varint takes. Unknown ids are skipped,
+so that a later protocol may use large ones."""
+
+MAX_OPEN_BYTES: Final = 128
+"""Body of Open. Ours is 60; anybody may send one, before any proof of trust."""
+
+MAX_EARLY_BYTES: Final = 65_536
+"""Bytes kept behind a peer's Open before ours is sent. Without our nonce a peer can send no
+Handshake, so nothing useful is among them; it is what one read of a socket may bring."""
+
+MAX_BUFFERED_BYTES: Final = 8_388_608
+"""Bytes received and not yet pulled as events: 32 of the longest frames. Whoever feeds a session
+stops reading from the peer while events wait, so only a fault of ours gets here."""
+
+MAX_EXTENSIONS: Final = 64
+"""Extensions of a Handshake; each is kept as long as the connection lives. Deployed peers announce
+none."""
+
+MAX_EXTENSION_BYTES: Final = 255
+"""One extension's name in UTF-8, for the same reason."""
