@@ -1,0 +1,156 @@
+"""What a session tells: events in the past tense, and the two reasons for having none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal, TypeAlias
+
+from hyperbloom.trust import Chain
+from hyperbloom.wire.messages import Request, Sync
+
+__all__ = [
+    "NEED_DATA",
+    "PAUSED",
+    "ConnectionEnded",
+    "DataReceived",
+    "DataRefused",
+    "Event",
+    "FilterOptionsReceived",
+    "HandshakeReceived",
+    "LinkIgnored",
+    "LinkReceived",
+    "OpenReceived",
+    "RemotePeer",
+    "RequestReceived",
+    "SyncReceived",
+    "UnknownIgnored",
+    "Waiting",
+]
+
+
+class Waiting(Enum):
+    """Why `next_event` has no event."""
+
+    NEED_DATA = "need data"
+    PAUSED = "paused"
+
+
+NEED_DATA: Final = Waiting.NEED_DATA
+"""Nothing complete is left: the next event needs more bytes from the peer."""
+PAUSED: Final = Waiting.PAUSED
+"""Nothing is read until we send our Open, or our Handshake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePeer:
+    """Who is at the other end, as its verified Handshake proved.
+
+    `id` (32 bytes) is what it calls itself, `key` (32 bytes) what it signs with.
+    """
+
+    id: bytes
+    key: bytes
+    chain: Chain
+    extensions: tuple[str, ...] = ()
+
+    @property
+    def expires(self) -> float:
+        """Until when it may take part, in seconds since 1970; infinite for the feed's owner."""
+        return self.chain.expires
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenReceived:
+    """The peer's Open came; `feed` is the discovery key it names."""
+
+    feed: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandshakeReceived:
+    """The peer proved itself; the connection is secure."""
+
+    peer: RemotePeer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReceived:
+    """The peer asks for what is not in its filter."""
+
+    sync: Sync
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterOptionsReceived:
+    """The peer would rather have filters of at most `size` bits, with `n` hash functions."""
+
+    size: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataReceived:
+    """Values came, signed as the dialect asks. `size` is the length of their frame in bytes."""
+
+    values: tuple[bytes, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataRefused:
+    """`count` values were dropped: a wrong signature, or a peer whose trust has expired."""
+
+    reason: Literal["signature", "expired"]
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestReceived:
+    """The peer asks for the values in a range."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkReceived:
+    """A link came that makes our chain shorter; `chain` is the new one, verified."""
+
+    chain: Chain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkIgnored:
+    """A link came that is of no use to us; `reason` says why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownIgnored:
+    """A message of an unknown id was skipped. `size` is the length of its frame in bytes."""
+
+    message_id: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionEnded:
+    """Nothing more will come. `unread` bytes of an unfinished message were lost."""
+
+    unread: int = 0
+
+
+Event: TypeAlias = (
+    OpenReceived
+    | HandshakeReceived
+    | SyncReceived
+    | FilterOptionsReceived
+    | DataReceived
+    | DataRefused
+    | RequestReceived
+    | LinkReceived
+    | LinkIgnored
+    | UnknownIgnored
+    | ConnectionEnded
+)

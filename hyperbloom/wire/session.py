@@ -1,0 +1,443 @@
+"""One connection as a machine without I/O: bytes in, events out; commands in, bytes out.
+
+The life of a connection (`states.diagram()` draws it):
+
+1. Each side sends Open: the feed's discovery key and a nonce. Who knows the feed may start; who
+   was connected to waits for the other's Open, looks the feed up, and then sends its own.
+2. All that a side sends after its Open is xored with the XSalsa20 keystream of the feed's public
+   key and the nonce it sent: only who knows the feed key can go on.
+3. Each side sends Handshake: a chain of trust links from the feed's key to its own, and a
+   signature over both nonces by that key. Once the peer's is verified the connection is secure.
+4. Sync, Data, Request, FilterOptions and Link may then come in any order, both ways.
+
+How to use it: give what arrives to `receive_data`, then call `next_event` until it says NEED_DATA
+or PAUSED. Frames wait as they came until they are pulled, so not pulling (and not reading from the
+peer) is back-pressure. The `send_` methods return the bytes to write, in the order they are called.
+
+Whatever a peer sends, `next_event` raises nothing but RemoteProtocolError, and the session is
+CLOSED after it. Asked again, it raises a RemoteProtocolError that repeats the first; bytes that
+still arrive are dropped. After `receive_eof` or `close`, events end with ConnectionEnded, however
+often one asks. A command that the state does not allow raises LocalProtocolError and closes the
+session, too; one whose arguments are refused raises LocalProtocolError and changes nothing.
+
+Expiry is judged whenever it matters, not only in the handshake: Data of a peer whose chain has
+expired is refused. Time (seconds since 1970) and nonces come in as arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hyperbloom.keys import verify_signature
+from hyperbloom.trust import Chain, ChainError, TrustLink, verify_chain
+from hyperbloom.wire.credentials import Credentials, check_chain, sign_data
+from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError, UntrustedPeer
+from hyperbloom.wire.events import (
+    NEED_DATA,
+    PAUSED,
+    ConnectionEnded,
+    DataReceived,
+    DataRefused,
+    Event,
+    FilterOptionsReceived,
+    HandshakeReceived,
+    LinkIgnored,
+    LinkReceived,
+    OpenReceived,
+    RemotePeer,
+    RequestReceived,
+    SyncReceived,
+    UnknownIgnored,
+    Waiting,
+)
+from hyperbloom.wire.framing import FrameReader, encode_frame, encode_open, split_frame
+from hyperbloom.wire.limits import MAX_BUFFERED_BYTES, MAX_EARLY_BYTES
+from hyperbloom.wire.messages import (
+    Data,
+    FilterOptions,
+    Handshake,
+    Link,
+    Open,
+    Request,
+    Sync,
+)
+from hyperbloom.wire.states import PAUSED_STATES, TRANSITIONS, Input, State
+from hyperbloom.wire.stream_cipher import XSalsa20Stream
+
+__all__ = ["Session"]
+
+
+class Session:
+    """One connection to a peer; see the module's text.
+
+    `leeway` seconds are granted past the expiry of the peer's trust links, for clocks that differ.
+    """
+
+    __slots__ = (
+        "_credentials",
+        "_eof",
+        "_failure",
+        "_frames",
+        "_leeway",
+        "_local_chain",
+        "_local_nonce",
+        "_outgoing",
+        "_remote",
+        "_remote_open",
+        "_state",
+    )
+
+    def __init__(self, *, leeway: float = 0.0) -> None:
+        self._leeway = leeway
+        self._state = State.IDLE
+        self._frames = FrameReader()
+        self._eof = False
+        self._failure: str | None = None
+        self._credentials: Credentials | None = None
+        self._local_chain: Chain | None = None
+        self._local_nonce = b""
+        self._outgoing: XSalsa20Stream | None = None
+        self._remote_open: Open | None = None
+        self._remote: RemotePeer | None = None
+
+    @property
+    def state(self) -> State:
+        """Where the connection stands."""
+        return self._state
+
+    @property
+    def remote(self) -> RemotePeer | None:
+        """The peer, once its Handshake is verified."""
+        return self._remote
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """What `send_open` was given, or None before it."""
+        return self._credentials
+
+    @property
+    def local_chain(self) -> Chain:
+        """Our best chain: that of the credentials, or what `use_chain` gave since.
+
+        LocalProtocolError before `send_open`.
+        """
+        if self._local_chain is None:
+            raise LocalProtocolError("there is no chain before send_open")
+        return self._local_chain
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes received and not yet pulled as events."""
+        return len(self._frames)
+
+    # What comes in.
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes that arrived; `next_event` then tells what they mean.
+
+        Dropped when the session is closed. LocalProtocolError after `receive_eof`, and when more
+        than MAX_BUFFERED_BYTES would wait to be pulled (stop reading before that); both close.
+        """
+        if self._state is State.CLOSED:
+            return
+        if self._eof:
+            self._close()
+            raise LocalProtocolError("bytes after the end of the stream")
+        if len(self._frames) + len(data) > MAX_BUFFERED_BYTES:
+            self._close()
+            raise LocalProtocolError(f"more than {MAX_BUFFERED_BYTES} bytes wait to be pulled")
+        self._frames.feed(data)
+
+    def receive_eof(self) -> None:
+        """The peer will send nothing more; what has arrived can still be pulled."""
+        self._eof = True
+
+    def next_event(self, *, now: float) -> Event | Waiting:
+        """The next thing that happened, NEED_DATA, or PAUSED; `now` in seconds since 1970.
+
+        RemoteProtocolError when the peer broke the protocol (UntrustedPeer: when it may not take
+        part); the session is closed then.
+        """
+        if self._failure is not None:
+            raise RemoteProtocolError(f"the session has ended: {self._failure}")
+        try:
+            return self._next_event(now)
+        except RemoteProtocolError as error:
+            self._failure = str(error)
+            self._close()
+            raise
+
+    def _next_event(self, now: float) -> Event | Waiting:
+        if self._state is State.CLOSED:
+            return ConnectionEnded()
+        if self._state in PAUSED_STATES:
+            return self._paused()
+        if self._state in (State.IDLE, State.OPEN_SENT):
+            body = self._frames.next_open()
+            if body is not None:
+                return self._take_open(Open.decode(body))
+        else:
+            frame = self._frames.next_frame()
+            if frame is not None:
+                return self._take_frame(frame, now)
+        return self._end() if self._eof else NEED_DATA
+
+    def _paused(self) -> Event | Waiting:
+        if self._state is State.OPEN_RECEIVED and len(self._frames) > MAX_EARLY_BYTES:
+            raise RemoteProtocolError(
+                f"more than {MAX_EARLY_BYTES} bytes came before the peer could know our nonce"
+            )
+        return self._end() if self._eof and not len(self._frames) else PAUSED
+
+    def _end(self) -> ConnectionEnded:
+        unread = len(self._frames)
+        self._next_state(Input.RECEIVE_EOF, RemoteProtocolError)
+        self._close()
+        return ConnectionEnded(unread=unread)
+
+    def _take_open(self, opened: Open) -> OpenReceived:
+        target = self._next_state(Input.RECEIVE_OPEN, RemoteProtocolError)
+        credentials = self._credentials
+        if credentials is not None:
+            if opened.feed != credentials.discovery_key:
+                raise RemoteProtocolError("the peer opened another feed")
+            # Two equal nonces are two equal keystreams, and a mirror of all we send could pass
+            # our own signed messages off as a peer's.
+            if opened.nonce == self._local_nonce:
+                raise RemoteProtocolError("the peer sent our own nonce back")
+            self._frames.decrypt_with(XSalsa20Stream(credentials.feed_key, opened.nonce))
+        self._remote_open = opened
+        self._state = target
+        return OpenReceived(feed=opened.feed)
+
+    def _take_frame(self, frame: bytes, now: float) -> Event:
+        message_id, body = split_frame(frame)
+        if not self._own().dialect.knows(message_id):
+            self._state = self._next_state(Input.RECEIVE_UNKNOWN, RemoteProtocolError)
+            return UnknownIgnored(message_id=message_id, size=len(frame))
+        received, receive = _RECEIVERS[message_id]
+        target = self._next_state(received, RemoteProtocolError)
+        event = receive(self, body, now)
+        self._state = target
+        return event
+
+    def _take_handshake(self, body: bytes, now: float) -> HandshakeReceived:
+        credentials, opened = self._own(), self._opened()
+        handshake = Handshake.decode(body)
+        dialect = credentials.dialect
+        try:
+            chain = verify_chain(
+                credentials.feed_key,
+                handshake.chain,
+                now=now,
+                leeway=self._leeway,
+                format=dialect.link_format,
+            )
+        except ChainError as error:
+            raise UntrustedPeer(f"the peer's chain is refused: {error}", reason=error) from error
+        signed = dialect.handshake_input(opened.nonce, self._local_nonce)
+        if not verify_signature(chain.holder, signed, handshake.signature):
+            raise UntrustedPeer("the Handshake is not signed by the last key of its chain")
+        self._remote = RemotePeer(
+            id=handshake.id, key=chain.holder, chain=chain, extensions=handshake.extensions
+        )
+        self._remote_open = None
+        self._local_nonce = b""
+        return HandshakeReceived(peer=self._remote)
+
+    def _take_sync(self, body: bytes, now: float) -> SyncReceived:
+        return SyncReceived(sync=Sync.decode(body))
+
+    def _take_filter_options(self, body: bytes, now: float) -> FilterOptionsReceived:
+        options = FilterOptions.decode(body)
+        return FilterOptionsReceived(size=options.size, n=options.n)
+
+    def _take_data(self, body: bytes, now: float) -> DataReceived | DataRefused:
+        credentials, peer = self._own(), self._peer()
+        data = Data.decode(body)
+        dialect = credentials.dialect
+        # Said this way round, a NaN for a clock expires everything, as in trust.
+        if not peer.expires + self._leeway >= now:
+            return DataRefused(reason="expired", count=len(data.values))
+        if dialect.data_signed:
+            if data.signature is None:
+                raise RemoteProtocolError("Data lacks its signature")
+            covered = dialect.data_input(credentials.feed_key, data.values)
+            if not verify_signature(peer.key, covered, data.signature):
+                return DataRefused(reason="signature", count=len(data.values))
+        return DataReceived(values=data.values, size=len(body) + 1)
+
+    def _take_request(self, body: bytes, now: float) -> RequestReceived:
+        return RequestReceived(request=Request.decode(body))
+
+    def _take_link(self, body: bytes, now: float) -> LinkReceived | LinkIgnored:
+        credentials, peer = self._own(), self._peer()
+        link = Link.decode(body).link
+        # A link makes the peer's chain one longer; that must still be shorter than ours.
+        if len(self.local_chain) - 1 <= len(peer.chain):
+            return LinkIgnored(reason="it does not make our chain shorter")
+        try:
+            chain = verify_chain(
+                credentials.feed_key,
+                (*peer.chain.to_wire(), link),
+                now=now,
+                leeway=self._leeway,
+                format=credentials.dialect.link_format,
+            )
+        except ChainError as error:
+            return LinkIgnored(reason=str(error))
+        if chain.holder != credentials.identity.public_key:
+            return LinkIgnored(reason="it is for another key than ours")
+        return LinkReceived(chain=chain)
+
+    # What goes out.
+
+    def send_open(self, credentials: Credentials, *, nonce: bytes) -> bytes:
+        """Our Open. `nonce` is 24 fresh random bytes.
+
+        After the peer's Open, the credentials must be of the feed it named, and the nonce another
+        than its own (LocalProtocolError).
+        """
+        target = self._next_state(Input.SEND_OPEN, LocalProtocolError)
+        body = Open(feed=credentials.discovery_key, nonce=nonce).encode()
+        opened = self._remote_open
+        if opened is not None and opened.feed != credentials.discovery_key:
+            raise LocalProtocolError("these credentials are of another feed than the peer opened")
+        if opened is not None and opened.nonce == nonce:
+            raise LocalProtocolError("the nonce is not fresh: the peer sent the same")
+        self._credentials = credentials
+        self._local_chain = credentials.chain
+        self._local_nonce = nonce
+        self._outgoing = XSalsa20Stream(credentials.feed_key, nonce)
+        if opened is not None:
+            self._frames.decrypt_with(XSalsa20Stream(credentials.feed_key, opened.nonce))
+        self._state = target
+        return encode_open(body)
+
+    def send_handshake(self, *, peer_id: bytes, extensions: Sequence[str] = ()) -> bytes:
+        """Our Handshake, once both Opens are there. `peer_id` is 32 bytes of our choice."""
+        target = self._next_state(Input.SEND_HANDSHAKE, LocalProtocolError)
+        credentials, opened = self._own(), self._opened()
+        signed = credentials.dialect.handshake_input(self._local_nonce, opened.nonce)
+        handshake = Handshake(
+            id=peer_id,
+            extensions=tuple(extensions),
+            signature=credentials.identity.sign(signed),
+            chain=credentials.chain.to_wire(),
+        )
+        return self._encrypt(handshake, target)
+
+    def send_sync(self, sync: Sync) -> bytes:
+        """Ask for what is not in a filter."""
+        return self._encrypt(sync, self._next_state(Input.SEND_SYNC, LocalProtocolError))
+
+    def send_filter_options(self, options: FilterOptions) -> bytes:
+        """Say which filters we would rather have. Deployed peers (npm 2.0.3) fail on it."""
+        target = self._next_state(Input.SEND_FILTER_OPTIONS, LocalProtocolError)
+        return self._encrypt(options, target)
+
+    def send_data(self, values: Sequence[bytes]) -> bytes:
+        """Send values that fit one frame (`pack_values`), signed as the dialect asks."""
+        target = self._next_state(Input.SEND_DATA, LocalProtocolError)
+        return self._encrypt(sign_data(self._own(), values), target)
+
+    def send_signed_data(self, data: Data) -> bytes:
+        """Send a Data that `sign_data` made for this feed: many peers cost one signature."""
+        return self._encrypt(data, self._next_state(Input.SEND_DATA, LocalProtocolError))
+
+    def send_request(self, request: Request) -> bytes:
+        """Ask for the values in a range."""
+        return self._encrypt(request, self._next_state(Input.SEND_REQUEST, LocalProtocolError))
+
+    def link_due(self) -> float | None:
+        """When a Link for the peer would expire (seconds since 1970), or None if none may be sent.
+
+        One may be sent when our chain is shorter than the peer's by more than a link, and lasts as
+        long as the peer's own chain (protocol text, "5 Link").
+        """
+        credentials, peer = self._credentials, self._remote
+        if credentials is None or peer is None or not credentials.dialect.has_link_message:
+            return None
+        # The peer continues the chain of our Handshake, whatever we may have got since.
+        return peer.expires if len(credentials.chain) < len(peer.chain) - 1 else None
+
+    def send_link(self, link: TrustLink) -> bytes:
+        """Give the peer a shorter chain: a link by us, for its key, that expires at `link_due`."""
+        target = self._next_state(Input.SEND_LINK, LocalProtocolError)
+        credentials, peer = self._own(), self._peer()
+        if link.expires != self.link_due():
+            raise LocalProtocolError("no Link is due, or it expires at another time")
+        if link.public_key != peer.key or not link.is_signed_by(credentials.identity.public_key):
+            raise LocalProtocolError("a Link is signed by us and for the peer's key")
+        return self._encrypt(Link(link=link.to_bytes()), target)
+
+    def use_chain(self, chain: Chain) -> None:
+        """Hold Links that come from now on against another chain of ours.
+
+        For connections made later; this one's Handshake stands. LocalProtocolError before
+        `send_open`, and for a chain of another feed or key.
+        """
+        credentials = self._own()
+        check_chain(chain, credentials.feed_key, credentials.identity)
+        self._local_chain = chain
+
+    def close(self) -> None:
+        """End the session from our side, in any state; what was not pulled is dropped."""
+        self._next_state(Input.CLOSE, LocalProtocolError)
+        self._close()
+
+    # What both need.
+
+    def _encrypt(self, message: _Sendable, target: State) -> bytes:
+        if self._outgoing is None:
+            raise LocalProtocolError("there is no cipher before send_open")
+        frame = encode_frame(message.message_id, message.encode())
+        self._state = target
+        return self._outgoing.process(frame)
+
+    def _next_state(
+        self, happened: Input, blame: type[LocalProtocolError] | type[RemoteProtocolError]
+    ) -> State:
+        """Where the table leads; what it lacks closes the session and raises `blame`."""
+        state = self._state
+        target = TRANSITIONS.get((state, happened))
+        if target is None:
+            self._close()
+            raise blame(f"a connection that is {state.value} may not {happened.value}")
+        return target
+
+    def _close(self) -> None:
+        self._state = State.CLOSED
+        self._frames.clear()
+        self._outgoing = None
+        self._remote_open = None
+
+    # The table sees to it that these are there; said again for whoever reads the types.
+
+    def _own(self) -> Credentials:
+        if self._credentials is None:
+            raise LocalProtocolError("our Open comes first")
+        return self._credentials
+
+    def _opened(self) -> Open:
+        if self._remote_open is None:
+            raise LocalProtocolError("both sides' Open come before the Handshake")
+        return self._remote_open
+
+    def _peer(self) -> RemotePeer:
+        if self._remote is None:
+            raise LocalProtocolError("the peer's Handshake comes before other messages")
+        return self._remote
+
+
+_Sendable = Handshake | Sync | FilterOptions | Data | Request | Link
+
+_RECEIVERS: Final[dict[int, tuple[Input, Callable[[Session, bytes, float], Event]]]] = {
+    Handshake.message_id: (Input.RECEIVE_HANDSHAKE, Session._take_handshake),
+    Sync.message_id: (Input.RECEIVE_SYNC, Session._take_sync),
+    FilterOptions.message_id: (Input.RECEIVE_FILTER_OPTIONS, Session._take_filter_options),
+    Data.message_id: (Input.RECEIVE_DATA, Session._take_data),
+    Request.message_id: (Input.RECEIVE_REQUEST, Session._take_request),
+    Link.message_id: (Input.RECEIVE_LINK, Session._take_link),
+}

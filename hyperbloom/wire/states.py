@@ -1,0 +1,100 @@
+"""The states of a connection, and the one table of what may happen in them.
+
+Both sides send Open, in either order: who connects knows the feed, who was connected to may wait
+for the other's Open to learn it. With both Opens there are both nonces, so each side sends its
+Handshake; with the peer's Handshake verified the connection is secure, and the other messages may
+flow both ways.
+
+In two states nothing is read however much has arrived, because reading on needs something from us:
+after the peer's Open until the feed is known and our Open is sent, and from then until our
+Handshake is. An input that the table lacks ends the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["PAUSED_STATES", "TRANSITIONS", "Input", "State", "diagram"]
+
+
+class State(Enum):
+    """Where a connection stands."""
+
+    IDLE = "idle"
+    OPEN_SENT = "open sent"
+    OPEN_RECEIVED = "open received"
+    OPENED = "opened"
+    HANDSHAKE_SENT = "handshake sent"
+    SECURE = "secure"
+    CLOSED = "closed"
+
+
+class Input(Enum):
+    """What may happen to a connection: we send, the peer sent, it ends."""
+
+    SEND_OPEN = "send Open"
+    SEND_HANDSHAKE = "send Handshake"
+    SEND_SYNC = "send Sync"
+    SEND_FILTER_OPTIONS = "send FilterOptions"
+    SEND_DATA = "send Data"
+    SEND_REQUEST = "send Request"
+    SEND_LINK = "send Link"
+    RECEIVE_OPEN = "receive Open"
+    RECEIVE_HANDSHAKE = "receive Handshake"
+    RECEIVE_SYNC = "receive Sync"
+    RECEIVE_FILTER_OPTIONS = "receive FilterOptions"
+    RECEIVE_DATA = "receive Data"
+    RECEIVE_REQUEST = "receive Request"
+    RECEIVE_LINK = "receive Link"
+    RECEIVE_UNKNOWN = "receive unknown id"
+    RECEIVE_EOF = "receive end of stream"
+    CLOSE = "close"
+
+
+PAUSED_STATES: Final = frozenset({State.OPEN_RECEIVED, State.OPENED})
+"""States in which received bytes wait for us."""
+
+_WHEN_SECURE: Final = (
+    Input.SEND_SYNC,
+    Input.SEND_FILTER_OPTIONS,
+    Input.SEND_DATA,
+    Input.SEND_REQUEST,
+    Input.SEND_LINK,
+    Input.RECEIVE_SYNC,
+    Input.RECEIVE_FILTER_OPTIONS,
+    Input.RECEIVE_DATA,
+    Input.RECEIVE_REQUEST,
+    Input.RECEIVE_LINK,
+    Input.RECEIVE_UNKNOWN,
+)
+
+TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = MappingProxyType(
+    {
+        (State.IDLE, Input.SEND_OPEN): State.OPEN_SENT,
+        (State.IDLE, Input.RECEIVE_OPEN): State.OPEN_RECEIVED,
+        (State.OPEN_SENT, Input.RECEIVE_OPEN): State.OPENED,
+        (State.OPEN_RECEIVED, Input.SEND_OPEN): State.OPENED,
+        (State.OPENED, Input.SEND_HANDSHAKE): State.HANDSHAKE_SENT,
+        (State.HANDSHAKE_SENT, Input.RECEIVE_UNKNOWN): State.HANDSHAKE_SENT,
+        (State.HANDSHAKE_SENT, Input.RECEIVE_HANDSHAKE): State.SECURE,
+        **{(State.SECURE, message): State.SECURE for message in _WHEN_SECURE},
+        **{(state, Input.RECEIVE_EOF): State.CLOSED for state in State if state != State.CLOSED},
+        **{(state, Input.CLOSE): State.CLOSED for state in State},
+    }
+)
+"""(state, input) → the state it leads to. What is not in it is an error and leads to CLOSED."""
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram, one arrow for all inputs between the same states."""
+    arrows: dict[tuple[State, State], list[str]] = {}
+    for (state, received), target in TRANSITIONS.items():
+        arrows.setdefault((state, target), []).append(received.value)
+    lines = ["stateDiagram-v2", f"    [*] --> {State.IDLE.name}"]
+    for (state, target), inputs in arrows.items():
+        lines.append(f"    {state.name} --> {target.name} : {'<br/>'.join(inputs)}")
+    lines.append(f"    {State.CLOSED.name} --> [*]")
+    return "\n".join(lines) + "\n"
