@@ -124,6 +124,7 @@ class TestAgainstMmh3:
     def test_batch_above_all_chunks(self) -> None:
         source = random.Random(5)
         values = [source.randbytes(source.choice([8, 33, 64, 70])) for _ in range(36_000)]
+        values += derived([0, 1500, 30])
         made = built(values, 300_007, 3, 123)
         assert made.to_bytes() == reference(values, 300_007, 3, 123)
         assert made.missing(values) == []
@@ -262,10 +263,12 @@ class TestSizing:
             capacity(-1, 0.1)
 
 
-@pytest.mark.parametrize("length", [64, 1024])
-def test_temporaries_are_bounded(length: int) -> None:
-    values = [bytes(length)] * 40_000
-    made = BloomFilter(100_000, 40, 1)
+@pytest.mark.parametrize(
+    ("length", "count", "n"), [(64, 40_000, 40), (1024, 8_000, 40), (20_000, 3_000, 4)]
+)
+def test_temporaries_are_bounded(length: int, count: int, n: int) -> None:
+    values = [bytes(length)] * count
+    made = BloomFilter(100_000, n, 1)
     tracemalloc.start()
     try:
         made.add(values)

@@ -135,6 +135,13 @@ class TestShortestChain:
         assert chain.expires == 140
         assert chain.links[0].public_key == key(2)
 
+    @pytest.mark.parametrize("order", list(itertools.permutations(range(1, 4))))
+    def test_equal_ways_go_by_the_lowest_issuer(self, order: tuple[int, ...]) -> None:
+        edges = [edge for way in order for edge in ((0, way, 200), (way, 9, 300))]
+        chain = graph_of(edges).shortest_chain(key(9), now=NOW)
+        assert chain is not None
+        assert chain.links[0].public_key == key(1)
+
     def test_renewed_link(self) -> None:
         graph = graph_of([(0, 1, 101), (0, 1, 300), (0, 1, 200)])
         chain = graph.shortest_chain(key(1), now=NOW)
