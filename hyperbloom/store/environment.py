@@ -1,0 +1,294 @@
+"""The LMDB environment: its files, its lock, its map, and the way into a transaction.
+
+LMDB is a copy-on-write B+tree in one memory-mapped file. One writer and any number of readers go
+on at the same time; a reader sees the state at its begin and never waits. A commit writes the
+changed pages, syncs, and then flips one of two meta pages, so that a crash at any moment leaves the
+last committed state. What needs care (py-lmdb's cautions, LMDB's ``lmdb.h``):
+
+- A store is opened once in a process: closing a second handle would drop the first one's locks.
+  Hence our own flock, which also tells a second node apart from a reading tool.
+- No environment crosses a fork; the process id is checked on every way in.
+- The map is address space, given when it is made. When it is full, the transaction fails, and the
+  map can be enlarged only while no transaction is open (gate.py).
+- A page behind the end of the file is a SIGBUS and not an error, so the file's length is compared
+  with the meta pages before LMDB touches it (datafile.py).
+"""
+
+import errno
+import fcntl
+import os
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from hyperbloom.store.datafile import check_data_file
+from hyperbloom.store.errors import (
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+)
+from hyperbloom.store.gate import ReadGate
+from hyperbloom.store.layout import DATABASES
+from hyperbloom.store.limits import MAX_MAP_STEP_BYTES, MAX_READERS
+from hyperbloom.store.records import StoreSize
+
+__all__ = ["DATA_FILE", "LOCK_FILE", "Environment", "FolderLock", "MapFull"]
+
+DATA_FILE = "data.mdb"
+LOCK_FILE = "node.lock"
+
+_SPARE_TRANSACTIONS = 16
+_SMALLEST_MAP = 64 * 1024
+_META_PAGES = 2
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LITTLE_ROOM = 64 * 1024 * 1024
+
+
+class MapFull(Exception):
+    """The map is full: enlarge it and do the transaction again."""
+
+
+class FolderLock:
+    """The flock by which one process owns a store's folder; its file names the process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_FILE
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(self._fd, 32).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._fd)
+            raise StoreLocked(
+                f"the store {folder} is in use by process {owner}; stop it, or name another folder"
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        """Give the folder up. The file stays: removing it would race with the next owner."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class Environment:
+    """One open LMDB environment; reads from any thread, one write at a time.
+
+    Raises StoreCorrupt if the files are damaged or foreign, StoreFull without room to create them.
+    """
+
+    def __init__(
+        self, path: Path, *, map_bytes: int, durable: bool = True, readonly: bool = False
+    ) -> None:
+        self.path = path
+        self.readonly = readonly
+        self._map_bytes = max(map_bytes, _SMALLEST_MAP)
+        self._durable = durable
+        self._pid = os.getpid()
+        self._gate = ReadGate()
+        self._write_lock = threading.Lock()
+        self._closed = False
+        self.databases: dict[str, lmdb._Database] = {}
+        self._open()
+
+    def _open(self) -> None:
+        check_data_file(self.path / DATA_FILE)
+        # From 3.0 on py-lmdb knows two file formats; the check above and we know the first.
+        engine: dict[str, Any] = (
+            {"lib_version": 0} if hasattr(lmdb.Environment, "lib_version") else {}
+        )
+        try:
+            self._env = lmdb.open(
+                str(self.path),
+                map_size=self._map_bytes,
+                max_dbs=len(DATABASES),
+                max_readers=MAX_READERS,
+                max_spare_txns=_SPARE_TRANSACTIONS,
+                mode=0o600,
+                sync=self._durable,
+                metasync=self._durable,
+                readonly=self.readonly,
+                create=not self.readonly,
+                lock=not self.readonly,
+                **engine,
+            )
+        except lmdb.Error as error:
+            raise self._translated(error) from error
+        try:
+            if not self.readonly:
+                self._env.reader_check()
+            self._open_databases()
+        except BaseException:
+            self._env.close()
+            raise
+
+    def _open_databases(self) -> None:
+        names = [name.encode() for name in DATABASES]
+        while True:
+            try:
+                if self.readonly:
+                    with self._env.begin() as txn:
+                        handles = [self._env.open_db(n, txn, create=False) for n in names]
+                else:
+                    with self._env.begin(write=True) as txn:
+                        handles = [self._env.open_db(n, txn) for n in names]
+            except lmdb.MapFullError:
+                self._enlarge(self._env.info()["map_size"])
+            except lmdb.NotFoundError:
+                raise StoreCorrupt(
+                    f"{self.path} is no hyperbloom store; name the folder of one"
+                ) from None
+            except lmdb.Error as error:
+                raise self._translated(error) from error
+            else:
+                self.databases = dict(zip(DATABASES, handles, strict=True))
+                return
+
+    def close(self) -> None:
+        """Wait for the readers and the writer to leave, then close. A second call does nothing."""
+        if self._pid != os.getpid():
+            return
+        with self._write_lock, self._gate.alone():
+            if not self._closed:
+                self._closed = True
+                self._env.close()
+
+    @contextmanager
+    def read(self) -> Iterator["lmdb.Transaction[bytes]"]:
+        """A read transaction. Not reentrant, and to be left soon: the map waits for it to grow."""
+        self._check_process()
+        self._gate.enter()
+        try:
+            if self._closed:
+                raise StoreClosed(f"the store {self.path} is closed; open it again")
+            with self._env.begin() as txn:
+                yield txn
+        except lmdb.Error as error:
+            raise self._translated(error) from error
+        finally:
+            self._gate.leave()
+
+    @contextmanager
+    def write(self) -> Iterator["lmdb.Transaction[bytes]"]:
+        """The write transaction; committed (and synced, if durable) at the end of the block.
+
+        Raises MapFull when the caller must ``grow`` and do it again, StoreFull on a full disk.
+        Any exception aborts it.
+        """
+        self._check_process()
+        with self._write_lock:
+            if self._closed:
+                raise StoreClosed(f"the store {self.path} is closed; open it again")
+            try:
+                with self._env.begin(write=True) as txn:
+                    yield txn
+            except lmdb.MapFullError as error:
+                raise MapFull from error
+            except lmdb.PanicError as error:
+                # A meta page could not be written: LMDB refuses all use until it is opened anew.
+                self._reopen()
+                raise self._translated(error) from error
+            except lmdb.Error as error:
+                raise self._translated(error) from error
+
+    def grow(self) -> None:
+        """Double the map (at most MAX_MAP_STEP_BYTES more), once no reader is inside."""
+        with self._write_lock, self._gate.alone():
+            self._enlarge(self._env.info()["map_size"])
+
+    def reserve(self, free_bytes: int) -> None:
+        """Make sure that the map has so many bytes free, so that writes do not soon need more."""
+        with self._write_lock:
+            size = self.size()
+            missing = free_bytes - (size.map_bytes - size.used_bytes)
+            if missing > 0:
+                with self._gate.alone():
+                    self._enlarge(missing)
+
+    def _enlarge(self, extra: int) -> None:
+        page = self._env.stat()["psize"]
+        size = self._env.info()["map_size"] + min(extra, MAX_MAP_STEP_BYTES)
+        size = (size + page - 1) // page * page
+        try:
+            self._env.set_mapsize(size)
+        except lmdb.Error as error:
+            raise StoreFull(
+                f"the store {self.path} cannot have a map of {size} bytes ({error.reason}); "
+                "allow the process more address space"
+            ) from error
+        self._map_bytes = size
+
+    def _reopen(self) -> None:
+        with self._gate.alone():
+            self._env.close()
+            try:
+                self._open()
+            except BaseException:
+                self._closed = True
+                raise
+
+    def copy(self, target: Path) -> None:
+        """Write a compacted copy of the last committed state into the existing folder target."""
+        self._check_process()
+        self._gate.enter()
+        try:
+            if self._closed:
+                raise StoreClosed(f"the store {self.path} is closed; open it again")
+            self._env.copy(str(target), compact=True)
+        except lmdb.Error as error:
+            raise self._translated(error) from error
+        finally:
+            self._gate.leave()
+
+    def size(self) -> StoreSize:
+        """How large the map, its used part and the file are."""
+        with self.read() as txn:
+            info, page = self._env.info(), self._env.stat()["psize"]
+            used = info["last_pgno"] + 1
+            tables = [txn.stat(), *map(txn.stat, self.databases.values())]
+            live = sum(t["branch_pages"] + t["leaf_pages"] + t["overflow_pages"] for t in tables)
+        return StoreSize(
+            map_bytes=info["map_size"],
+            used_bytes=used * page,
+            free_bytes=max(0, used - _META_PAGES - live) * page,
+            file_bytes=(self.path / DATA_FILE).stat().st_size,
+        )
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreClosed(
+                f"the store {self.path} was opened by process {self._pid} and cannot be used "
+                "after a fork; open it in the child"
+            )
+
+    def _translated(self, error: lmdb.Error) -> StoreError:
+        if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError)):
+            return StoreCorrupt(f"the store {self.path} is damaged ({error}); restore a snapshot")
+        if _is_without_room(error, self.path):
+            return StoreFull(
+                f"no room on the disk of {self.path}; nothing was written, make room and try again"
+            )
+        return StoreError(f"the store {self.path} failed: {error}; check the disk")
+
+
+def _is_without_room(error: lmdb.Error, folder: Path) -> bool:
+    """Whether it failed for lack of space. LMDB makes EIO of a short write, so EIO is looked at."""
+    reason = str(error)
+    if any(os.strerror(code) in reason for code in _NO_ROOM):
+        return True
+    if os.strerror(errno.EIO) not in reason:
+        return False
+    room = os.statvfs(folder)
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (folder / DATA_FILE).stat().st_size
+    return room.f_bavail * room.f_frsize < _LITTLE_ROOM or (
+        limit != resource.RLIM_INFINITY and limit - size < _LITTLE_ROOM
+    )

@@ -1,0 +1,43 @@
+"""What can go wrong with a store, each as its own type.
+
+Every message is one sentence that says what happened and what to do about it, so that a command or
+a log line can show it as it is.
+"""
+
+__all__ = [
+    "NoSuchFeed",
+    "SchemaMismatch",
+    "StoreClosed",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+]
+
+
+class StoreError(Exception):
+    """Anything the store refuses or fails to do; the base of the errors below."""
+
+
+class StoreLocked(StoreError):
+    """Another process, or another part of this one, has the store open."""
+
+
+class StoreCorrupt(StoreError):
+    """The files are damaged, cut short, or are no store of ours."""
+
+
+class SchemaMismatch(StoreError):
+    """The store was written by a version of hyperbloom that this one cannot read."""
+
+
+class StoreFull(StoreError):
+    """The disk (or a quota, or the address space) has no room; nothing of the write was kept."""
+
+
+class StoreClosed(StoreError):
+    """The store or its writer was used after its end, or in a forked child."""
+
+
+class NoSuchFeed(StoreError):
+    """The store holds no feed with that key."""

@@ -1,0 +1,333 @@
+"""Values of any length in exact byte order, over keys that end at 511 bytes.
+
+Every key begins with a head H of 12 bytes: the feed's id and the id of a bucket, 0 at the root.
+That leaves P = 511 - 12 - 1 = 498 bytes of a value for the key, and one byte to spare.
+
+- A value of at most P bytes is its own key, H ‖ value. Its datum is its sequence number (u64).
+- A longer value sits at H ‖ value[:P] ‖ 00. While it is the only one with those P bytes, the datum
+  there is a leaf: tag 0 and its sequence number; the rest of it is in the log.
+- Once a second value shares those P bytes the datum is a bucket: tag 1 and the bucket's id. The
+  bucket holds the remainders value[P:] by the same rule, under its own head.
+
+The order of keys is the order of values. Two short values compare as their keys. A long value with
+the first P bytes p sorts at p ‖ 00, directly behind the short value p if there is one: no other key
+lies between, for a short value beyond p would need more than P bytes. Among the values with the
+same p only their remainders matter, and these are ordered in the bucket. A key of 511 bytes is
+thus a leaf or a bucket, and every shorter one is a value, to be read without the log.
+
+A bucket has at least two values below it, so a walk costs at most two reads a value and one a
+level. A value may share all but its last byte with another: 262,144 / 498 = 526 levels at most.
+Everything here iterates, nothing recurses.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import lmdb
+
+from hyperbloom.store.layout import U32, U64
+
+__all__ = ["HEAD_BYTES", "LONG_KEY_BYTES", "PART_BYTES", "OrderedIndex", "decode_entry"]
+
+LONG_KEY_BYTES: Final = 511
+HEAD_BYTES: Final = U32.size + U64.size
+PART_BYTES: Final = LONG_KEY_BYTES - HEAD_BYTES - 1
+
+ROOT: Final = U64.pack(0)
+_LONG = b"\x00"
+_BEHIND_LONG = b"\x01"
+_LEAF = b"\x00"
+_BUCKET = b"\x01"
+
+# A walk reads keys in chunks, small ones first: after a bucket it looks anew.
+_FIRST_CHUNK = 16
+_CHUNK = 512
+# Long values are handed out before many are in memory.
+_CHUNK_BYTES = 65_536
+_SHORT_PREFIX = 4 * PART_BYTES
+
+
+def decode_entry(data: bytes) -> tuple[bool, int]:
+    """The datum of a long key: (whether it is a bucket, its id or sequence number)."""
+    return data[:1] == _BUCKET, U64.unpack_from(data, 1)[0]
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A bucket that a walk is inside; ``on_end`` if the range's end is in the bucket, too."""
+
+    head: bytes
+    on_end: bool
+
+
+class OrderedIndex:
+    """The index of one feed inside one transaction.
+
+    ``read_value(seq)`` gives a value from the log. ``next_bucket`` is the first free bucket id; it
+    advances as buckets are made and is the caller's to keep.
+    """
+
+    def __init__(
+        self,
+        txn: "lmdb.Transaction[bytes]",
+        database: "lmdb._Database",
+        prefix: bytes,
+        read_value: Callable[[int], bytes],
+        next_bucket: int = 1,
+    ) -> None:
+        self._txn = txn
+        self._database = database
+        self._prefix = prefix
+        self._root = prefix + ROOT
+        self._read_value = read_value
+        self.next_bucket = next_bucket
+        # Heads of the buckets met while inserting; a bucket stays one.
+        self._buckets: dict[bytes, bytes] = {}
+
+    # Writing
+
+    def insert_batch(self, values: list[bytes], first_seq: int) -> set[bytes]:
+        """Give the i-th value the number ``first_seq + i``; return those that were there before.
+
+        The values differ from one another. They go in in their own order, which spares LMDB most
+        of the way down its tree.
+        """
+        known: set[bytes] = set()
+        if not values:
+            return known
+        if max(map(len, values)) > PART_BYTES:
+            return self._insert_long(values, first_seq)
+        # The hot path: one call for membership and insertion, positional for speed.
+        put, root, database = self._txn.put, self._root, self._database
+        pack = U64.pack
+        seqs = dict(zip(values, range(first_seq, first_seq + len(values)), strict=True))
+        for value in sorted(values):
+            if not put(root + value, pack(seqs[value]), True, False, False, database):
+                known.add(value)
+        return known
+
+    def _insert_long(self, values: list[bytes], first_seq: int) -> set[bytes]:
+        def read_value(seq: int) -> bytes:
+            if seq >= first_seq:
+                return values[seq - first_seq]
+            return self._read_value(seq)
+
+        order = sorted(range(len(values)), key=values.__getitem__)
+        return {values[i] for i in order if not self._insert(values[i], first_seq + i, read_value)}
+
+    def _insert(self, value: bytes, seq: int, read_value: Callable[[int], bytes]) -> bool:
+        head, offset = self._root, 0
+        while len(value) - offset > PART_BYTES:
+            key = head + value[offset : offset + PART_BYTES] + _LONG
+            known = self._buckets.get(key)
+            if known is None:
+                if self._put_alone(head, value, offset, seq):
+                    return True
+                is_bucket, number = decode_entry(self._get(key))
+                if is_bucket:
+                    known = self._head(number)
+                else:
+                    other = read_value(number)
+                    if other == value:
+                        return False
+                    known = self._open_bucket(key, other, offset + PART_BYTES, number)
+                self._buckets[key] = known
+            head = known
+            offset += PART_BYTES
+        return self._put_alone(head, value, offset, seq)
+
+    def _open_bucket(self, key: bytes, value: bytes, offset: int, seq: int) -> bytes:
+        """Make a bucket where a value was alone, put that value into it, and return its head."""
+        head = self._head(self.next_bucket)
+        self._txn.put(key, _BUCKET + U64.pack(self.next_bucket), db=self._database)
+        self.next_bucket += 1
+        self._put_alone(head, value, offset, seq)
+        return head
+
+    def _put_alone(self, head: bytes, value: bytes, offset: int, seq: int) -> bool:
+        """Put what is left of a value into a bucket, unless something is in its place."""
+        if len(value) - offset <= PART_BYTES:
+            key, data = head + value[offset:], U64.pack(seq)
+        else:
+            key = head + value[offset : offset + PART_BYTES] + _LONG
+            data = _LEAF + U64.pack(seq)
+        return self._txn.put(key, data, True, False, False, self._database)
+
+    # Looking up
+
+    def find(self, value: bytes) -> int | None:
+        """The sequence number of a value, or None."""
+        if len(value) <= PART_BYTES:
+            data = self._txn.get(self._root + value, db=self._database)
+            return None if data is None else int.from_bytes(data, "big")
+        head, offset = self._descend(value)
+        rest = len(value) - offset
+        if rest <= PART_BYTES:
+            data = self._txn.get(head + value[offset:], db=self._database)
+            return None if data is None else int.from_bytes(data, "big")
+        data = self._txn.get(head + value[offset : offset + PART_BYTES] + _LONG, db=self._database)
+        if data is None:
+            return None
+        _, seq = decode_entry(data)
+        return seq if self._read_value(seq) == value else None
+
+    def _descend(self, value: bytes) -> tuple[bytes, int]:
+        """The head of the deepest bucket on a value's way, and how much of the value is above."""
+        head, offset = self._root, 0
+        while len(value) - offset > PART_BYTES:
+            key = head + value[offset : offset + PART_BYTES] + _LONG
+            data = self._txn.get(key, db=self._database)
+            if data is None:
+                break
+            is_bucket, number = decode_entry(data)
+            if not is_bucket:
+                break
+            head = self._head(number)
+            offset += PART_BYTES
+        return head, offset
+
+    def _get(self, key: bytes) -> bytes:
+        data = self._txn.get(key, db=self._database)
+        if data is None:
+            raise lmdb.CorruptedError("an entry of the index vanished in its own transaction")
+        return data
+
+    def _head(self, bucket: int) -> bytes:
+        return self._prefix + U64.pack(bucket)
+
+    # Walking
+
+    def walk(self, start: bytes, end: bytes | None, *, wanted: int) -> Iterator[list[bytes]]:
+        """Yield the values v with start <= v < end in byte order, in lists that are not empty.
+
+        ``end`` None means to the last one. ``wanted`` is a hint of how many the caller will take.
+        """
+        if end is not None and end <= start:
+            return
+        yield from _Walk(self, start, end, wanted).run()
+
+
+class _Walk:
+    """One walk: a stack of buckets, and the parts of the key that led into them."""
+
+    def __init__(self, index: OrderedIndex, start: bytes, end: bytes | None, wanted: int) -> None:
+        self._index = index
+        self._cursor = index._txn.cursor(index._database)
+        self._start = start
+        self._end = end
+        self._chunk = self._size = max(2, min(_CHUNK, wanted))
+        self._frames = [_Frame(index._root, end is not None)]
+        self._parts: list[bytes] = []
+        self._seek = b""
+
+    def run(self) -> Iterator[list[bytes]]:
+        self._enter_start()
+        while True:
+            entered = yield from self._read_bucket()
+            if entered:
+                continue
+            left = self._frames.pop()
+            if not self._frames or left.on_end:
+                return
+            self._seek = self._frames[-1].head + self._parts.pop() + _BEHIND_LONG
+
+    @property
+    def _offset(self) -> int:
+        return len(self._parts) * PART_BYTES
+
+    def _enter_start(self) -> None:
+        """Go down the buckets on the start's way, and set where to begin in the deepest."""
+        start = self._start
+        while True:
+            head, offset = self._frames[-1].head, self._offset
+            if len(start) - offset <= PART_BYTES:
+                self._seek = head + start[offset:]
+                return
+            part = start[offset : offset + PART_BYTES]
+            self._seek = head + part + _LONG
+            data = self._index._txn.get(self._seek, db=self._index._database)
+            if data is None:
+                return
+            is_bucket, number = decode_entry(data)
+            if not is_bucket:
+                if self._index._read_value(number) < start:
+                    self._seek = head + part + _BEHIND_LONG
+                return
+            self._push(part, number)
+
+    def _push(self, part: bytes, bucket: int) -> None:
+        offset = self._offset
+        on_end = False
+        if self._frames[-1].on_end and self._end is not None:
+            on_end = self._end_part(offset) == part and len(self._end) > offset + PART_BYTES
+        head = self._index._head(bucket)
+        self._frames.append(_Frame(head, on_end))
+        self._parts.append(part)
+        self._seek = head
+        self._size = min(_FIRST_CHUNK, self._chunk)
+
+    def _end_part(self, offset: int) -> bytes:
+        return b"" if self._end is None else self._end[offset : offset + PART_BYTES]
+
+    def _bound(self) -> bytes:
+        """The first key that lies behind the range, or behind the bucket."""
+        frame, offset = self._frames[-1], self._offset
+        if not frame.on_end or self._end is None:
+            return (int.from_bytes(frame.head, "big") + 1).to_bytes(HEAD_BYTES, "big")
+        if len(self._end) - offset <= PART_BYTES:
+            return frame.head + self._end[offset:]
+        # The entry that leads to the end itself is inside, and looked at more closely.
+        return frame.head + self._end_part(offset) + _BEHIND_LONG
+
+    def _read_bucket(self) -> Generator[list[bytes], None, bool]:
+        """Yield values from where the walk stands; True as soon as it stepped into a bucket."""
+        bound = self._bound()
+        if not self._cursor.set_range(self._seek):
+            return False
+        rest = self._cursor.iternext(True, False)
+        while keys := list(islice(rest, self._size)):
+            self._size = min(2 * self._size, self._chunk)
+            ended = keys[-1] >= bound
+            if ended:
+                del keys[bisect_left(keys, bound) :]
+            if keys and (yield from self._read_keys(keys)):
+                return True
+            if ended:
+                return False
+        return False
+
+    def _read_keys(self, keys: list[bytes]) -> Generator[list[bytes], None, bool]:
+        prefix = b"".join(self._parts)
+        if len(prefix) <= _SHORT_PREFIX and max(map(len, keys)) < LONG_KEY_BYTES:
+            if prefix:
+                yield [prefix + key[HEAD_BYTES:] for key in keys]
+            else:
+                yield [key[HEAD_BYTES:] for key in keys]
+            return False
+        values: list[bytes] = []
+        size = 0
+        on_end = self._frames[-1].on_end
+        for key in keys:
+            if len(key) < LONG_KEY_BYTES:
+                value = prefix + key[HEAD_BYTES:]
+            else:
+                is_bucket, number = decode_entry(self._index._get(key))
+                if is_bucket:
+                    if values:
+                        yield values
+                    self._push(key[HEAD_BYTES:-1], number)
+                    return True
+                value = self._index._read_value(number)
+                if on_end and self._end is not None and value >= self._end:
+                    break
+            values.append(value)
+            size += len(value)
+            if size >= _CHUNK_BYTES:
+                yield values
+                values, size = [], 0
+        if values:
+            yield values
+        return False

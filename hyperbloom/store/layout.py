@@ -1,0 +1,138 @@
+"""How records lie in the databases: every key and every datum, in one place.
+
+All integers are big endian, so that LMDB's byte order of keys is the numeric order.
+
+======== ============================================== =========================================
+database key                                            data
+======== ============================================== =========================================
+meta     name (UTF-8; ``store.`` is ours)               bytes
+feeds    feed key (32)                                  ``FEED`` struct, then settings as JSON
+log      feed id u32, seq u64                           received-at u64 µs, origin (32), value
+index    feed id u32, bucket u64, key part              seq u64, or tag u8 and u64 (see index.py)
+links    feed id u32, issuer (32), hash of raw (32)     ``LINK`` struct, then the link as it came
+refused  feed id u32, hash of value (32)                ``REFUSED`` struct, reason, value
+peers    feed key (32), address (UTF-8)                 JSON
+objects  (kept for the object pool)
+======== ============================================== =========================================
+
+A feed id is a small local number, never given twice. It makes keys short and lets a dropped feed
+vanish at once, while its records are removed bit by bit under the old id.
+"""
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = [
+    "DATABASES",
+    "DIGEST_MODULUS",
+    "KEY_BYTES",
+    "LINK",
+    "LOG_HEAD",
+    "LOG_HEAD_BYTES",
+    "META_DROPPING",
+    "META_FORMAT",
+    "META_NEXT_FEED",
+    "META_SCHEMA",
+    "NO_EXPIRY",
+    "ORIGIN_BYTES",
+    "REFUSED",
+    "STORE_FORMAT",
+    "U32",
+    "U64",
+    "FeedState",
+    "parse_settings",
+]
+
+DATABASES: Final = ("meta", "feeds", "log", "index", "links", "peers", "objects", "refused")
+
+STORE_FORMAT: Final = b"hyperbloom store"
+META_FORMAT: Final = b"store.format"
+META_SCHEMA: Final = b"store.schema"
+META_NEXT_FEED: Final = b"store.next_feed_id"
+META_DROPPING: Final = b"store.dropping."
+
+KEY_BYTES: Final = 32
+ORIGIN_BYTES: Final = 32
+DIGEST_MODULUS: Final = 1 << 256
+NO_EXPIRY: Final = float("inf")
+
+U32: Final = struct.Struct(">I")
+U64: Final = struct.Struct(">Q")
+LOG_HEAD: Final = struct.Struct(">Q32s")
+LOG_HEAD_BYTES: Final = LOG_HEAD.size
+LINK: Final = struct.Struct(">32sdQ32s")
+"""trustee, expires (s), first seen (µs), introduced by"""
+REFUSED: Final = struct.Struct(">QQH")
+"""last seen (µs), count, length of the reason"""
+
+_FEED = struct.Struct(">IQQQQIdIQ32s")
+
+
+@dataclass(slots=True)
+class FeedState:
+    """A feed's record while a transaction works on it (the only mutable record).
+
+    ``link_expiry`` is no later than the earliest expiry among the stored links.
+    """
+
+    feed_id: int
+    settings: bytes
+    count: int = 0
+    size: int = 0
+    top_seq: int = 0
+    next_bucket: int = 1
+    links: int = 0
+    link_expiry: float = NO_EXPIRY
+    refused: int = 0
+    refused_bytes: int = 0
+    digest: int = 0
+
+    @property
+    def prefix(self) -> bytes:
+        """The four bytes that every key of this feed begins with."""
+        return U32.pack(self.feed_id)
+
+    def pack(self) -> bytes:
+        return (
+            _FEED.pack(
+                self.feed_id,
+                self.count,
+                self.size,
+                self.top_seq,
+                self.next_bucket,
+                self.links,
+                self.link_expiry,
+                self.refused,
+                self.refused_bytes,
+                self.digest.to_bytes(32, "big"),
+            )
+            + self.settings
+        )
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "FeedState":
+        """Read a record of the feeds database; struct.error if it is too short."""
+        fields = _FEED.unpack_from(data)
+        return cls(
+            feed_id=fields[0],
+            settings=data[_FEED.size :],
+            count=fields[1],
+            size=fields[2],
+            top_seq=fields[3],
+            next_bucket=fields[4],
+            links=fields[5],
+            link_expiry=fields[6],
+            refused=fields[7],
+            refused_bytes=fields[8],
+            digest=int.from_bytes(fields[9], "big"),
+        )
+
+
+def parse_settings(data: bytes) -> dict[str, object]:
+    """The settings as they were put; ValueError if the bytes are no JSON object."""
+    settings: Any = json.loads(data)
+    if not isinstance(settings, dict):
+        raise ValueError("a feed's settings are a JSON object")
+    return settings

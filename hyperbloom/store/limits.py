@@ -1,0 +1,71 @@
+"""Everything about the store that a peer or an operator can make grow, and where it ends."""
+
+__all__ = [
+    "DEFAULT_MAP_BYTES",
+    "DELETE_STEP",
+    "GROUP_BYTES",
+    "GROUP_OPERATIONS",
+    "MAX_LINKS_PER_FEED",
+    "MAX_LINKS_PER_ISSUER",
+    "MAX_LINK_BYTES",
+    "MAX_MAP_STEP_BYTES",
+    "MAX_PEERS_PER_FEED",
+    "MAX_PROBLEMS",
+    "MAX_READERS",
+    "MAX_REASON_BYTES",
+    "MAX_REFUSED_BYTES",
+    "MAX_REFUSED_VALUES",
+    "MAX_VALUE_BYTES",
+    "MIN_HEADROOM_BYTES",
+]
+
+MAX_VALUE_BYTES = 262_144
+"""A value must travel in one message, and no message is longer than this."""
+
+MAX_LINKS_PER_FEED = 10_000
+"""Every chain seen is stored. 10,000 links of about 250 bytes are 2.5 MB and the graph search over
+them stays below a tenth of a second; a feed with more members than that needs another protocol."""
+
+MAX_LINKS_PER_ISSUER = 1_000
+"""One member may issue links at no cost, so one alone must not be able to fill the feed's share."""
+
+MAX_LINK_BYTES = 1_024
+"""A link is 137 bytes (129 in the draft); the rest is room for another format."""
+
+MAX_PEERS_PER_FEED = 1_000
+"""Addresses come from strangers (DHT, other peers). Those seen longest ago give way."""
+
+MAX_REFUSED_VALUES = 10_000
+"""Values that local policy refuses are kept so that our Bloom filters can hold them. They are kept
+whole: a filter is made of the value's own hashes, which its stored hash cannot give."""
+
+MAX_REFUSED_BYTES = 4 * 1024 * 1024
+"""The same cap in bytes (values and their reasons), for long values."""
+
+MAX_REASON_BYTES = 256
+"""The reason beside a refused value is one short sentence."""
+
+GROUP_OPERATIONS = 1_024
+"""Operations in one transaction: enough that the disk's sync is shared, few enough that the first
+caller does not wait long for the last."""
+
+GROUP_BYTES = 8 * 1024 * 1024
+"""Value bytes in one transaction, for the same reason; about a second of writing at the worst."""
+
+DELETE_STEP = 10_000
+"""Records removed in one transaction when a feed is dropped, so that others write in between."""
+
+DEFAULT_MAP_BYTES = 1024 * 1024 * 1024
+"""The map at first. It is address space and not disk; it grows by itself."""
+
+MAX_MAP_STEP_BYTES = 16 * 1024 * 1024 * 1024
+"""A full map doubles, but never by more than this."""
+
+MIN_HEADROOM_BYTES = 256 * 1024 * 1024
+"""Free map asked for before a long read, during which the map cannot grow."""
+
+MAX_READERS = 1_024
+"""Read transactions at one time, of the node and of tools; a slot is 64 bytes."""
+
+MAX_PROBLEMS = 1_000
+"""Problems that a verification names before it only counts on."""

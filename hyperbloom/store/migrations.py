@@ -1,0 +1,82 @@
+"""The schema's version, and the steps from one to the next.
+
+A store says in ``meta`` that it is one and which schema it has. A newer program takes an older
+store over step by step, each step in one transaction together with the new version number: a crash
+between two steps is taken up where it stopped. A store of a newer schema is refused, unread.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hyperbloom.store.environment import Environment
+from hyperbloom.store.errors import SchemaMismatch, StoreCorrupt
+from hyperbloom.store.layout import META_FORMAT, META_SCHEMA, STORE_FORMAT, U32
+from hyperbloom.store.transaction import WriteTransaction, write
+
+__all__ = ["MIGRATIONS", "Migration", "check_schema", "initialize", "migrate", "schema_version"]
+
+Migration = Callable[[WriteTransaction], None]
+"""Changes what one version wrote into what the next one reads. All of it in one transaction."""
+
+MIGRATIONS: Final[Sequence[Migration]] = ()
+"""The step from version n to n + 1 is the n-th (from 1); the newest version is one more than
+these."""
+
+
+def initialize(environment: Environment, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Make a new, empty environment a store of the newest schema."""
+
+    def first(transaction: WriteTransaction) -> None:
+        transaction.put("meta", META_FORMAT, STORE_FORMAT)
+        transaction.put("meta", META_SCHEMA, U32.pack(len(migrations) + 1))
+
+    write(environment, first)
+
+
+def schema_version(environment: Environment) -> int:
+    """The store's version; StoreCorrupt if it is no store of ours."""
+    with environment.read() as txn:
+        mark = txn.get(META_FORMAT, db=environment.databases["meta"])
+        version = txn.get(META_SCHEMA, db=environment.databases["meta"])
+    if mark != STORE_FORMAT or version is None or len(version) != U32.size:
+        raise StoreCorrupt(
+            f"{environment.path} is no hyperbloom store; name the folder of one, or an empty one"
+        )
+    number: int = U32.unpack(version)[0]
+    return number
+
+
+def check_schema(environment: Environment, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Raise SchemaMismatch unless the store has exactly the newest schema."""
+    found, newest = schema_version(environment), len(migrations) + 1
+    if found > newest:
+        raise _too_new(environment, found, newest)
+    if found < newest:
+        raise SchemaMismatch(
+            f"the store {environment.path} has schema {found} and this program reads {newest}; "
+            "open it once with a node to bring it up to date"
+        )
+
+
+def migrate(environment: Environment, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring the store to the newest schema; SchemaMismatch if it is newer than that."""
+    found, newest = schema_version(environment), len(migrations) + 1
+    if found > newest:
+        raise _too_new(environment, found, newest)
+    for version in range(found, newest):
+        _step(environment, migrations[version - 1], version + 1)
+
+
+def _step(environment: Environment, migration: Migration, version: int) -> None:
+    def step(transaction: WriteTransaction) -> None:
+        migration(transaction)
+        transaction.put("meta", META_SCHEMA, U32.pack(version))
+
+    write(environment, step)
+
+
+def _too_new(environment: Environment, found: int, newest: int) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"the store {environment.path} has schema {found}, newer than the {newest} that this "
+        "program knows; install the newer hyperbloom"
+    )

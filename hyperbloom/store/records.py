@@ -1,0 +1,158 @@
+"""What the store gives back: plain immutable values, no part of which points into the map.
+
+Times are whole microseconds since 1970-01-01 UTC, except a link's expiry, which is the float of
+seconds that the link itself carries.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+# Two records have a field called ``bytes``, which hides the type of that name inside their class.
+Octets: TypeAlias = bytes
+
+__all__ = [
+    "Appended",
+    "FeedFigures",
+    "FeedRecord",
+    "LinkRecord",
+    "LogRecord",
+    "LogSlice",
+    "PeerRecord",
+    "RangeSlice",
+    "RefusedRecord",
+    "SnapshotInfo",
+    "StoreSize",
+    "VerifyReport",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedRecord:
+    """A feed and its figures, which are kept in the transaction that stores the values.
+
+    ``digest`` is the sum of ``keyed_hash(value)`` over all values modulo 2^256, 32 bytes big
+    endian: equal sets have equal digests in whatever order they arrived. ``settings`` is opaque.
+    """
+
+    key: Octets
+    count: int
+    bytes: int
+    digest: Octets
+    top_seq: int
+    settings: Mapping[str, object]
+
+
+class LogRecord(NamedTuple):
+    """One value as it arrived (a tuple, because a slice holds thousands).
+
+    ``received_at`` in µs; ``origin`` is the 32-byte key of the peer that brought it.
+    """
+
+    seq: int
+    received_at: int
+    origin: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSlice:
+    """A piece of the arrival log; ``last_seq`` is where the next slice goes on from."""
+
+    records: list[LogRecord]
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeSlice:
+    """A piece of the ordered values; ``next_start`` is None when the range has no more."""
+
+    values: list[bytes]
+    next_start: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """What an append added: the values not there before, in arrival order.
+
+    ``first_seq`` and ``top_seq`` bound their sequence numbers, which ascend but may leave gaps.
+    With nothing new, ``values`` is empty and ``first_seq`` is ``top_seq + 1``.
+    """
+
+    values: list[bytes]
+    first_seq: int
+    top_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRecord:
+    """A trust link: who trusts whom until when, and which peer (32-byte key) showed it first."""
+
+    issuer: bytes
+    trustee: bytes
+    expires: float
+    first_seen: int
+    introduced_by: bytes
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRecord:
+    """An address at which a feed's peer was heard of, and the key it showed there, if any."""
+
+    address: str
+    feed_key: bytes
+    key: bytes | None = None
+    last_seen: int = 0
+    source: str = ""
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRecord:
+    """A value that local policy refused, how often it came, and when last (µs)."""
+
+    hash: bytes
+    value: bytes
+    reason: str
+    count: int
+    last_seen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedFigures:
+    """A feed's figures in a snapshot."""
+
+    key: Octets
+    count: int
+    bytes: int
+    digest: Octets
+    top_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotInfo:
+    """What ``snapshot.json`` says: whose snapshot, when taken (µs), and each feed's figures."""
+
+    node_key: bytes | None
+    taken_at: int
+    feeds: tuple[FeedFigures, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """The outcome of a verification; ``problems`` are sentences, empty when all is well."""
+
+    ok: bool
+    problems: list[str] = field(default_factory=list)
+    values: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSize:
+    """Bytes: of the map, of pages ever used, of those now free again, and of the file."""
+
+    map_bytes: int
+    used_bytes: int
+    free_bytes: int
+    file_bytes: int

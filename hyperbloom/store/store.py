@@ -1,0 +1,277 @@
+"""The store: one folder, one LMDB environment, everything a node keeps.
+
+Reads are here and go on wherever they are called, from any thread, each in one short transaction.
+Writes are operations (operations.py and its neighbours), and go through a Writer.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+
+import lmdb
+
+from hyperbloom.store.environment import DATA_FILE, Environment, FolderLock
+from hyperbloom.store.errors import StoreCorrupt, StoreError
+from hyperbloom.store.index import OrderedIndex
+from hyperbloom.store.layout import LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
+from hyperbloom.store.limits import DEFAULT_MAP_BYTES
+from hyperbloom.store.migrations import MIGRATIONS, Migration, check_schema, initialize, migrate
+from hyperbloom.store.operations import feed_record, meta_key
+from hyperbloom.store.records import (
+    FeedRecord,
+    LogRecord,
+    LogSlice,
+    RangeSlice,
+    StoreSize,
+)
+from hyperbloom.store.transaction import no_such_feed, read_value
+
+__all__ = ["Store"]
+
+_NEW_FOLDER = ".new-store"
+
+
+class Store:
+    """An open store. Made by ``open`` (for a node) or ``open_readonly`` (for a snapshot).
+
+    Every method may raise StoreClosed, StoreCorrupt or StoreError; those that name a feed raise
+    NoSuchFeed if the store does not hold it.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        lock: FolderLock | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.environment = environment
+        self._lock = lock
+        self._clock = clock
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        map_bytes: int = DEFAULT_MAP_BYTES,
+        durable: bool = True,
+        create: bool = True,
+        migrations: Sequence[Migration] = MIGRATIONS,
+        clock: Callable[[], float] = time.time,
+    ) -> "Store":
+        """Open the store in this folder, and make one if there is none and ``create`` says so.
+
+        ``map_bytes`` is the map's first size; it grows by itself. Without ``durable`` a commit is
+        not synced (for tests). Raises StoreLocked, StoreCorrupt, SchemaMismatch, StoreFull, and
+        StoreError if there is no store and none is to be made.
+        """
+        _prepare_folder(path, create)
+        lock = FolderLock(path)
+        try:
+            if not (path / DATA_FILE).exists():
+                if not create:
+                    raise StoreError(f"there is no store in {path}; name the folder of one")
+                _create(path, map_bytes, migrations)
+            environment = Environment(path, map_bytes=map_bytes, durable=durable)
+            try:
+                migrate(environment, migrations)
+            except BaseException:
+                environment.close()
+                raise
+        except BaseException:
+            lock.release()
+            raise
+        return cls(environment, lock, clock)
+
+    @classmethod
+    def open_readonly(cls, path: Path) -> "Store":
+        """Open a snapshot, or another store that no node runs on, for reading only.
+
+        Nothing is written into its folder. Raises StoreCorrupt, SchemaMismatch, and StoreError if
+        there is no store.
+        """
+        if not (path / DATA_FILE).exists():
+            raise StoreError(f"there is no store in {path}; name the folder of one")
+        environment = Environment(path, map_bytes=0, readonly=True)
+        try:
+            check_schema(environment)
+        except BaseException:
+            environment.close()
+            raise
+        return cls(environment, None, time.time)
+
+    @property
+    def path(self) -> Path:
+        """The store's folder."""
+        return self.environment.path
+
+    def close(self) -> None:
+        """Wait for running reads and the running write, then close. Again: nothing."""
+        self.environment.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    # Feeds and values
+
+    def feeds(self) -> list[FeedRecord]:
+        """All feeds, in the order of their keys."""
+        with self.environment.read() as txn:
+            records = list(txn.cursor(self.environment.databases["feeds"]))
+        return [feed_record(key, FeedState.unpack(data)) for key, data in records]
+
+    def feed(self, feed_key: bytes) -> FeedRecord | None:
+        """One feed, or None."""
+        with self.environment.read() as txn:
+            data = txn.get(feed_key, db=self.environment.databases["feeds"])
+        return None if data is None else feed_record(feed_key, FeedState.unpack(data))
+
+    def has(self, feed_key: bytes, values: Sequence[bytes]) -> list[bool]:
+        """For each value whether the feed has it."""
+        with self.environment.read() as txn:
+            find = self._index(txn, feed_key).find
+            return [find(value) is not None for value in values]
+
+    def seqs(self, feed_key: bytes, values: Sequence[bytes]) -> list[int | None]:
+        """The sequence number with which each value arrived, None for one that is not here."""
+        with self.environment.read() as txn:
+            find = self._index(txn, feed_key).find
+            return [find(value) for value in values]
+
+    def range_slice(
+        self,
+        feed_key: bytes,
+        start: bytes = b"",
+        end: bytes | None = None,
+        *,
+        limit: int,
+        max_bytes: int,
+    ) -> RangeSlice:
+        """The values v with start <= v < end (None: no end), in byte order, up to the limits.
+
+        At least one value if there is one, be it longer than ``max_bytes``. ``next_start`` is
+        where to go on: the value directly behind the last one given.
+        """
+        _check_limit(limit)
+        values: list[bytes] = []
+        room = max_bytes
+        more = False
+        with self.environment.read() as txn:
+            for chunk in self._index(txn, feed_key).walk(start, end, wanted=limit + 1):
+                if len(values) + len(chunk) > limit:
+                    more = True
+                    del chunk[limit - len(values) :]
+                total = sum(map(len, chunk))
+                if total > room:
+                    more = True
+                    _cut(chunk, room, keep_first=not values)
+                values += chunk
+                room -= total
+                if more:
+                    break
+        return RangeSlice(values=values, next_start=values[-1] + b"\x00" if more else None)
+
+    def log_slice(self, feed_key: bytes, after_seq: int, *, limit: int, max_bytes: int) -> LogSlice:
+        """The values that arrived after this sequence number, in that order, up to the limits.
+
+        At least one record if there is one. ``last_seq`` is ``after_seq`` if there is none.
+        """
+        _check_limit(limit)
+        if after_seq < 0:
+            raise ValueError(f"a sequence number is not negative: {after_seq}")
+        with self.environment.read() as txn:
+            prefix = self._state(txn, feed_key).prefix
+            cursor = txn.cursor(self.environment.databases["log"])
+            records: list[LogRecord] = []
+            if cursor.set_range(prefix + U64.pack(min(after_seq + 1, _LAST_SEQ))):
+                records = _read_log(cursor, prefix, limit, max_bytes)
+        return LogSlice(records=records, last_seq=records[-1].seq if records else after_seq)
+
+    def get_meta(self, name: str) -> bytes | None:
+        """What PutMeta keeps under this name."""
+        with self.environment.read() as txn:
+            return txn.get(meta_key(name), db=self.environment.databases["meta"])
+
+    def size(self) -> StoreSize:
+        """How large the map, its used part and the file are."""
+        return self.environment.size()
+
+    def _state(self, txn: "lmdb.Transaction[bytes]", feed_key: bytes) -> FeedState:
+        data = txn.get(feed_key, db=self.environment.databases["feeds"])
+        if data is None:
+            raise no_such_feed(feed_key)
+        return FeedState.unpack(data)
+
+    def _index(self, txn: "lmdb.Transaction[bytes]", feed_key: bytes) -> OrderedIndex:
+        prefix, log = self._state(txn, feed_key).prefix, self.environment.databases["log"]
+        return OrderedIndex(
+            txn,
+            self.environment.databases["index"],
+            prefix,
+            lambda seq: read_value(txn, log, prefix, seq),
+        )
+
+
+_LAST_SEQ = (1 << 64) - 1
+_LOG_CHUNK = 256
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 1:
+        raise ValueError(f"a slice holds at least one value: limit {limit}")
+
+
+def _cut(values: list[bytes], room: int, *, keep_first: bool) -> None:
+    """Shorten a list to the values whose bytes fit, in place."""
+    for index, value in enumerate(values):
+        room -= len(value)
+        if room < 0 and not (keep_first and index == 0):
+            del values[index:]
+            return
+
+
+def _read_log(
+    cursor: "lmdb.Cursor[bytes]", prefix: bytes, limit: int, max_bytes: int
+) -> list[LogRecord]:
+    records: list[LogRecord] = []
+    number, unpack, make = int.from_bytes, LOG_HEAD.unpack_from, LogRecord
+    skip, head = U32.size, LOG_HEAD_BYTES
+    for key, data in islice(cursor, limit):
+        if key[:skip] != prefix:
+            break
+        max_bytes -= len(data) - head
+        if max_bytes < 0 and records:
+            break
+        received_at, origin = unpack(data)
+        records.append(make(number(key[skip:], "big"), received_at, origin, data[head:]))
+    return records
+
+
+def _prepare_folder(path: Path, create: bool) -> None:
+    if path.exists() and not path.is_dir():
+        raise StoreCorrupt(f"{path} is no folder; name the folder of a store")
+    if not path.exists():
+        if not create:
+            raise StoreError(f"there is no store in {path}; name the folder of one")
+        path.mkdir(mode=0o700, parents=True)
+
+
+def _create(path: Path, map_bytes: int, migrations: Sequence[Migration]) -> None:
+    """Make a store aside and move it into place, so that a crash leaves none or a whole one."""
+    aside = path / _NEW_FOLDER
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(mode=0o700)
+    environment = Environment(aside, map_bytes=map_bytes)
+    try:
+        initialize(environment, migrations)
+    finally:
+        environment.close()
+    (aside / DATA_FILE).rename(path / DATA_FILE)
+    shutil.rmtree(aside)
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

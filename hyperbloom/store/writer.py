@@ -1,0 +1,170 @@
+"""One writer: group commit.
+
+A synced commit costs the disk's time however little is in it, so whatever was asked for while the
+last one ran goes into the next one together. Each caller is answered once its operation is on disk,
+never before. If one operation of a group fails, the group is aborted and each is done alone, so
+that it harms only itself. If the map is full, it grows and the group is done again; if the disk is
+full, the group's callers get StoreFull, readers go on, and later writes succeed once there is room.
+"""
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hyperbloom.store.environment import Environment
+from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreFull
+from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS
+from hyperbloom.store.operations import Operation, SweepDropped, Unfinished
+from hyperbloom.store.store import Store
+from hyperbloom.store.transaction import write
+
+__all__ = ["Done", "Writer", "WriterInline", "commit_group"]
+
+Done = Callable[[Any], None]
+"""Called with the operation's result, or with the exception (an instance) that it failed with."""
+
+_Queued = tuple[Operation, int, Done]
+
+
+def commit_group(environment: Environment, operations: Sequence[Operation]) -> list[object]:
+    """Do all in one transaction if none fails; return each one's result or its exception."""
+    try:
+        return write(environment, lambda txn: [operation.apply(txn) for operation in operations])
+    except (StoreClosed, StoreCorrupt, StoreFull) as error:
+        # Not the fault of one of them, and no better if each is tried alone.
+        return [error] * len(operations)
+    except Exception as error:
+        if len(operations) == 1:
+            return [error]
+    return [commit_group(environment, [operation])[0] for operation in operations]
+
+
+class Writer:
+    """The thread through which all writes to a store go.
+
+    After each commit ``deliver`` is called once, in the writer's thread, with a function that
+    answers every caller of the group; a Twisted program passes ``reactor.callFromThread``.
+    """
+
+    def __init__(self, store: Store, *, deliver: Callable[[Callable[[], None]], None]) -> None:
+        self._environment = store.environment
+        self._deliver = deliver
+        self._changed = threading.Condition(threading.Lock())
+        self._queue: deque[_Queued] = deque()
+        self._queued_bytes = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="hyperbloom-writer", daemon=True)
+        self.submit(SweepDropped(), _ignore)
+        self._thread.start()
+
+    @property
+    def queued_bytes(self) -> int:
+        """How much is submitted and not yet on disk; for callers to hold their own input back."""
+        return self._queued_bytes
+
+    def submit(self, operation: Operation, done: Done) -> None:
+        """Queue an operation. ``done`` gets its result or exception, by way of ``deliver``."""
+        size = operation.size
+        with self._changed:
+            if not self._closed:
+                self._queue.append((operation, size, done))
+                self._queued_bytes += size
+                self._changed.notify()
+                return
+        self._answer([(done, _closed_error())])
+
+    def close(self) -> None:
+        """Write what is queued, then stop. Returns when the last group has been delivered."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while group := self._take():
+            results = commit_group(self._environment, [operation for operation, _, _ in group])
+            answers: list[tuple[Done, object]] = []
+            with self._changed:
+                for (_, size, done), result in zip(group, results, strict=True):
+                    self._queued_bytes -= size
+                    if isinstance(result, Unfinished):
+                        rest = result.rest
+                        self._queue.append((rest, rest.size, done))
+                        self._queued_bytes += rest.size
+                    else:
+                        answers.append((done, result))
+            self._answer(answers)
+
+    def _take(self) -> list[_Queued]:
+        """The next group, within its limits; empty when closed and drained."""
+        group: list[_Queued] = []
+        size = 0
+        with self._changed:
+            while not self._queue and not self._closed:
+                self._changed.wait()
+            while self._queue and len(group) < GROUP_OPERATIONS:
+                size += self._queue[0][1]
+                if group and size > GROUP_BYTES:
+                    break
+                group.append(self._queue.popleft())
+        return group
+
+    def _answer(self, answers: list[tuple[Done, object]]) -> None:
+        if not answers:
+            return
+        try:
+            self._deliver(lambda: _call_all(answers))
+        except Exception:
+            # A caller's mistake must not end the writing of all others.
+            sys.excepthook(*sys.exc_info())
+
+
+class WriterInline:
+    """The same interface without a thread: each operation is committed where it is submitted."""
+
+    def __init__(self, store: Store) -> None:
+        self._environment = store.environment
+        self._closed = False
+        self.submit(SweepDropped(), _ignore)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Always 0: nothing waits."""
+        return 0
+
+    def submit(self, operation: Operation, done: Done) -> None:
+        """Commit the operation and call ``done`` with its result or exception."""
+        if self._closed:
+            done(_closed_error())
+            return
+        result = commit_group(self._environment, [operation])[0]
+        while isinstance(result, Unfinished):
+            result = commit_group(self._environment, [result.rest])[0]
+        done(result)
+
+    def close(self) -> None:
+        """Take no more operations."""
+        self._closed = True
+
+
+def _closed_error() -> StoreClosed:
+    return StoreClosed("the writer is closed, nothing was written; open the store again")
+
+
+def _ignore(result: object) -> None:
+    """For an operation that nobody waits for; what failed is tried again at the next start."""
+
+
+def _call_all(answers: list[tuple[Done, object]]) -> None:
+    """Call every caller back, even if one of them raises; the first exception is raised on."""
+    first: BaseException | None = None
+    for done, result in answers:
+        try:
+            done(result)
+        except Exception as error:
+            first = first or error
+    if first is not None:
+        raise first
