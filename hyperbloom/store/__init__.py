@@ -12,7 +12,9 @@ from hyperbloom.store.errors import (
     StoreFull,
     StoreLocked,
 )
+from hyperbloom.store.links import DropExpiredLinks, PutLinks
 from hyperbloom.store.operations import AppendValues, DropFeed, Operation, PutFeed, PutMeta
+from hyperbloom.store.peers import DropPeer, PutPeer
 from hyperbloom.store.records import (
     Appended,
     FeedFigures,
@@ -27,26 +29,37 @@ from hyperbloom.store.records import (
     StoreSize,
     VerifyReport,
 )
+from hyperbloom.store.refusals import ForgetRefused, RememberRefused
+from hyperbloom.store.snapshot import NODE_ID, load_snapshot_info
 from hyperbloom.store.store import Store
+from hyperbloom.store.verify import Progress, verify_path
 from hyperbloom.store.writer import Done, Writer, WriterInline
 
 __all__ = [
+    "NODE_ID",
     "AppendValues",
     "Appended",
     "Done",
+    "DropExpiredLinks",
     "DropFeed",
+    "DropPeer",
     "FeedFigures",
     "FeedRecord",
+    "ForgetRefused",
     "LinkRecord",
     "LogRecord",
     "LogSlice",
     "NoSuchFeed",
     "Operation",
     "PeerRecord",
+    "Progress",
     "PutFeed",
+    "PutLinks",
     "PutMeta",
+    "PutPeer",
     "RangeSlice",
     "RefusedRecord",
+    "RememberRefused",
     "SchemaMismatch",
     "SnapshotInfo",
     "Store",
@@ -59,4 +72,6 @@ __all__ = [
     "VerifyReport",
     "Writer",
     "WriterInline",
+    "load_snapshot_info",
+    "verify_path",
 ]

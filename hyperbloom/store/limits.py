@@ -5,6 +5,7 @@ __all__ = [
     "DELETE_STEP",
     "GROUP_BYTES",
     "GROUP_OPERATIONS",
+    "MAX_ADDRESS_BYTES",
     "MAX_LINKS_PER_FEED",
     "MAX_LINKS_PER_ISSUER",
     "MAX_LINK_BYTES",
@@ -31,6 +32,9 @@ MAX_LINKS_PER_ISSUER = 1_000
 
 MAX_LINK_BYTES = 1_024
 """A link is 137 bytes (129 in the draft); the rest is room for another format."""
+
+MAX_ADDRESS_BYTES = 300
+"""A host name of at most 253 characters, brackets, a colon and a port."""
 
 MAX_PEERS_PER_FEED = 1_000
 """Addresses come from strangers (DHT, other peers). Those seen longest ago give way."""

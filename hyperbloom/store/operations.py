@@ -31,6 +31,7 @@ from hyperbloom.store.records import Appended, FeedRecord
 from hyperbloom.store.transaction import WriteTransaction, read_value
 
 __all__ = [
+    "OVERHEAD_BYTES",
     "AppendValues",
     "DropFeed",
     "Operation",
@@ -45,7 +46,8 @@ __all__ = [
     "meta_key",
 ]
 
-_OVERHEAD: Final = 256
+OVERHEAD_BYTES: Final = 256
+"""What an operation weighs in the queue beside its values: keys, records, the object itself."""
 _MAX_TIME: Final = (1 << 64) - 1
 _keyed_hasher = hashlib.blake2b(digest_size=HASH_BYTES, key=HASH_KEY)
 
@@ -140,7 +142,7 @@ class AppendValues:
         if lengths and max(lengths) > MAX_VALUE_BYTES:
             raise ValueError(f"a value has at most {MAX_VALUE_BYTES} bytes, not {max(lengths)}")
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "size", sum(lengths) + _OVERHEAD)
+        object.__setattr__(self, "size", sum(lengths) + OVERHEAD_BYTES)
 
     def apply(self, transaction: WriteTransaction) -> Appended:
         feed = transaction.feed(self.feed_key)
@@ -207,7 +209,7 @@ class PutFeed:
 
     @property
     def size(self) -> int:
-        return len(self.encoded) + _OVERHEAD
+        return len(self.encoded) + OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> FeedRecord:
         feed = transaction.find_feed(self.feed_key)
@@ -236,7 +238,7 @@ class DropFeed:
 
     @property
     def size(self) -> int:
-        return _OVERHEAD
+        return OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> Unfinished | None:
         feed = transaction.find_feed(self.feed_key)
@@ -254,7 +256,7 @@ class SweepDropped:
 
     @property
     def size(self) -> int:
-        return _OVERHEAD
+        return OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> Unfinished | None:
         room = DELETE_STEP
@@ -282,7 +284,7 @@ class PutMeta:
 
     @property
     def size(self) -> int:
-        return len(self.value or b"") + _OVERHEAD
+        return len(self.value or b"") + OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> None:
         if self.value is None:

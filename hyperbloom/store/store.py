@@ -7,7 +7,7 @@ Writes are operations (operations.py and its neighbours), and go through a Write
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -18,16 +18,26 @@ from hyperbloom.store.errors import StoreCorrupt, StoreError
 from hyperbloom.store.index import OrderedIndex
 from hyperbloom.store.layout import LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
 from hyperbloom.store.limits import DEFAULT_MAP_BYTES
+from hyperbloom.store.links import parse_link_record
 from hyperbloom.store.migrations import MIGRATIONS, Migration, check_schema, initialize, migrate
 from hyperbloom.store.operations import feed_record, meta_key
+from hyperbloom.store.peers import parse_peer_record
 from hyperbloom.store.records import (
     FeedRecord,
+    LinkRecord,
     LogRecord,
     LogSlice,
+    PeerRecord,
     RangeSlice,
+    RefusedRecord,
+    SnapshotInfo,
     StoreSize,
+    VerifyReport,
 )
-from hyperbloom.store.transaction import no_such_feed, read_value
+from hyperbloom.store.refusals import parse_refused_record
+from hyperbloom.store.snapshot import take_snapshot
+from hyperbloom.store.transaction import no_such_feed, read_value, scan_prefix
+from hyperbloom.store.verify import Progress, verify_environment
 
 __all__ = ["Store"]
 
@@ -194,6 +204,40 @@ class Store:
         with self.environment.read() as txn:
             return txn.get(meta_key(name), db=self.environment.databases["meta"])
 
+    def links(self, feed_key: bytes) -> list[LinkRecord]:
+        """The feed's trust links, those of one issuer together."""
+        with self.environment.read() as txn:
+            return [parse_link_record(*item) for item in self._scan(txn, feed_key, "links")]
+
+    def refused(self, feed_key: bytes) -> list[RefusedRecord]:
+        """The feed's refused values, in no particular order."""
+        with self.environment.read() as txn:
+            return [parse_refused_record(*item) for item in self._scan(txn, feed_key, "refused")]
+
+    def peers(self) -> list[PeerRecord]:
+        """All known addresses, by feed and address."""
+        with self.environment.read() as txn:
+            records = list(txn.cursor(self.environment.databases["peers"]))
+        return [parse_peer_record(key, data) for key, data in records]
+
+    # The store as a whole
+
+    def snapshot(self, target: Path) -> SnapshotInfo:
+        """Copy the last committed state into the new folder ``target``, whole or not at all.
+
+        Others read and write meanwhile. Takes as long as copying the values does. Raises StoreError
+        if the target exists or cannot be written, StoreFull without room for it.
+        """
+        taken_at = int(self._clock() * _MICROSECONDS)
+        return take_snapshot(self.environment, target, taken_at=taken_at)
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
+        """Walk everything and name what is wrong; see verify.py. Others read and write meanwhile.
+
+        Takes some seconds for a million values, so not in the event loop's thread.
+        """
+        return verify_environment(self.environment, progress)
+
     def size(self) -> StoreSize:
         """How large the map, its used part and the file are."""
         return self.environment.size()
@@ -203,6 +247,12 @@ class Store:
         if data is None:
             raise no_such_feed(feed_key)
         return FeedState.unpack(data)
+
+    def _scan(
+        self, txn: "lmdb.Transaction[bytes]", feed_key: bytes, database: str
+    ) -> Iterator[tuple[bytes, bytes]]:
+        prefix = self._state(txn, feed_key).prefix
+        return scan_prefix(txn, self.environment.databases[database], prefix)
 
     def _index(self, txn: "lmdb.Transaction[bytes]", feed_key: bytes) -> OrderedIndex:
         prefix, log = self._state(txn, feed_key).prefix, self.environment.databases["log"]
@@ -215,7 +265,7 @@ class Store:
 
 
 _LAST_SEQ = (1 << 64) - 1
-_LOG_CHUNK = 256
+_MICROSECONDS = 1_000_000
 
 
 def _check_limit(limit: int) -> None:

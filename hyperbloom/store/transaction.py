@@ -13,7 +13,7 @@ from hyperbloom.store.environment import Environment, MapFull
 from hyperbloom.store.errors import NoSuchFeed
 from hyperbloom.store.layout import LOG_HEAD_BYTES, U64, FeedState
 
-__all__ = ["WriteTransaction", "no_such_feed", "read_value", "write"]
+__all__ = ["WriteTransaction", "no_such_feed", "read_value", "scan_prefix", "write"]
 
 Result = TypeVar("Result")
 
@@ -31,6 +31,18 @@ def read_value(
     if data is None:
         raise lmdb.CorruptedError(f"the log lacks record {seq}")
     return data[LOG_HEAD_BYTES:]
+
+
+def scan_prefix(
+    txn: "lmdb.Transaction[bytes]", database: "lmdb._Database", prefix: bytes
+) -> Iterator[tuple[bytes, bytes]]:
+    """The records whose keys begin so, in order."""
+    cursor = txn.cursor(database)
+    if cursor.set_range(prefix):
+        for key, data in cursor:
+            if not key.startswith(prefix):
+                return
+            yield key, data
 
 
 class WriteTransaction:
@@ -78,12 +90,7 @@ class WriteTransaction:
 
     def scan(self, database: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The records whose keys begin so, in order; nothing may be written meanwhile."""
-        cursor = self.txn.cursor(self.databases[database])
-        if cursor.set_range(prefix):
-            for key, data in cursor.iternext():
-                if not key.startswith(prefix):
-                    return
-                yield key, data
+        return scan_prefix(self.txn, self.databases[database], prefix)
 
     def delete_prefix(self, database: str, prefix: bytes, limit: int) -> int:
         """Delete at most so many records whose keys begin so; return how many."""

@@ -1,0 +1,137 @@
+"""A consistent copy of a running store, that is there as a whole or not at all.
+
+LMDB copies a committed state while others write. The copy goes into a folder beside the target,
+its figures are read from the copy itself (the running store may be ahead of it by then), all is
+synced, and one rename gives it the target's name. The map cannot grow while the copy is read, so
+it is given room before, and writers go on meanwhile.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from hyperbloom.store.environment import DATA_FILE, Environment
+from hyperbloom.store.errors import StoreCorrupt, StoreError
+from hyperbloom.store.layout import FeedState
+from hyperbloom.store.limits import MIN_HEADROOM_BYTES
+from hyperbloom.store.operations import meta_key
+from hyperbloom.store.records import FeedFigures, SnapshotInfo
+
+__all__ = ["NODE_ID", "SNAPSHOT_FILE", "load_snapshot_info", "read_figures", "take_snapshot"]
+
+SNAPSHOT_FILE = "snapshot.json"
+NODE_ID = "node_id"
+"""The meta entry whose bytes a snapshot gives as its node's key."""
+
+
+def take_snapshot(environment: Environment, target: Path, *, taken_at: int) -> SnapshotInfo:
+    """Copy the store's last committed state into the new folder ``target``.
+
+    ``taken_at`` in µs. Raises StoreError if the target exists or cannot be written, StoreFull
+    without room. A half result never has the target's name.
+    """
+    target = target.absolute()
+    if os.path.lexists(target):
+        raise StoreError(f"the snapshot {target} exists already; name another folder")
+    size = environment.size()
+    environment.reserve(max(MIN_HEADROOM_BYTES, size.used_bytes))
+    partial = target.parent / f".{target.name}.partial"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(mode=0o700)
+        environment.copy(partial)
+        info = _describe(partial, taken_at)
+        (partial / DATA_FILE).chmod(0o600)
+        _write_info(partial / SNAPSHOT_FILE, info)
+        _sync(partial / DATA_FILE)
+        _sync(partial)
+        partial.rename(target)
+        _sync(target.parent)
+    except OSError as error:
+        raise StoreError(f"the snapshot {target} cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return info
+
+
+def read_figures(environment: Environment) -> tuple[FeedFigures, ...]:
+    """Each feed's figures, in the order of their keys."""
+    with environment.read() as txn:
+        records = list(txn.cursor(environment.databases["feeds"]))
+    states = [(key, FeedState.unpack(data)) for key, data in records]
+    return tuple(
+        FeedFigures(
+            key=key,
+            count=state.count,
+            bytes=state.size,
+            digest=state.digest.to_bytes(32, "big"),
+            top_seq=state.top_seq,
+        )
+        for key, state in states
+    )
+
+
+def load_snapshot_info(path: Path) -> SnapshotInfo:
+    """What the snapshot in this folder says of itself; StoreCorrupt if it does not, or not well."""
+    try:
+        fields = json.loads((path / SNAPSHOT_FILE).read_bytes())
+        node_key = fields["node_key"]
+        return SnapshotInfo(
+            node_key=None if node_key is None else bytes.fromhex(node_key),
+            taken_at=int(fields["taken_at"]),
+            feeds=tuple(
+                FeedFigures(
+                    key=bytes.fromhex(feed["key"]),
+                    count=int(feed["count"]),
+                    bytes=int(feed["bytes"]),
+                    digest=bytes.fromhex(feed["digest"]),
+                    top_seq=int(feed["top_seq"]),
+                )
+                for feed in fields["feeds"]
+            ),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreCorrupt(
+            f"{path} is no whole snapshot ({SNAPSHOT_FILE}: {error}); use another one"
+        ) from error
+
+
+def _describe(folder: Path, taken_at: int) -> SnapshotInfo:
+    copy = Environment(folder, map_bytes=0, readonly=True)
+    try:
+        with copy.read() as txn:
+            node_key = txn.get(meta_key(NODE_ID), db=copy.databases["meta"])
+        return SnapshotInfo(node_key=node_key, taken_at=taken_at, feeds=read_figures(copy))
+    finally:
+        copy.close()
+
+
+def _write_info(path: Path, info: SnapshotInfo) -> None:
+    fields = {
+        "node_key": None if info.node_key is None else info.node_key.hex(),
+        "taken_at": info.taken_at,
+        "feeds": [
+            {
+                "key": feed.key.hex(),
+                "count": feed.count,
+                "bytes": feed.bytes,
+                "digest": feed.digest.hex(),
+                "top_seq": feed.top_seq,
+            }
+            for feed in info.feeds
+        ],
+    }
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(json.dumps(fields, indent=2).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
