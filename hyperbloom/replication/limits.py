@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hyperbloom.wire import MAX_VALUE_BYTES
-
 __all__ = [
     "FRAMES_PER_TURN",
+    "LONGEST_VALUE_BYTES",
     "MAX_FETCHES",
     "MAX_REFUSALS_SHOWN",
+    "MAX_REPLY_SCALES",
+    "MAX_STRUCK",
     "OUTSTANDING_SYNCS",
     "PEER_KNOWN_VALUES",
     "REPLY_BYTES",
@@ -48,6 +49,16 @@ MAX_FETCHES = 256
 
 #: Refused handshakes kept for `status`, newest first.
 MAX_REFUSALS_SHOWN = 20
+
+#: Peers remembered a feed as having died on a long reply; beyond it all are forgotten.
+MAX_REPLY_SCALES = 1_024
+
+#: Addresses whose strikes are kept; beyond it the oldest is forgotten.
+MAX_STRUCK = 10_000
+
+#: `hyperbloom.wire.MAX_VALUE_BYTES`, repeated so that reading a configuration does not load the
+#: wire; a test compares the two.
+LONGEST_VALUE_BYTES = 261_049
 
 
 def _limit(default: float, least: float, text: str) -> Any:
@@ -85,9 +96,11 @@ class Limits:
         20_000_000, 10_000, "values tested for one peer before sync_rate slows it down"
     )
     value_bytes: int = _limit(
-        MAX_VALUE_BYTES, 1, "longest value taken from a peer; longer ones are refused for good"
+        LONGEST_VALUE_BYTES, 1, "longest value taken from a peer; longer ones are refused for good"
     )
-    feed_values: int = _limit(0, 0, "values of a feed after which peers' values are refused; 0: any")
+    feed_values: int = _limit(
+        0, 0, "values of a feed after which peers' values are refused; 0: any"
+    )
     feed_bytes: int = _limit(0, 0, "bytes of a feed after which peers' values are refused; 0: any")
     strikes: int = _limit(10, 1, "protocol violations after which a peer is banned for a while")
     ban_seconds: float = _limit(600.0, 1, "how long a ban lasts, and how long strikes are kept")

@@ -12,6 +12,12 @@ from hyperbloom.store.errors import (
     StoreFull,
     StoreLocked,
 )
+from hyperbloom.store.limits import (
+    MAX_LINKS_PER_FEED,
+    MAX_LINKS_PER_ISSUER,
+    MAX_REFUSED_BYTES,
+    MAX_REFUSED_VALUES,
+)
 from hyperbloom.store.links import DropExpiredLinks, PutLinks
 from hyperbloom.store.operations import AppendValues, DropFeed, Operation, PutFeed, PutMeta
 from hyperbloom.store.peers import DropPeer, PutPeer
@@ -36,6 +42,10 @@ from hyperbloom.store.verify import Progress, verify_path
 from hyperbloom.store.writer import Done, Writer, WriterInline
 
 __all__ = [
+    "MAX_LINKS_PER_FEED",
+    "MAX_LINKS_PER_ISSUER",
+    "MAX_REFUSED_BYTES",
+    "MAX_REFUSED_VALUES",
     "NODE_ID",
     "AppendValues",
     "Appended",

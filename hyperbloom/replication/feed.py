@@ -1,0 +1,425 @@
+"""A feed on this node: its values on their way to the disk and from there to everyone else.
+
+One value's way: `accept` (from a peer) or `insert` (from here) → the writer, one synced
+transaction → `stored` → peers, watchers. Nothing is told to anyone before it is on disk, and the
+store never calls up: the writer's answer comes back as a Deferred.
+
+`FeedContext` is what all feeds of a node share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from hyperbloom.keys import Identity, discovery_key
+from hyperbloom.replication.fetch import fetch
+from hyperbloom.replication.limits import MAX_REPLY_SCALES, SLICE_BYTES, SLICE_VALUES, Limits
+from hyperbloom.replication.membership import Membership
+from hyperbloom.replication.plan import SyncPlan, contains
+from hyperbloom.replication.refused import RefusedValues
+from hyperbloom.replication.reply import WasHere
+from hyperbloom.replication.settings import FeedSettings, KeyRange, SyncSettings
+from hyperbloom.store import (
+    Appended,
+    AppendValues,
+    FeedRecord,
+    LinkRecord,
+    LogSlice,
+    PutLinks,
+    RangeSlice,
+    RememberRefused,
+    Store,
+    StoreError,
+    Writer,
+    WriterInline,
+)
+from hyperbloom.trust import Chain, Member, TrustLink
+from hyperbloom.wire import DIALECTS, MAX_VALUE_BYTES, Credentials
+
+if TYPE_CHECKING:
+    from hyperbloom.replication.peering import Peering
+
+__all__ = ["Feed", "FeedContext", "Subscriber"]
+
+T = TypeVar("T")
+
+#: Called with what was stored and the key of the peer that brought it.
+Subscriber = Callable[[Appended, bytes], None]
+
+log = Logger()
+
+
+class InThread(Protocol):
+    """Runs a blocking call beside the reactor."""
+
+    def __call__(self, call: Callable[[], T], /) -> Deferred[T]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedContext:
+    """What the feeds of a node share; everything that is not pure comes in here.
+
+    now: seconds since 1970. random_bytes: unpredictable bytes. in_thread: runs a blocking call
+    and answers with a Deferred. peer_id: this process's id in handshakes.
+    """
+
+    identity: Identity
+    store: Store
+    writer: Writer | WriterInline
+    limits: Limits
+    sync: SyncSettings
+    clock: IReactorTime
+    now: Callable[[], float]
+    random_bytes: Callable[[int], bytes]
+    in_thread: InThread
+    peer_id: bytes
+    leeway: float = 0.0
+
+    def jittered(self, seconds: float) -> float:
+        """`seconds` varied at random by the setting `[sync] jitter`, so that nodes spread out."""
+        fraction = int.from_bytes(self.random_bytes(4), "big") / 2**32
+        return seconds * (1 + self.sync.jitter * (2 * fraction - 1))
+
+
+class Feed:
+    """One feed: its settings, its members, its connected peers and who waits for its values."""
+
+    def __init__(self, settings: FeedSettings, record: FeedRecord, context: FeedContext) -> None:
+        self.settings = settings
+        self.context = context
+        self.dialect = DIALECTS[settings.dialect]
+        self.key = settings.key
+        self.discovery_key = discovery_key(settings.key, hash_key=self.dialect.hash_key)
+        self.top_seq = record.top_seq
+        self.peers: set[Peering] = set()
+        self.membership = Membership(
+            settings.key,
+            context.identity,
+            self.dialect,
+            context.store.links(settings.key),
+            leeway=context.leeway,
+        )
+        self._count, self._bytes = record.count, record.bytes
+        self._subscribers: list[Subscriber] = []
+        self._interests: list[KeyRange] = []
+        self._reply_scale: dict[bytes, float] = {}
+        known = sorted(context.store.refused(settings.key), key=lambda one: one.last_seen)
+        self._refused = RefusedValues(one.value for one in known)
+
+    # What is here
+
+    def record(self) -> FeedRecord:
+        """Count, bytes, digest and settings as they stand on disk."""
+        record = self.context.store.feed(self.key)
+        if record is None:
+            raise LookupError("the feed was left")
+        return record
+
+    def has(self, values: Sequence[bytes]) -> list[bool]:
+        """Which of `values` are here."""
+        return self.context.store.has(self.key, values)
+
+    def read(
+        self, start: bytes = b"", end: bytes | None = None, *, limit: int, max_bytes: int
+    ) -> Deferred[RangeSlice]:
+        """A slice of the values with start ≤ value < end, in byte order."""
+
+        def read() -> RangeSlice:
+            return self.context.store.range_slice(
+                self.key, start, end, limit=limit, max_bytes=max_bytes
+            )
+
+        return succeed(read()) if limit <= 64 else self.context.in_thread(read)
+
+    def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]:
+        """A slice of the arrivals behind `seq`, oldest first."""
+
+        def read() -> LogSlice:
+            return self.context.store.log_slice(self.key, seq, limit=limit, max_bytes=max_bytes)
+
+        return self.context.in_thread(read)
+
+    @property
+    def count(self) -> int:
+        """How many values are here."""
+        return self._count
+
+    @property
+    def mean_value_bytes(self) -> float:
+        """Mean length of the values here; a guess of 64 while there are none."""
+        return self._bytes / self._count if self._count else 64.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the feed has reached the size that `[limits]` gives it."""
+        limits = self.context.limits
+        return bool(
+            (limits.feed_values and self._count >= limits.feed_values)
+            or (limits.feed_bytes and self._bytes >= limits.feed_bytes)
+        )
+
+    # Values on their way in
+
+    def insert(self, values: Sequence[bytes]) -> Deferred[Appended]:
+        """Store values of our own; fires when they are on disk.
+
+        Raises `ValueError` for an empty or too long value and `NotTrusted` without a chain.
+        """
+        longest = self.context.limits.value_bytes
+        for value in values:
+            if not value:
+                raise ValueError("a value has at least one byte")
+            if len(value) > min(longest, MAX_VALUE_BYTES):
+                raise ValueError(
+                    f"a value has at most {min(longest, MAX_VALUE_BYTES):,} bytes, "
+                    f"this one {len(value):,}"
+                )
+        self.membership.require_chain(now=self.context.now())
+        return self._append(values, self.context.identity.public_key)
+
+    def accept(self, values: Sequence[bytes], origin: bytes) -> Deferred[Appended]:
+        """Store what a peer sent, as far as settings and limits let it in."""
+        wanted = self._wanted(values)
+        refused = self._refuse(wanted)
+        if refused:
+            wanted = [value for value in wanted if value not in refused]
+        if not wanted:
+            return succeed(Appended(values=[], first_seq=self.top_seq + 1, top_seq=self.top_seq))
+        return self._append(wanted, origin)
+
+    def _wanted(self, values: Sequence[bytes]) -> Sequence[bytes]:
+        mode = self.settings.mode
+        if mode == "full":
+            return values
+        ranges = self.settings.ranges if mode == "range" else tuple(self._interests)
+        if mode == "range":
+            ranges += tuple(self._interests)
+        return [v for v in values if any(contains(bounds, v) for bounds in ranges)]
+
+    def _refuse(self, values: Sequence[bytes]) -> set[bytes]:
+        """The values that policy keeps out; what is too long is remembered for good."""
+        if self.is_full:
+            return set(values)
+        longest = self.context.limits.value_bytes
+        refused = {v for v in values if len(v) > longest or v in self._refused}
+        fresh = [value for value in refused if value not in self._refused]
+        if fresh:
+            self._refused.add(fresh)
+            self.write(
+                RememberRefused(
+                    feed_key=self.key,
+                    refused=tuple((value, "too long") for value in fresh),
+                    at=int(self.context.now() * 1e6),
+                )
+            )
+        return refused
+
+    def _append(self, values: Sequence[bytes], origin: bytes) -> Deferred[Appended]:
+        op = AppendValues(
+            feed_key=self.key,
+            values=values,
+            origin=origin,
+            received_at=int(self.context.now() * 1e6),
+        )
+        result: Deferred[Appended] = Deferred()
+
+        def done(outcome: Appended | BaseException) -> None:
+            if isinstance(outcome, BaseException):
+                result.errback(outcome)
+                return
+            self._stored(outcome, origin)
+            result.callback(outcome)
+
+        self.context.writer.submit(op, done)
+        return result
+
+    def _stored(self, appended: Appended, origin: bytes) -> None:
+        if not appended.values:
+            return
+        self._count += len(appended.values)
+        self._bytes += sum(map(len, appended.values))
+        self.top_seq = max(self.top_seq, appended.top_seq)
+        for subscriber in list(self._subscribers):
+            subscriber(appended, origin)
+
+    def write(self, op: PutLinks | RememberRefused) -> None:
+        """Store what nobody waits for; a failure is logged, not lost in silence."""
+
+        def done(outcome: object) -> None:
+            if isinstance(outcome, StoreError):
+                log.error("Could not store: {reason}", reason=outcome)
+            elif isinstance(outcome, BaseException):
+                log.failure("Could not store", exc_info=outcome)
+
+        self.context.writer.submit(op, done)
+
+    # Who waits for values
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Call `subscriber` for all that is stored from now on; returns how to end that."""
+        self._subscribers.append(subscriber)
+
+        def unsubscribe() -> None:
+            if subscriber in self._subscribers:
+                self._subscribers.remove(subscriber)
+
+        return unsubscribe
+
+    def take_interest(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None
+    ) -> Callable[[], None]:
+        """Let values of a range in that this node does not keep; returns how to end that.
+
+        A light node asks its peers for the range at once, and each new peer when it is secure.
+        """
+        bounds = (start, end)
+        self._interests.append(bounds)
+        if self.settings.mode != "full":
+            for peer in self.peers:
+                peer.request(bounds, limit)
+
+        def lose_interest() -> None:
+            if bounds in self._interests:
+                self._interests.remove(bounds)
+
+        return lose_interest
+
+    def fetch(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, timeout: float
+    ) -> Deferred[int]:
+        """Ask the peers for a range that is not kept here; see `fetch.fetch`."""
+        return fetch(self, start, end, limit=limit, timeout=timeout)
+
+    @property
+    def interests(self) -> list[KeyRange]:
+        """The ranges that were asked for beside those this node keeps."""
+        return [] if self.settings.mode == "full" else list(self._interests)
+
+    # Peers
+
+    def add_peer(self, peer: Peering) -> None:
+        """Take a secure peer in; its chain is learnt."""
+        self.peers.add(peer)
+
+    def remove_peer(self, peer: Peering) -> None:
+        """The peer is gone."""
+        self.peers.discard(peer)
+
+    def reply_scale(self, peer_key: bytes) -> float:
+        """By how much the replies asked of a peer are shortened: it died on a longer one."""
+        return self._reply_scale.get(peer_key, 1.0)
+
+    def reply_was_too_big(self, peer_key: bytes) -> None:
+        """A peer that cannot split its replies was lost while one was awaited: ask for less."""
+        if len(self._reply_scale) >= MAX_REPLY_SCALES:
+            self._reply_scale.clear()
+        self._reply_scale[peer_key] = max(self.reply_scale(peer_key) / 4, 1e-6)
+
+    def plan(self) -> SyncPlan:
+        """A fresh plan of what to ask a peer for."""
+        return SyncPlan(
+            () if self.is_full else self.settings.synced,
+            read=self._read_for_plan,
+            seed=lambda: int.from_bytes(self.context.random_bytes(4), "big"),
+            false_positive=self.context.sync.false_positive,
+            refused=tuple(self._refused),
+        )
+
+    def _read_for_plan(self, start: bytes, end: bytes | None) -> RangeSlice:
+        return self.context.store.range_slice(
+            self.key, start, end, limit=SLICE_VALUES, max_bytes=SLICE_BYTES
+        )
+
+    def read_for_reply(self, start: bytes, end: bytes | None, most: int) -> RangeSlice:
+        """A slice for a reply, of `most` values (0: as many as a slice holds)."""
+        return self.context.store.range_slice(
+            self.key,
+            start,
+            end,
+            limit=min(most or SLICE_VALUES, SLICE_VALUES),
+            max_bytes=SLICE_BYTES,
+        )
+
+    def was_here(self) -> WasHere:
+        """Tells of values which of them were here at this moment."""
+        asked_at = self.top_seq
+
+        def was_here(values: list[bytes]) -> list[bytes]:
+            if self.top_seq <= asked_at or not values:
+                return values
+            seqs = self.context.store.seqs(self.key, values)
+            return [v for v, seq in zip(values, seqs, strict=True) if seq and seq <= asked_at]
+
+        return was_here
+
+    # Trust
+
+    @property
+    def chain(self) -> Chain | None:
+        """The chain this node proves itself with now, or None when it has none."""
+        return self.membership.chain(now=self.context.now())
+
+    def credentials(self) -> Credentials | None:
+        """What this node proves itself with now, or None without a chain."""
+        chain = self.chain
+        if chain is None:
+            return None
+        return Credentials(
+            feed_key=self.key, identity=self.context.identity, chain=chain, dialect=self.dialect
+        )
+
+    def learn(self, chain: Chain, introduced_by: bytes) -> None:
+        """Store the links of a chain that a peer proved."""
+        put = self.membership.learn(
+            chain, introduced_by=introduced_by, seen_at=int(self.context.now() * 1e6)
+        )
+        if put is not None:
+            self.write(put)
+
+    def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]:
+        """Store a chain handed over by hand; raises `ChainError` when it does not hold."""
+        chain = self.membership.verify(raw, now=self.context.now())
+        put = self.membership.learn(
+            chain,
+            introduced_by=self.context.identity.public_key,
+            seen_at=int(self.context.now() * 1e6),
+        )
+        return self._answer(put, chain)
+
+    def issue_link(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]:
+        """Sign a link for `trustee` and store it; raises `NotTrusted` or `ValueError`."""
+        link, put = self.membership.issue(
+            trustee,
+            expires=expires,
+            nonce=self.context.random_bytes(32),
+            now=self.context.now(),
+        )
+        return self._answer(put, link)
+
+    def _answer(self, put: PutLinks | None, value: T) -> Deferred[T]:
+        if put is None:
+            return succeed(value)
+        result: Deferred[T] = Deferred()
+
+        def done(outcome: object) -> None:
+            if isinstance(outcome, BaseException):
+                result.errback(outcome)
+            else:
+                result.callback(value)
+
+        self.context.writer.submit(put, done)
+        return result
+
+    def members(self) -> list[Member]:
+        """Who may write now, through whom and until when."""
+        return self.membership.members(now=self.context.now())
+
+    def links(self) -> list[LinkRecord]:
+        """Every link stored, expired ones among them until they are purged."""
+        return self.context.store.links(self.key)

@@ -1,0 +1,158 @@
+"""The jobs of one connection: broadcast, replies and our own Sync plan (see `outflow`)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hyperbloom.bloom import optimal_parameters
+from hyperbloom.replication.limits import PEER_KNOWN_VALUES, SLICE_BYTES, SLICE_VALUES
+from hyperbloom.replication.plan import Asked, SyncPlan
+from hyperbloom.replication.reply import Reply
+from hyperbloom.store import Appended
+from hyperbloom.wire import Request, Sync
+
+if TYPE_CHECKING:
+    from hyperbloom.replication.peering import Peering
+
+__all__ = ["AskOn", "Broadcast", "Replies", "Sweep"]
+
+
+class Broadcast:
+    """Sends what is stored from now on, read from the arrival log, never queued in memory.
+
+    `cursor` is the seq up to which the peer has been told. Values that the peer brought itself,
+    or sent as well while they waited here, are left out.
+    """
+
+    ready_at = 0.0
+
+    def __init__(self, peer: Peering, cursor: int) -> None:
+        self._peer = peer
+        self.cursor = cursor
+        self._known: deque[int] = deque(maxlen=PEER_KNOWN_VALUES)
+
+    def offer(self, appended: Appended, origin: bytes) -> None:
+        """New values were stored: send them now where the peer is up to date, else soon."""
+        feed, remote = self._peer.feed, self._peer.remote_key
+        follows = self.cursor == appended.first_seq - 1
+        if follows and origin == remote:
+            self.cursor = appended.top_seq
+        elif follows and self._peer.outflow.is_idle:
+            self.cursor = appended.top_seq
+            self._peer.send_values(appended.values)
+        if self.cursor < feed.top_seq:
+            self._peer.outflow.add(self)
+
+    def peer_has(self, values: Sequence[bytes]) -> None:
+        """The peer sent these itself; worth remembering only while something waits for it."""
+        if self.cursor < self._peer.feed.top_seq:
+            self._known.extend(map(hash, values))
+
+    async def step(self) -> bool:
+        """Send the next slice of the log; more is to come while it has not reached the top."""
+        feed = self._peer.feed
+        if self.cursor >= feed.top_seq:
+            return False
+        piece = await feed.log_after(self.cursor, limit=SLICE_VALUES, max_bytes=SLICE_BYTES)
+        known = set(self._known)
+        origin = self._peer.remote_key
+        self.cursor = max(self.cursor, piece.last_seq)
+        self._peer.send_values(
+            [r.value for r in piece.records if r.origin != origin and hash(r.value) not in known]
+        )
+        if self.cursor < feed.top_seq and piece.records:
+            return True
+        self._known.clear()
+        return False
+
+
+class Replies:
+    """Answers the peer's Syncs and Requests in the order they came, one slice a step."""
+
+    def __init__(self, peer: Peering) -> None:
+        self._peer = peer
+        self._waiting: deque[Reply] = deque()
+        self.ready_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, reply: Reply) -> None:
+        """Put an answer behind those under way."""
+        self._waiting.append(reply)
+        self._peer.outflow.add(self)
+
+    async def step(self) -> bool:
+        """Send the next portion of the first answer; slow down a peer that asks too much."""
+        if not self._waiting:
+            return False
+        reply = self._waiting[0]
+        before = reply.tested
+        values = await self._peer.context.in_thread(reply.next_portion)
+        self._peer.send_values(values)
+        wait = self._peer.answered(reply.tested - before)
+        self.ready_at = self._peer.context.clock.seconds() + wait if wait else 0.0
+        if reply.done and self._waiting:
+            self._waiting.popleft()
+            self._peer.answer_done()
+        return bool(self._waiting)
+
+
+class Sweep:
+    """Our own Sync plan with this peer, one filter a step."""
+
+    def __init__(self, peer: Peering, plan: SyncPlan, asked: Asked) -> None:
+        self._peer = peer
+        self._plan = plan
+        self._asked = asked
+        self.ready_at = 0.0
+
+    def consider(self, peer_bytes: float) -> None:
+        """The peer holds about `peer_bytes`: list what is here only where that costs less."""
+        feed = self._peer.feed
+        bits, _ = optimal_parameters(feed.count, self._peer.context.sync.false_positive)
+        if peer_bytes < bits / 8 - self._plan.sent_bytes:
+            self._plan.collapse()
+
+    async def step(self) -> bool:
+        """Build the next filter in a thread and send it."""
+        peer = self._peer
+        clock = peer.context.clock
+        if self._asked.is_full(now=clock.seconds()):
+            self.ready_at = min(self._asked.next_deadline() or 0.0, clock.seconds() + 0.1)
+            return True
+        limit = peer.reply_limit()
+        sync = await peer.context.in_thread(lambda: self._plan.next_sync(limit=limit))
+        if sync is None:
+            peer.sweep_done()
+            return False
+        peer.ask(sync)
+        if self._plan.done:
+            peer.sweep_done()
+        return not self._plan.done
+
+
+class AskOn:
+    """Asks on where a reply of a peer that cannot split them was full."""
+
+    ready_at = 0.0
+
+    def __init__(self, peer: Peering, asked: Asked) -> None:
+        self._peer = peer
+        self._asked = asked
+        self._next: deque[tuple[Sync | Request, int | None]] = deque()
+
+    def received(self, values: Sequence[bytes]) -> None:
+        """A Data came; if it was a full reply the next question follows."""
+        following = self._asked.answered(values)
+        if following is not None:
+            self._next.append(following)
+            self._peer.outflow.add(self)
+
+    async def step(self) -> bool:
+        """Send the next question."""
+        if self._next:
+            self._peer.ask(*self._next.popleft())
+        return bool(self._next)

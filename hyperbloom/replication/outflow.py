@@ -1,0 +1,124 @@
+"""What goes out to one peer: jobs that take turns while the transport wants more.
+
+Every source of outgoing bytes is a job: the broadcast of new values, the replies to the peer's
+questions, our own Sync plan. A job makes its bytes in steps of a slice each; the next step is
+taken only while the transport is not full, so that a peer that reads slowly costs the memory of
+one slice and nothing more, however much waits for it. Jobs take turns, so that a long reply does
+not hold up the broadcast or our own questions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+__all__ = ["Job", "Outflow"]
+
+
+class Job(Protocol):
+    """A source of outgoing bytes. `ready_at` (clock seconds) delays its next step."""
+
+    ready_at: float
+
+    async def step(self) -> bool:
+        """Send the next portion; whether there is more to come."""
+        ...
+
+
+@implementer(IPushProducer)
+class Outflow:
+    """Runs the jobs of one connection, one step at a time, while the transport takes bytes."""
+
+    def __init__(self, clock: IReactorTime, *, failed: Callable[[Failure], None]) -> None:
+        self._clock = clock
+        self._failed = failed
+        self._jobs: deque[Job] = deque()
+        self._running = False
+        self._stopped = False
+        self._wake_call: IDelayedCall | None = None
+        self.paused = False
+        self.paused_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether bytes may be written at once, out of turn."""
+        return not (self._running or self.paused or self._stopped)
+
+    def stalled_since(self, moment: float) -> float:
+        """Seconds the transport has been full at clock time `moment`; 0 while it is not."""
+        return moment - self.paused_at if self.paused and not self._stopped else 0.0
+
+    def add(self, job: Job) -> None:
+        """Let `job` take turns from now on (a job already there is only woken)."""
+        if self._stopped:
+            return
+        if job not in self._jobs:
+            self._jobs.append(job)
+        self.wake()
+
+    def wake(self) -> None:
+        """Go on if nothing is under way: a job has become ready."""
+        if not (self._running or self.paused or self._stopped) and self._jobs:
+            self._running = True
+            Deferred.fromCoroutine(self._run()).addErrback(self._fail)
+
+    async def _run(self) -> None:
+        try:
+            while not (self.paused or self._stopped):
+                job = self._next_ready()
+                if job is None:
+                    return
+                more = await job.step()
+                if more and not self._stopped and job not in self._jobs:
+                    self._jobs.append(job)
+        finally:
+            self._running = False
+
+    def _next_ready(self) -> Job | None:
+        now = self._clock.seconds()
+        for _ in range(len(self._jobs)):
+            job = self._jobs.popleft()
+            if job.ready_at <= now:
+                return job
+            self._jobs.append(job)
+        if self._jobs:
+            self._wake_at(min(job.ready_at for job in self._jobs))
+        return None
+
+    def _wake_at(self, when: float) -> None:
+        if self._wake_call is not None and self._wake_call.active():
+            self._wake_call.cancel()
+        self._wake_call = self._clock.callLater(max(0.0, when - self._clock.seconds()), self.wake)
+
+    def _fail(self, failure: Failure) -> None:
+        if not self._stopped:
+            self._failed(failure)
+
+    # IPushProducer: called by the transport
+
+    def pauseProducing(self) -> None:
+        """The transport is full."""
+        if not self.paused:
+            self.paused = True
+            self.paused_at = self._clock.seconds()
+
+    def resumeProducing(self) -> None:
+        """The transport has room again."""
+        self.paused = False
+        self.wake()
+
+    def stopProducing(self) -> None:
+        """The connection is gone: no job takes another step."""
+        self._stopped = True
+        self._jobs.clear()
+        if self._wake_call is not None and self._wake_call.active():
+            self._wake_call.cancel()

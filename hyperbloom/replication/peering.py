@@ -1,0 +1,337 @@
+"""A secure connection and its feed: what the peer's messages mean and what it is sent.
+
+Made when the handshake is done, stopped when the connection closes. It counts what this peer has
+waiting for the disk and for an answer; `is_behind` tells the connection to take no more frames.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from hyperbloom.bloom import BloomFilter
+from hyperbloom.replication.jobs import AskOn, Broadcast, Replies, Sweep
+from hyperbloom.replication.outflow import Outflow
+from hyperbloom.replication.plan import FILTER_BYTES, Asked, reply_limit
+from hyperbloom.replication.refusal import Refused
+from hyperbloom.replication.reply import WorkBudget, reply_to_request, reply_to_sync
+from hyperbloom.replication.settings import KeyRange
+from hyperbloom.replication.status import PeerStatus
+from hyperbloom.store import Appended, StoreError
+from hyperbloom.trust import TrustLink
+from hyperbloom.wire import (
+    DataReceived,
+    DataRefused,
+    Event,
+    FilterOptions,
+    FilterOptionsReceived,
+    LinkReceived,
+    LocalProtocolError,
+    RemotePeer,
+    Request,
+    RequestReceived,
+    Session,
+    Sync,
+    SyncReceived,
+    pack_values,
+)
+
+if TYPE_CHECKING:
+    from hyperbloom.replication.feed import Feed
+
+__all__ = ["SPLITS_REPLIES", "Connection", "Figures", "Peering"]
+
+#: Announced in the handshake by a node that splits its replies over as many Data as they need.
+SPLITS_REPLIES = "split-replies"
+
+#: How long a peer that cannot split its replies has to answer one question, in seconds.
+ANSWER_SECONDS = 5.0
+
+log = Logger()
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts of one connection since it became secure; times are seconds since 1970."""
+
+    values_in: int = 0
+    values_new: int = 0
+    values_out: int = 0
+    last_sync_sent: float | None = None
+    last_sync_received: float | None = None
+    last_data: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """What a peering needs of its connection.
+
+    write: bytes to the transport. release: the peer is no longer behind, frames may be taken.
+    strike: the peer broke a rule, in words. close: end the connection.
+    """
+
+    name: str
+    outgoing: bool
+    write: Callable[[bytes], None]
+    release: Callable[[], None]
+    strike: Callable[[str], None]
+    close: Callable[[Refused], None]
+
+
+class Peering:
+    """This node and one peer, secure, about one feed."""
+
+    def __init__(
+        self, connection: Connection, feed: Feed, session: Session, remote: RemotePeer
+    ) -> None:
+        self.connection = connection
+        self.feed = feed
+        self.context = feed.context
+        self.remote = remote
+        self.remote_key = remote.key
+        self.splits_replies = SPLITS_REPLIES in remote.extensions
+        self.figures = Figures()
+        self.since = self.context.now()
+        self._session = session
+        self._stopped = False
+        self._unwritten = 0
+        #: What the peer holds, in bytes, as far as its last filter and what it was sent tell.
+        self._peer_bytes: float | None = None
+        self._sync_call: IDelayedCall | None = None
+        self._sweep: Sweep | None = None
+        self.outflow = Outflow(self.context.clock, failed=self._job_failed)
+        self._asked = Asked()
+        self._broadcast = Broadcast(self, feed.top_seq)
+        self._replies = Replies(self)
+        self._ask_on = AskOn(self, self._asked)
+        limits = self.context.limits
+        self._budget = WorkBudget(
+            rate=limits.sync_rate, burst=limits.sync_burst, now=self.context.clock.seconds()
+        )
+        self._unsubscribe = feed.subscribe(self._broadcast.offer)
+
+    def start(self) -> None:
+        """Join the feed's peers and begin to ask: the dialler first, the other after its Sync."""
+        self.feed.add_peer(self)
+        self.feed.learn(self.remote.chain, self.remote_key)
+        self._issue_link()
+        for bounds in self.feed.interests:
+            self.request(bounds)
+        wait = 0.0 if self.connection.outgoing else self.context.sync.answer_wait
+        self._sync_call = self.context.clock.callLater(wait, self.sync_now)
+
+    def stop(self) -> None:
+        """Leave the feed's peers; nothing is sent any more."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._unsubscribe()
+        self.outflow.stopProducing()
+        self.feed.remove_peer(self)
+        if self._sync_call is not None and self._sync_call.active():
+            self._sync_call.cancel()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether this peer has as much waiting here as it may."""
+        limits = self.context.limits
+        return (
+            self._unwritten >= limits.unwritten_bytes
+            or len(self._replies) >= limits.pending_requests
+        )
+
+    @property
+    def awaits_reply(self) -> bool:
+        """Whether a peer that cannot split its replies has been asked and not answered yet."""
+        return self._asked.is_waiting(now=self.context.clock.seconds())
+
+    # What the peer says
+
+    def take(self, event: Event) -> None:
+        """One event of the secure session."""
+        match event:
+            case DataReceived():
+                self._take_data(event)
+            case SyncReceived():
+                self._take_sync(event.sync)
+            case RequestReceived():
+                feed = self.feed
+                reply = reply_to_request(event.request, feed.read_for_reply, feed.was_here())
+                self._replies.add(reply)
+            case LinkReceived():
+                self.feed.learn(event.chain, self.remote_key)
+                self._session.use_chain(event.chain)
+            case DataRefused():
+                self.connection.strike(f"its values were refused ({event.reason})")
+            case FilterOptionsReceived():
+                log.debug(
+                    "{peer} recommends filters of {n} bits", peer=self.connection.name, n=event.size
+                )
+            case _:
+                log.debug("{peer}: {event}", peer=self.connection.name, event=type(event).__name__)
+
+    def _take_data(self, event: DataReceived) -> None:
+        values, size = event.values, event.size
+        self.figures.values_in += len(values)
+        self.figures.last_data = self.context.now()
+        self._broadcast.peer_has(values)
+        self._ask_on.received(values)
+        self._unwritten += size
+
+        def stored(appended: Appended) -> None:
+            self.figures.values_new += len(appended.values)
+
+        def not_stored(failure: Failure) -> None:
+            failure.trap(StoreError)
+            self.connection.close(Refused("store", f"values could not be stored: {failure.value}"))
+
+        def written(_: object) -> None:
+            self._unwritten -= size
+            self.connection.release()
+
+        accepted = self.feed.accept(values, self.remote_key)
+        accepted.addCallbacks(stored, not_stored)
+        accepted.addErrback(self._job_failed)
+        accepted.addBoth(written)
+
+    def _take_sync(self, sync: Sync) -> None:
+        self.figures.last_sync_received = self.context.now()
+        limits = self.context.limits
+        if sync.n > limits.hash_functions:
+            options = FilterOptions(size=FILTER_BYTES * 8, n=limits.hash_functions)
+            if self.splits_replies:  # npm 2.x drops the connection on a FilterOptions
+                self.connection.write(self._session.send_filter_options(options))
+            self.connection.strike(f"its filter has {sync.n} hash functions")
+            return
+        bloom = BloomFilter.from_bytes(sync.filter, size=sync.size, n=sync.n, seed=sync.seed)
+        self._weigh(sync, bloom)
+        feed = self.feed
+        self._replies.add(reply_to_sync(sync, bloom, feed.read_for_reply, feed.was_here()))
+
+    def _weigh(self, sync: Sync, bloom: BloomFilter) -> None:
+        """Learn from the peer's filter how much it holds, and let its first Sync start ours."""
+        self._peer_bytes = (
+            bloom.estimated_count() * self.feed.mean_value_bytes if sync.range is None else None
+        )
+        if self._sweep is not None and self._peer_bytes is not None:
+            self._sweep.consider(self._peer_bytes)
+        elif self._sync_call is not None and self.figures.last_sync_sent is None:
+            self._sync_call.reset(0)
+
+    # What the peer is told
+
+    def send_values(self, values: Sequence[bytes]) -> None:
+        """Send values in as many signed Data as they need."""
+        if self._stopped or not values:
+            return
+        for portion in pack_values(values):
+            self.connection.write(self._session.send_data(portion))
+        self.figures.values_out += len(values)
+        if self._peer_bytes is not None:
+            self._peer_bytes += sum(map(len, values))
+
+    def ask(self, question: Sync | Request, wanted: int | None = None) -> None:
+        """Send a question; one with a limit is remembered, so that it can be asked on."""
+        if self._stopped:
+            return
+        if question.limit is not None and not self.splits_replies:
+            deadline = self.context.clock.seconds() + ANSWER_SECONDS
+            self._asked.ask(question, deadline=deadline, wanted=wanted)
+        if isinstance(question, Request):
+            self.connection.write(self._session.send_request(question))
+            return
+        self.connection.write(self._session.send_sync(question))
+        self.figures.last_sync_sent = self.context.now()
+
+    def request(self, bounds: KeyRange, limit: int | None = None) -> None:
+        """Ask for the values of a range, `limit` of them in all."""
+        most = [number for number in (limit, self.reply_limit()) if number is not None]
+        question = Request(start=bounds[0], end=bounds[1], limit=min(most) if most else None)
+        self.ask(question, wanted=limit)
+
+    def reply_limit(self) -> int | None:
+        """The limit a question to this peer carries; None where it splits its replies."""
+        if self.splits_replies:
+            return None
+        return reply_limit(self.feed.mean_value_bytes, self.feed.reply_scale(self.remote_key))
+
+    def sync_now(self) -> None:
+        """Begin a plan with a fresh seed a filter, unless one is under way."""
+        self._sync_call = None
+        if self._stopped or self._sweep is not None:
+            return
+        plan = self.feed.plan()
+        if plan.done:
+            self.sweep_done()
+            return
+        self._sweep = Sweep(self, plan, self._asked)
+        if self._peer_bytes is not None:
+            self._sweep.consider(self._peer_bytes)
+        self.outflow.add(self._sweep)
+
+    def sweep_done(self) -> None:
+        """The plan is asked: the next one after the interval, with jitter."""
+        self._sweep = None
+        if not self._stopped:
+            wait = self.context.jittered(self.context.sync.interval)
+            self._sync_call = self.context.clock.callLater(wait, self.sync_now)
+
+    def answered(self, tested: int) -> float:
+        """Count the work of an answer; seconds until the next step may be taken."""
+        return self._budget.spend(tested, now=self.context.clock.seconds())
+
+    def answer_done(self) -> None:
+        """A question is answered: there may be room for the next."""
+        self.connection.release()
+
+    def status(self, bytes_in: int, bytes_out: int, strikes: int) -> PeerStatus:
+        """A picture of this connection."""
+        remote, figures = self.remote, self.figures
+        return PeerStatus(
+            feed=self.feed.key,
+            address=self.connection.name,
+            outgoing=self.connection.outgoing,
+            key=remote.key,
+            id=remote.id,
+            chain_links=len(remote.chain),
+            expires=remote.expires if math.isfinite(remote.expires) else None,
+            extensions=tuple(remote.extensions),
+            since=self.since,
+            values_in=figures.values_in,
+            values_new=figures.values_new,
+            values_out=figures.values_out,
+            bytes_in=bytes_in,
+            bytes_out=bytes_out,
+            last_sync_sent=figures.last_sync_sent,
+            last_sync_received=figures.last_sync_received,
+            last_data=figures.last_data,
+            strikes=strikes,
+        )
+
+    def _issue_link(self) -> None:
+        expires = self._session.link_due() if self.feed.settings.issue_links else None
+        if expires is None:
+            return
+        try:
+            issued = self.feed.issue_link(self.remote_key, expires=expires)
+        except ValueError as error:
+            log.info("No link for {peer}: {why}", peer=self.connection.name, why=error)
+            return
+        issued.addCallback(self._send_link).addErrback(self._job_failed)
+
+    def _send_link(self, link: TrustLink) -> None:
+        if not self._stopped:
+            self.connection.write(self._session.send_link(link))
+
+    def _job_failed(self, failure: Failure) -> None:
+        if failure.check(StoreError, LocalProtocolError):
+            log.error("{peer}: {why}", peer=self.connection.name, why=failure.value)
+        else:
+            log.failure("{peer}: unexpected", failure=failure, peer=self.connection.name)
+        self.connection.close(Refused("failed", "this node could not go on with the connection"))

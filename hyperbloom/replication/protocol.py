@@ -1,0 +1,284 @@
+"""One connection: the Twisted Protocol around `hyperbloom.wire.Session`.
+
+It moves bytes, sets timers and applies back-pressure, nothing else: what a frame means once the
+connection is secure is `peering`'s, what is sent and when `outflow`'s and `jobs`'s.
+
+Frames are taken from the session one at a time. While the peering is behind (values that wait
+for the disk, questions that wait for an answer) none is taken and the transport is paused, so
+that TCP slows the peer. No turn of the reactor takes more than `FRAMES_PER_TURN`.
+
+Closing has two stages: what is buffered is flushed, and after `close_seconds` the connection is
+cut. The handshake has its time; only valid frames count as life.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.tcp import Connection as TCPConnection
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from hyperbloom.replication.limits import FRAMES_PER_TURN
+from hyperbloom.replication.peering import SPLITS_REPLIES, Connection, Peering
+from hyperbloom.replication.refusal import Refused
+from hyperbloom.trust import ChainExpired
+from hyperbloom.wire import (
+    ConnectionEnded,
+    Event,
+    HandshakeReceived,
+    OpenReceived,
+    RemoteProtocolError,
+    Session,
+    UntrustedPeer,
+    Waiting,
+)
+
+if TYPE_CHECKING:
+    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.node import Node
+
+__all__ = ["PeerProtocol"]
+
+NONCE_BYTES = 24
+
+log = Logger()
+
+
+class PeerProtocol(Protocol):
+    """A connection about one feed. `feed` None: the other side dialled and will say which."""
+
+    def __init__(self, node: Node, feed: Feed | None) -> None:
+        self.node = node
+        self.context = node.context
+        self.feed = feed
+        self.outgoing = feed is not None
+        self.session = Session(leeway=node.context.leeway)
+        self.peering: Peering | None = None
+        self.close_reason: Refused | None = None
+        self.host = self.address = "unknown"
+        self.bytes_in = self.bytes_out = self.strikes = 0
+        self._lost = False
+        self._holding = False
+        self._waiting: list[Deferred[PeerProtocol]] = []
+        self._handshake_call: IDelayedCall | None = None
+        self._close_call: IDelayedCall | None = None
+        self._turn_call: IDelayedCall | None = None
+
+    @property
+    def _wire(self) -> TCPConnection:
+        return cast(TCPConnection, self.transport)
+
+    # Life of the connection
+
+    def connectionMade(self) -> None:
+        """Greet the peer (when we dialled) and give it its time for the handshake."""
+        peer = self._wire.getPeer()
+        self.host = str(getattr(peer, "host", "local"))
+        self.address = f"{self.host}:{getattr(peer, 'port', 0)}"
+        if hasattr(self._wire, "setTcpNoDelay"):
+            self._wire.setTcpNoDelay(True)
+            self._wire.setTcpKeepAlive(True)
+        refusal = self.node.admit(self)
+        if refusal is not None:
+            self.abort(refusal)
+            return
+        self._handshake_call = self.context.clock.callLater(
+            self.context.limits.handshake_seconds,
+            self.close,
+            Refused("slow", "the handshake did not come in time"),
+        )
+        if self.feed is not None:
+            self._open(self.feed)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Stop every timer and tell who waits."""
+        self._lost = True
+        for call in (self._handshake_call, self._close_call, self._turn_call):
+            if call is not None and call.active():
+                call.cancel()
+        if self.peering is not None:
+            if self.peering.awaits_reply and self.close_reason is None:
+                self.peering.feed.reply_was_too_big(self.peering.remote_key)
+            self.peering.stop()
+        self.session.close()
+        self.node.forget(self)
+        self._fail_waiting(self.close_reason or Refused("lost", "the connection was lost"))
+
+    def close(self, why: Refused) -> None:
+        """Flush, then cut after `close_seconds`; no frame is taken any more."""
+        if self._lost or self.close_reason is not None:
+            return
+        self._give_up(why)
+        self._wire.resumeProducing()
+        self._wire.loseConnection()
+        self._close_call = self.context.clock.callLater(
+            self.context.limits.close_seconds, self._wire.abortConnection
+        )
+
+    def abort(self, why: Refused) -> None:
+        """Cut at once."""
+        if not self._lost:
+            if self.close_reason is None:
+                self._give_up(why)
+            self._wire.abortConnection()
+
+    def _give_up(self, why: Refused) -> None:
+        self.close_reason = why
+        self.node.refused(self, why)
+        if self.peering is not None:
+            self.peering.stop()
+            self._wire.unregisterProducer()
+        self.session.close()
+        self._fail_waiting(why)
+
+    def when_secure(self) -> Deferred[PeerProtocol]:
+        """Fires when the handshake is done; fails with `Refused` when it does not come to it."""
+        deferred: Deferred[PeerProtocol] = Deferred()
+        if self.close_reason is not None or self._lost:
+            deferred.errback(self.close_reason or Refused("lost", "the connection was lost"))
+        elif self.peering is not None:
+            deferred.callback(self)
+        else:
+            self._waiting.append(deferred)
+        return deferred
+
+    def _fail_waiting(self, why: Refused) -> None:
+        waiting, self._waiting = self._waiting, []
+        for deferred in waiting:
+            deferred.errback(why)
+
+    # Bytes in
+
+    def dataReceived(self, data: bytes) -> None:
+        """Hand the bytes to the session and take what frames they complete."""
+        if self.close_reason is not None:
+            return
+        self.bytes_in += len(data)
+        try:
+            self.session.receive_data(data)
+        except RemoteProtocolError as error:
+            self._blame(error)
+            return
+        self._pump()
+
+    def _pump(self) -> None:
+        for _ in range(FRAMES_PER_TURN):
+            if self.close_reason is not None or self._lost or self._hold():
+                return
+            try:
+                event = self.session.next_event(now=self.context.now())
+            except RemoteProtocolError as error:
+                self._blame(error)
+                return
+            if isinstance(event, Waiting):
+                return
+            self._take(event)
+        if self._turn_call is None and self.close_reason is None and not self._lost:
+            # What else is buffered waits for the next turn of the reactor.
+            self._wire.pauseProducing()
+            self._turn_call = self.context.clock.callLater(0, self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_call = None
+        if not self._holding:
+            self._wire.resumeProducing()
+        self._pump()
+
+    def _hold(self) -> bool:
+        """Whether no frame may be taken now; pauses and resumes the transport on a change."""
+        hold = self.peering is not None and self.peering.is_behind
+        if hold != self._holding:
+            self._holding = hold
+            if hold:
+                self._wire.pauseProducing()
+            elif self._turn_call is None:
+                self._wire.resumeProducing()
+        return hold or self._turn_call is not None
+
+    def _release(self) -> None:
+        if self._holding and self.close_reason is None and not self._lost:
+            self._pump()
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case OpenReceived():
+                self._take_open(event.feed)
+            case HandshakeReceived():
+                self._take_handshake(event)
+            case ConnectionEnded():
+                self.close(Refused("lost", "the peer closed the connection"))
+            case _ if self.peering is not None:
+                self.peering.take(event)
+            case _:
+                log.debug("{peer}: {event}", peer=self.address, event=type(event).__name__)
+
+    def _blame(self, error: RemoteProtocolError) -> None:
+        if isinstance(error, UntrustedPeer):
+            kind = "expired" if isinstance(error.reason, ChainExpired) else "untrusted"
+            self.close(Refused(kind, str(error)))
+            return
+        self._strike(str(error))
+        self.close(Refused("protocol", str(error)))
+
+    def _strike(self, what: str) -> None:
+        self.strikes += 1
+        log.info("{peer} broke the protocol: {what}", peer=self.address, what=what)
+        self.node.strike(self)
+
+    # Bytes out
+
+    def write(self, data: bytes) -> None:
+        """Send bytes made by the session."""
+        if self.close_reason is None and not self._lost:
+            self.bytes_out += len(data)
+            self._wire.write(data)
+
+    def _open(self, feed: Feed) -> bool:
+        credentials = feed.credentials()
+        if credentials is None:
+            self.close(Refused("no-chain", "this node has no unexpired chain for the feed"))
+            return False
+        self.write(
+            self.session.send_open(credentials, nonce=self.context.random_bytes(NONCE_BYTES))
+        )
+        return True
+
+    def _take_open(self, discovery_key: bytes) -> None:
+        if self.feed is None:
+            feed = self.node.feed_by_discovery_key(discovery_key)
+            if feed is None:
+                self.close(Refused("unknown-feed", "it asked for a feed that is not here"))
+                return
+            if not self._open(feed):
+                return
+            self.feed = feed
+        self.write(
+            self.session.send_handshake(peer_id=self.context.peer_id, extensions=(SPLITS_REPLIES,))
+        )
+
+    def _take_handshake(self, event: HandshakeReceived) -> None:
+        refusal = self.node.check_secure(self, event.peer)
+        if refusal is not None or self.feed is None:
+            self.close(refusal or Refused("protocol", "it shook hands about no feed"))
+            return
+        if self._handshake_call is not None:
+            self._handshake_call.cancel()
+            self._handshake_call = None
+        connection = Connection(
+            name=self.address,
+            outgoing=self.outgoing,
+            write=self.write,
+            release=self._release,
+            strike=self._strike,
+            close=self.close,
+        )
+        self.peering = Peering(connection, self.feed, self.session, event.peer)
+        self._wire.registerProducer(self.peering.outflow, True)
+        self.peering.start()
+        waiting, self._waiting = self._waiting, []
+        for deferred in waiting:
+            deferred.callback(self)

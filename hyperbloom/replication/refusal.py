@@ -1,0 +1,17 @@
+"""Why a connection was turned away or closed."""
+
+from __future__ import annotations
+
+__all__ = ["Refused"]
+
+
+class Refused(Exception):
+    """A connection did not become secure, or was closed by us.
+
+    The text is a sentence for a person; `kind` is one word for programs: slow, banned, crowded,
+    unknown-feed, no-chain, expired, untrusted, protocol, own, twin, stalled, stopped, lost.
+    """
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind

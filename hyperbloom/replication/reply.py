@@ -1,0 +1,123 @@
+"""Replies: what a peer's Sync or Request is answered with, slice by slice.
+
+A reply walks the asked range in byte order. Of each slice it keeps what the peer's filter does
+not know, and hands the values over in portions of about one frame, so that a reply of any length
+costs the memory of a slice. Only values that were here when the question came are sent
+(`was_here`): later ones go to the peer by broadcast, and values that the peer itself is sending
+meanwhile are not thrown back at it.
+
+The work is counted (`tested`) so that the caller can slow a peer that asks too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hyperbloom.bloom import BloomFilter
+from hyperbloom.replication.plan import ValueSlice
+from hyperbloom.wire import SEND_FRAME_BYTES, Request, Sync
+
+__all__ = ["Reply", "WasHere", "WorkBudget", "reply_to_request", "reply_to_sync"]
+
+#: (start, end, most values; 0: as many as a slice holds) → the next values in byte order.
+ReadUpTo = Callable[[bytes, bytes | None, int], ValueSlice]
+
+#: Values → those of them that were here when the question came.
+WasHere = Callable[[list[bytes]], list[bytes]]
+
+#: A portion is handed over once it is about this many bytes.
+PORTION_BYTES = SEND_FRAME_BYTES
+
+
+class Reply:
+    """An answer under way. `filter` None answers a Request: everything in the range."""
+
+    def __init__(
+        self,
+        *,
+        bloom: BloomFilter | None,
+        start: bytes,
+        end: bytes | None,
+        limit: int | None,
+        read: ReadUpTo,
+        was_here: WasHere,
+    ) -> None:
+        self._was_here = was_here
+        self._bloom = bloom
+        self._position: bytes | None = start
+        self._end = end
+        self._left = limit
+        self._read = read
+        self.tested = 0
+        if end is not None and end <= start:
+            self._position = None
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be sent."""
+        return self._position is None
+
+    def next_portion(self, *, most_slices: int = 4) -> list[bytes]:
+        """The next values to send, in byte order (reads the store: run it in a thread).
+
+        Looks at no more than `most_slices` slices, so it may come back empty before `done`.
+        """
+        portion: list[bytes] = []
+        weight = 0
+        for _ in range(most_slices):
+            if self._position is None or weight >= PORTION_BYTES:
+                break
+            values = self._next_missing(self._position)
+            portion += values
+            weight += sum(map(len, values))
+        return portion
+
+    def _next_missing(self, start: bytes) -> list[bytes]:
+        most = self._left if self._bloom is None and self._left is not None else 0
+        piece = self._read(start, self._end, most)
+        self._position = piece.next_start
+        values = piece.values
+        self.tested += len(values)
+        if self._bloom is not None:
+            values = [values[index] for index in self._bloom.missing(values)]
+        values = self._was_here(values)
+        if self._left is not None:
+            values = values[: self._left]
+            self._left -= len(values)
+            if self._left <= 0:
+                self._position = None
+        return values
+
+
+def reply_to_sync(sync: Sync, bloom: BloomFilter, read: ReadUpTo, was_here: WasHere) -> Reply:
+    """The answer to a Sync whose filter was checked and built as `bloom`."""
+    start, end = (b"", None) if sync.range is None else (sync.range.start, sync.range.end)
+    return Reply(bloom=bloom, start=start, end=end, limit=sync.limit, read=read, was_here=was_here)
+
+
+def reply_to_request(request: Request, read: ReadUpTo, was_here: WasHere) -> Reply:
+    """The answer to a Request: the values of its range, smallest first."""
+    return Reply(
+        bloom=None,
+        start=request.start,
+        end=request.end,
+        limit=request.limit,
+        read=read,
+        was_here=was_here,
+    )
+
+
+class WorkBudget:
+    """A token bucket of values tested for one peer: `rate` a second, at most `burst` saved up."""
+
+    def __init__(self, *, rate: float, burst: float, now: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._tokens = burst
+        self._at = now
+
+    def spend(self, amount: int, *, now: float) -> float:
+        """Take `amount`; returns the seconds the peer has to wait before its next question."""
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - amount
+        self._at = now
+        return max(0.0, -self._tokens / self._rate)

@@ -1,0 +1,176 @@
+"""A configuration becomes a running node: store, writer, replication and the control socket.
+
+This is the only module that knows all parts. `NodeService` is what twistd runs: at its start it
+opens the store (after twistd has forked: no LMDB environment crosses a fork), then listens; at its
+stop it closes the connections, drains the writer and closes the store, in that order.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.threadpool import ThreadPool
+
+from hyperbloom.api.server import ControlService
+from hyperbloom.api.unix import SocketBusy, SocketError
+from hyperbloom.config import Config
+from hyperbloom.exit_codes import ExitCode
+from hyperbloom.keys import Identity
+from hyperbloom.replication.feed import FeedContext
+from hyperbloom.replication.node import Node, settle_feeds
+from hyperbloom.store import PutMeta, Store, StoreError, Writer
+
+__all__ = ["NodeService", "StartError"]
+
+T = TypeVar("T")
+
+#: Threads for scans of the store; they mostly wait for the disk or run numpy.
+SCAN_THREADS = 2
+
+PEER_ID_BYTES = 32
+
+log = Logger()
+
+
+class StartError(Exception):
+    """The node cannot start; the text is one sentence, `code` the exit code of the process."""
+
+    def __init__(self, code: ExitCode, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class NodeService(MultiService):
+    """A node under twistd."""
+
+    def __init__(self, config: Config, identity: Identity, *, reactor: Any) -> None:
+        super().__init__()
+        self._config = config
+        self._identity = identity
+        self._reactor = reactor
+        self._store: Store | None = None
+        self._writer: Writer | None = None
+        self._threads = ThreadPool(0, SCAN_THREADS, name="scan")
+
+    def startService(self) -> None:
+        """Open the store, listen and dial; raises `StartError`."""
+        try:
+            self._build()
+            super().startService()
+        except BaseException as error:
+            problem = _start_error(error, self._config)
+            self._abandon()
+            if problem is None:
+                raise
+            raise problem from error
+        self._say_hello()
+
+    def stopService(self) -> Deferred[None]:
+        """Close connections, drain the writer, close the store."""
+        stopped = cast("Deferred[None]", super().stopService())
+        return stopped.addBoth(self._drain)
+
+    def _build(self) -> None:
+        config, identity = self._config, self._identity
+        store = self._store = Store.open(config.store_path)
+        feeds = settle_feeds(store, identity.public_key, config.feeds)
+        self._writer = Writer(store, deliver=self._reactor.callFromThread)
+        self._writer.submit(PutMeta(name="node_id", value=identity.public_key), _logged)
+        self._threads.start()
+        context = FeedContext(
+            identity=identity,
+            store=store,
+            writer=self._writer,
+            limits=config.limits,
+            sync=config.sync,
+            clock=self._reactor,
+            now=time.time,
+            random_bytes=os.urandom,
+            in_thread=self._in_thread,
+            peer_id=os.urandom(PEER_ID_BYTES),
+            leeway=config.leeway,
+        )
+        node = Node(
+            context,
+            feeds=feeds,
+            pinned=[feed.key for feed in config.feeds],
+            endpoints=[serverFromString(self._reactor, text) for text in config.listen],
+            advertise=config.advertise,
+        )
+        node.setName("replication")
+        node.setServiceParent(self)
+        ControlService(node, config.control_socket, reactor=self._reactor).setServiceParent(self)
+
+    def _in_thread(self, call: Callable[[], T]) -> Deferred[T]:
+        return cast("Deferred[T]", deferToThreadPool(self._reactor, self._threads, call))
+
+    def _say_hello(self) -> None:
+        node = cast(Node, self.getServiceNamed("replication"))
+        log.info(
+            "Node {key} serves {feeds} feeds on {listening}",
+            key=self._identity.public_key.hex(),
+            feeds=len(node.feeds),
+            listening=", ".join(node.listening()) or "no port",
+        )
+
+    def _drain(self, result: object) -> Deferred[None]:
+        """Close the writer in a thread: it may have a transaction to finish."""
+        writer, store = self._writer, self._store
+        self._writer = self._store = None
+
+        def close() -> None:
+            if writer is not None:
+                writer.close()
+
+        def closed(outcome: object) -> object:
+            if self._threads.started:
+                self._threads.stop()
+            if store is not None:
+                store.close()
+            log.info("Stopped: everything acknowledged is on disk")
+            return result
+
+        done = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), close)
+        return cast("Deferred[None]", done.addBoth(closed))
+
+    def _abandon(self) -> None:
+        """Leave nothing open after a start that failed; the reactor does not run yet."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._threads.started:
+            self._threads.stop()
+        if self._store is not None:
+            self._store.close()
+        self._writer = self._store = None
+
+
+def _logged(outcome: object) -> None:
+    if isinstance(outcome, BaseException):
+        log.error("The store does not take this node's name: {why}", why=outcome)
+
+
+def _start_error(error: BaseException, config: Config) -> StartError | None:
+    """The sentence and exit code for a failed start; None for what nobody foresaw."""
+    if isinstance(error, StoreError):
+        return StartError(ExitCode.STORE, str(error))
+    if isinstance(error, SocketBusy):
+        return StartError(ExitCode.BUSY, str(error))
+    if isinstance(error, SocketError):
+        return StartError(ExitCode.CONFIG, str(error))
+    if isinstance(error, CannotListenError):
+        reason = getattr(error.socketError, "strerror", None) or error.socketError
+        return StartError(
+            ExitCode.BUSY,
+            f"cannot listen on port {error.port}: {reason}; stop what uses it or change "
+            f"listen in {config.path}",
+        )
+    return None

@@ -1,0 +1,284 @@
+"""A network in memory: real nodes, stores and protocols; a fake clock, latency, cuts, partitions.
+
+Bytes of one direction keep their order and take `latency` seconds. A transport whose peer does not
+read fills up and pauses its producer, as a socket does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import ConnectionDone, ConnectionLost, ConnectionRefusedError
+from twisted.internet.interfaces import ITransport
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from hyperbloom.keys import Identity
+from hyperbloom.replication.dialer import AcceptFactory, DialFactory
+from hyperbloom.replication.feed import FeedContext
+from hyperbloom.replication.limits import Limits
+from hyperbloom.replication.node import Node, settle_feeds
+from hyperbloom.replication.settings import FeedSettings, SyncSettings
+from hyperbloom.store import Store, WriterInline
+from hyperbloom.trust import issue_link
+
+#: Far from zero, so that a clock used in place of another is noticed.
+EPOCH = 1_900_000_000.0
+BUFFER_BYTES = 65_536
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str
+    port: int
+
+
+@implementer(ITransport)
+class SimTransport:
+    """One end of a connection."""
+
+    disconnecting = False
+
+    def __init__(self, network: Network, local: Address, remote: Address, latency: float) -> None:
+        self.network = network
+        self.local, self.remote = local, remote
+        self.latency = latency
+        self.protocol = None
+        self.other: SimTransport = None
+        self.arrived: deque[bytes] = deque()
+        self.in_flight = 0
+        self.reading = True
+        self.connected = True
+        self.producer = None
+        self.producer_paused = False
+        self.written = 0
+
+    def getPeer(self):
+        return self.remote
+
+    def getHost(self):
+        return self.local
+
+    def write(self, data: bytes) -> None:
+        if not self.connected or self.disconnecting or not data:
+            return
+        self.written += len(data)
+        self.in_flight += len(data)
+        self.network.clock.callLater(self.latency, self.other._arrive, bytes(data))
+        if self.producer is not None and self.in_flight > BUFFER_BYTES and not self.producer_paused:
+            self.producer_paused = True
+            self.producer.pauseProducing()
+
+    def writeSequence(self, data) -> None:
+        self.write(b"".join(data))
+
+    def _arrive(self, data: bytes) -> None:
+        if self.connected:
+            self.arrived.append(data)
+            self._read()
+
+    def _read(self) -> None:
+        while self.reading and self.connected and self.arrived:
+            data = self.arrived.popleft()
+            self.other._taken(len(data))
+            self.network.bytes_moved += len(data)
+            for start in range(0, len(data), BUFFER_BYTES):
+                # A protocol may pause in the middle; what is left of this chunk comes later.
+                if not self.reading:
+                    self.arrived.appendleft(data[start:])
+                    self.other.in_flight += len(data) - start
+                    return
+                self.protocol.dataReceived(data[start : start + BUFFER_BYTES])
+
+    def _taken(self, size: int) -> None:
+        self.in_flight -= size
+        if self.producer_paused and self.in_flight <= BUFFER_BYTES and self.connected:
+            self.producer_paused = False
+            self.producer.resumeProducing()
+
+    def pauseProducing(self) -> None:
+        self.reading = False
+
+    def resumeProducing(self) -> None:
+        if not self.reading:
+            self.reading = True
+            self.network.clock.callLater(0, self._read)
+
+    def registerProducer(self, producer, streaming) -> None:
+        assert streaming
+        self.producer = producer
+
+    def unregisterProducer(self) -> None:
+        self.producer = None
+        self.producer_paused = False
+
+    def loseConnection(self) -> None:
+        if self.connected and not self.disconnecting:
+            self.disconnecting = True
+            self.network.clock.callLater(self.latency, self._lost, ConnectionDone())
+            self.network.clock.callLater(2 * self.latency, self.other._lost, ConnectionDone())
+
+    def abortConnection(self) -> None:
+        self._lost(ConnectionLost())
+        self.network.clock.callLater(self.latency, self.other._lost, ConnectionLost())
+
+    def _lost(self, reason: Exception) -> None:
+        if self.connected:
+            self.connected = False
+            self.protocol.connectionLost(Failure(reason))
+
+
+class Network:
+    """Nodes by number, connections between them, and the clock they share."""
+
+    def __init__(self, folder: Path, *, seed: int = 0, latency: float = 0.02) -> None:
+        self.folder = folder
+        self.clock = Clock()
+        self.random = random.Random(seed)
+        self.latency = latency
+        self.nodes: dict[str, SimNode] = {}
+        self.transports: set[SimTransport] = set()
+        self.bytes_moved = 0
+        self.group: dict[str, int] = {}
+        self.ports = 40_000
+
+    def now(self) -> float:
+        return EPOCH + self.clock.seconds()
+
+    def add(self, name: str, **more) -> SimNode:
+        node = SimNode(self, name, **more)
+        self.nodes[name] = node
+        self.group[name] = 0
+        return node
+
+    def connect(self, dialler: SimNode, listener: SimNode, feed_key: bytes):
+        """A connection as the dialler of `dialler` would make it; its PeerProtocol, or None."""
+        if self.group[dialler.name] != self.group[listener.name]:
+            raise ConnectionRefusedError("partitioned")
+        self.ports += 1
+        here, there = Address(dialler.name, self.ports), Address(listener.name, 4365)
+        latency = self.latency * (0.5 + self.random.random())
+        near = SimTransport(self, here, there, latency)
+        far = SimTransport(self, there, here, latency)
+        near.other, far.other = far, near
+        near.protocol = DialFactory(dialler.node, dialler.node.feeds[feed_key]).buildProtocol(there)
+        far.protocol = AcceptFactory(listener.node).buildProtocol(here)
+        self.transports = {t for t in self.transports if t.connected} | {near, far}
+        far.protocol.makeConnection(far)
+        near.protocol.makeConnection(near)
+        return near.protocol
+
+    def cut(self, transport: SimTransport) -> None:
+        """The connection is lost, without a word."""
+        transport._lost(ConnectionLost())
+        transport.other._lost(ConnectionLost())
+
+    def partition(self, groups: dict[str, int]) -> None:
+        """Nodes of different groups lose each other."""
+        self.group.update(groups)
+        for transport in list(self.transports):
+            if transport.connected and (
+                self.group[transport.local.host] != self.group[transport.remote.host]
+            ):
+                self.cut(transport)
+
+    def run(self, seconds: float, step: float = 0.05) -> None:
+        self.clock.pump([step] * max(1, round(seconds / step)))
+
+    def run_until(self, reached, seconds: float, step: float = 0.05) -> None:
+        for _ in range(round(seconds / step)):
+            if reached():
+                return
+            self.clock.advance(step)
+        assert reached(), f"not reached within {seconds} simulated seconds"
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.node.stopService()
+        self.clock.advance(10)
+        for node in self.nodes.values():
+            node.store.close()
+
+
+class SimNode:
+    """A node without sockets and threads; its store is real."""
+
+    def __init__(
+        self,
+        network: Network,
+        name: str,
+        *,
+        feeds: tuple[FeedSettings, ...] = (),
+        limits: Limits | None = None,
+        sync: SyncSettings | None = None,
+        identity: Identity | None = None,
+        leeway: float = 0.0,
+        thread_seconds: float | None = None,
+    ) -> None:
+        self.network = network
+        self.name = name
+        self.identity = identity or Identity(network.random.randbytes(32))
+        self.store = Store.open(network.folder / name, durable=False)
+        self.thread_seconds = thread_seconds
+        configured = settle_feeds(self.store, self.identity.public_key, feeds)
+        self.context = FeedContext(
+            identity=self.identity,
+            store=self.store,
+            writer=WriterInline(self.store),
+            limits=limits or Limits(),
+            sync=sync or SyncSettings(interval=5.0, answer_wait=0.5),
+            clock=network.clock,
+            now=network.now,
+            random_bytes=network.random.randbytes,
+            in_thread=self._in_thread,
+            peer_id=network.random.randbytes(32),
+            leeway=leeway,
+        )
+        self.node = Node(self.context, feeds=configured)
+        self.node.startService()
+
+    def _in_thread(self, call, /):
+        if self.thread_seconds is None:
+            return succeed(call())
+        result = Deferred()
+        self.network.clock.callLater(self.thread_seconds, lambda: result.callback(call()))
+        return result
+
+    @property
+    def key(self) -> bytes:
+        return self.identity.public_key
+
+    def feed(self, key: bytes):
+        return self.node.feeds[key]
+
+    def values(self, key: bytes) -> list[bytes]:
+        values, start = [], b""
+        while start is not None:
+            piece = self.store.range_slice(key, start, limit=1000, max_bytes=10**9)
+            values += piece.values
+            start = piece.next_start
+        return values
+
+    def invite(self, feed_key: bytes, member: SimNode, *, seconds: float = 86_400.0) -> None:
+        """Issue a link for `member` and hand over the whole chain."""
+        feed = self.feed(feed_key)
+        feed.issue_link(member.key, expires=self.network.now() + seconds)
+        chain = feed.membership.shortest_chain(member.key, now=self.network.now())
+        member.feed(feed_key).add_links(chain.to_wire())
+
+
+def pair(network: Network, *, owner=None, member=None):
+    """An owner and an invited member, not connected yet; the feed's key."""
+    one = network.add("owner", **(owner or {}))
+    settings = FeedSettings(key=one.key)
+    two = network.add("member", **({"feeds": (settings,)} | (member or {})))
+    one.invite(one.key, two)
+    return one, two, one.key
+
+
+__all__ = ["EPOCH", "Network", "SimNode", "SimTransport", "issue_link", "pair"]
