@@ -1,0 +1,197 @@
+"""Whatever a peer sends, nothing but RemoteProtocolError comes out of a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire_peers import (
+    NOW,
+    PEER_ID,
+    Recorded,
+    credentials_of,
+    drive,
+    recorded_sides,
+)
+
+from hyperbloom.wire import (
+    MAGIC,
+    NEED_DATA,
+    PAUSED,
+    ConnectionEnded,
+    DataReceived,
+    FilterOptions,
+    HandshakeReceived,
+    Link,
+    RemoteProtocolError,
+    Request,
+    Session,
+    State,
+    Sync,
+    sign_data,
+)
+from hyperbloom.wire.framing import encode_varint
+
+REMOTE = credentials_of(2)
+EXAMPLES = 300
+
+
+def pull(session: Session) -> bool:
+    """Pull until there is nothing more; whether the peer broke the protocol.
+
+    Does what a careful owner would: sends its Open and its Handshake where they are due.
+    """
+    while True:
+        try:
+            event = session.next_event(now=NOW)
+        except RemoteProtocolError:
+            assert session.state is State.CLOSED
+            assert session.buffered_bytes == 0
+            return True
+        if event is PAUSED and session.state is State.OPENED:
+            session.send_handshake(peer_id=PEER_ID)
+        elif event in (NEED_DATA, PAUSED) or isinstance(event, ConnectionEnded):
+            return False
+        if isinstance(event, HandshakeReceived):
+            # The fuzzer has no secret keys: who gets here is who it seems to be.
+            assert event.peer == session.remote
+
+
+def feed(session: Session, data: bytes, piece: int) -> None:
+    for at in range(0, len(data), piece):
+        session.receive_data(data[at : at + piece])
+        if pull(session):
+            return
+    session.receive_eof()
+    pull(session)
+
+
+@pytest.fixture(scope="module")
+def recorded(hyperbloom_vectors: dict[str, Any]) -> tuple[Recorded, Recorded]:
+    return recorded_sides(hyperbloom_vectors)
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    st.sampled_from([State.IDLE, State.OPEN_SENT, State.HANDSHAKE_SENT, State.SECURE]),
+    st.binary(max_size=400),
+    st.integers(1, 400),
+)
+def test_raw_bytes(state: State, data: bytes, piece: int) -> None:
+    feed(drive(state).session, data, piece)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.binary(max_size=140), st.integers(1, 200))
+def test_raw_bytes_behind_the_magic(body: bytes, piece: int) -> None:
+    for prefix in (MAGIC, MAGIC + encode_varint(len(body))):
+        for state in (State.IDLE, State.OPEN_SENT):
+            feed(drive(state).session, prefix + body, piece)
+
+
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(["flip", "drop", "double", "insert"]),
+        st.floats(0, 1, exclude_max=True),
+        st.binary(min_size=1, max_size=4),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def changed(data: bytes, how: list[tuple[str, float, bytes]]) -> bytes:
+    out = bytearray(data)
+    for kind, where, extra in how:
+        at = int(where * len(out))
+        if kind == "flip":
+            out[at] ^= extra[0] or 1
+        elif kind == "drop":
+            del out[at : at + len(extra)]
+        elif kind == "double":
+            out[at:at] = out[at : at + 40]
+        else:
+            out[at:at] = extra
+    return bytes(out)
+
+
+@settings(max_examples=EXAMPLES)
+@given(role=st.integers(0, 1), how=changes, piece=st.integers(1, 900))
+def test_a_recorded_session_that_was_changed_on_the_way(
+    recorded: tuple[Recorded, Recorded],
+    role: int,
+    how: list[tuple[str, float, bytes]],
+    piece: int,
+) -> None:
+    us, them = recorded[role], recorded[1 - role]
+    session = Session()
+    session.send_open(us.credentials, nonce=us.nonce)
+    feed(session, changed(b"".join(them.chunks), how), piece)
+
+
+MESSAGES = [
+    Sync(filter=b"\xff\x00", size=16, n=3, seed=1).encode(),
+    FilterOptions(size=800, n=3).encode(),
+    sign_data(REMOTE, [b"one", b"two"]).encode(),
+    Request(start=b"a", end=b"b").encode(),
+    Link(link=bytes(137)).encode(),
+]
+bodies = st.one_of(
+    st.binary(max_size=200),
+    st.sampled_from(MESSAGES),
+    st.builds(changed, st.sampled_from(MESSAGES), changes),
+)
+frames = st.tuples(st.integers(0, 7) | st.integers(0, 2**64 - 1), bodies)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.lists(frames, min_size=1, max_size=6))
+def test_well_encrypted_frames_of_nonsense(sent: list[tuple[int, bytes]]) -> None:
+    peer = drive(State.SECURE, local=credentials_of(3, 4, 5), remote=REMOTE)
+    for message_id, body in sent:
+        peer.send(message_id, body)
+    pull(peer.session)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.binary(min_size=1, max_size=300))
+def test_well_encrypted_nonsense_that_is_not_even_frames(clear: bytes) -> None:
+    for state in (State.HANDSHAKE_SENT, State.SECURE):
+        peer = drive(state, remote=REMOTE)
+        peer.send_raw(clear)
+        pull(peer.session)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.binary(max_size=250) | st.builds(lambda raw: b"\x0a\x20" + raw, st.binary(max_size=250)))
+def test_a_handshake_of_nonsense_never_makes_a_connection_secure(body: bytes) -> None:
+    peer = drive(State.HANDSHAKE_SENT)
+    peer.send(0, body)
+    assert pull(peer.session)
+    assert peer.session.remote is None
+
+
+@settings(max_examples=EXAMPLES)
+@given(changes)
+def test_values_that_were_changed_on_the_way_are_never_taken(
+    how: list[tuple[str, float, bytes]],
+) -> None:
+    genuine = sign_data(REMOTE, [b"one", b"two"])
+    peer = drive(State.SECURE, remote=REMOTE)
+    peer.send(3, changed(genuine.encode(), how))
+    try:
+        event = peer.session.next_event(now=NOW)
+    except RemoteProtocolError:
+        return
+    if isinstance(event, DataReceived):
+        # What is signed is the number of values and their joined bytes.
+        assert b"".join(event.values) == b"onetwo"
+        assert len(event.values) == len(genuine.values)
+
+
+def test_the_fuzzer_would_notice_a_secure_connection() -> None:
+    peer = drive(State.SECURE, remote=REMOTE)
+    peer.send(3, sign_data(REMOTE, [b"v"]).encode())
+    assert isinstance(peer.session.next_event(now=NOW), DataReceived)

@@ -1,0 +1,193 @@
+"""Peers, sessions and recorded bytes that the tests of the wire share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hyperbloom.keys import Identity
+from hyperbloom.trust import Chain, issue_link, verify_chain
+from hyperbloom.wire import (
+    DIALECT_2,
+    MAGIC,
+    NEED_DATA,
+    PAUSED,
+    ConnectionEnded,
+    Credentials,
+    Dialect,
+    Event,
+    Session,
+    State,
+    XSalsa20Stream,
+)
+from hyperbloom.wire.framing import encode_frame
+
+NOW = 1_700_000_000.0
+LATER = NOW + 3_600.0
+
+#: Identity i is made from a seed of 32 bytes i, as in the vectors. Identity 1 owns the feed.
+IDENTITIES = {i: Identity(bytes([i]) * 32) for i in range(1, 10)}
+OWNER = IDENTITIES[1]
+FEED = OWNER.public_key
+
+
+def chain_of(*members: int, expires: float = LATER) -> Chain:
+    """A chain from the owner through these identities; empty for none."""
+    links = []
+    issuer = OWNER
+    for member in members:
+        trustee = IDENTITIES[member]
+        links.append(
+            issue_link(issuer, trustee.public_key, expires=expires, nonce=bytes([member]) * 32)
+        )
+        issuer = trustee
+    return Chain(FEED, tuple(links))
+
+
+def credentials_of(
+    *members: int, expires: float = LATER, dialect: Dialect = DIALECT_2
+) -> Credentials:
+    """Credentials of the last of these identities through the others; of the owner for none."""
+    return Credentials(
+        feed_key=FEED,
+        identity=IDENTITIES[members[-1] if members else 1],
+        chain=chain_of(*members, expires=expires),
+        dialect=dialect,
+    )
+
+
+def events(session: Session, *, now: float = NOW) -> list[Event]:
+    """All events there are, until it needs data, is paused or has ended."""
+    told: list[Event] = []
+    while True:
+        event = session.next_event(now=now)
+        if event is NEED_DATA or event is PAUSED:
+            return told
+        told.append(event)
+        if isinstance(event, ConnectionEnded):
+            return told
+
+
+@dataclass
+class RawPeer:
+    """The other side of a session under test, which can send anything; it knows the feed's key.
+
+    `send` gives the session a frame, encrypted; `send_raw` any bytes, encrypted.
+    """
+
+    session: Session
+    cipher: XSalsa20Stream
+
+    def send(self, message_id: int, body: bytes) -> None:
+        self.send_raw(encode_frame(message_id, body))
+
+    def send_raw(self, clear: bytes) -> None:
+        self.session.receive_data(self.cipher.process(clear))
+
+
+LOCAL_NONCE = b"\x0a" * 24
+REMOTE_NONCE = b"\x0b" * 24
+PEER_ID = b"\x0c" * 32
+
+
+def open_bytes(nonce: bytes = REMOTE_NONCE, feed: bytes | None = None) -> bytes:
+    body = b"\x0a\x20" + (feed or DIALECT_2.discovery_key(FEED)) + b"\x12\x18" + nonce
+    return MAGIC + bytes([len(body)]) + body
+
+
+def handshake_body(
+    remote: Credentials, *, sent: bytes = REMOTE_NONCE, received: bytes = LOCAL_NONCE
+) -> bytes:
+    """The Handshake of a peer with these credentials."""
+    signed = remote.dialect.handshake_input(sent, received)
+    fields = [b"\x0a\x20" + PEER_ID, b"\x1a\x40" + remote.identity.sign(signed)]
+    fields += [b"\x22\x89\x01" + link for link in remote.chain.to_wire()]
+    return b"".join(fields)
+
+
+def drive(
+    state: State,
+    *,
+    local: Credentials | None = None,
+    remote: Credentials | None = None,
+    session: Session | None = None,
+) -> RawPeer:
+    """A session in the state asked for, and the raw peer that brought it there."""
+    session = session or Session()
+    peer = RawPeer(session, XSalsa20Stream(FEED, REMOTE_NONCE))
+    local = local or credentials_of()
+    if state is State.OPEN_RECEIVED:
+        session.receive_data(open_bytes())
+        session.next_event(now=NOW)
+    elif state is State.CLOSED:
+        session.close()
+    elif state is not State.IDLE:
+        session.send_open(local, nonce=LOCAL_NONCE)
+        if state is not State.OPEN_SENT:
+            session.receive_data(open_bytes())
+            session.next_event(now=NOW)
+            if state is not State.OPENED:
+                session.send_handshake(peer_id=PEER_ID)
+        if state is State.SECURE:
+            peer.send(0, handshake_body(remote or credentials_of(2)))
+            session.next_event(now=NOW)
+    assert session.state is state
+    return peer
+
+
+def pair(
+    a: Credentials, b: Credentials, *, extensions: Sequence[str] = ()
+) -> tuple[Session, Session]:
+    """Two sessions in memory, secure; the first connected to the second."""
+    client, server = Session(), Session()
+    server.receive_data(client.send_open(a, nonce=LOCAL_NONCE))
+    events(server)
+    client.receive_data(server.send_open(b, nonce=REMOTE_NONCE))
+    events(client)
+    client.receive_data(server.send_handshake(peer_id=b"\x02" * 32, extensions=extensions))
+    server.receive_data(client.send_handshake(peer_id=b"\x01" * 32, extensions=extensions))
+    events(client)
+    events(server)
+    assert client.state is server.state is State.SECURE
+    return client, server
+
+
+@dataclass
+class Recorded:
+    """One side of the recorded session: what it sent, who it was."""
+
+    identity: Identity
+    chain: Chain
+    peer_id: bytes
+    chunks: list[bytes]
+
+    @property
+    def nonce(self) -> bytes:
+        return self.chunks[0][-24:]
+
+    @property
+    def credentials(self) -> Credentials:
+        return Credentials(feed_key=FEED, identity=self.identity, chain=self.chain)
+
+    def frames(self) -> list[bytes]:
+        """What it sent after Open, in the clear, chunk by chunk."""
+        cipher = XSalsa20Stream(FEED, self.nonce)
+        return [cipher.process(chunk) for chunk in self.chunks[1:]]
+
+
+def recorded_sides(vectors: dict[str, Any]) -> tuple[Recorded, Recorded]:
+    """The two sides, a and b, of the recorded session; `vectors` as read from the file."""
+    session = vectors["session"]
+    assert bytes.fromhex(session["feed"]) == FEED
+
+    def side(name: str, sent: str) -> Recorded:
+        raw = [bytes.fromhex(link) for link in session[name]["chain"]]
+        return Recorded(
+            identity=IDENTITIES[session[name]["key"]],
+            chain=verify_chain(FEED, raw, now=NOW),
+            peer_id=bytes.fromhex(session[name]["id"]),
+            chunks=[bytes.fromhex(chunk) for chunk in session[sent]],
+        )
+
+    return side("a", "a_to_b"), side("b", "b_to_a")
