@@ -55,7 +55,9 @@ def pack_values(
     run: list[bytes] = []
     used = 0
     for value in values:
-        length = _packed_length(len(value))
+        length = len(value)
+        # The common case is spared two calls: a length of one byte.
+        length = length + _TAG_BYTES + 1 if length < 0x80 else _packed_length(length)
         if not value or length > room:
             raise LocalProtocolError(
                 f"a value has 1 to {max_value_bytes(frame_bytes)} bytes, not {len(value)}"

@@ -13,7 +13,7 @@ and only that one block goes the long way; the rest is xored in place.
 Why ctypes on PyNaCl's libsodium: PyNaCl wraps libsodium's one-shot XSalsa20 only as part of a
 SecretBox, but its shared object carries `crypto_stream_xsalsa20_xor_ic`, which starts at a given
 block. It is there with the signatures anyway. PyCryptodome's Salsa20 would be one more dependency,
-lacks the extended nonce (HSalsa20 would be ours to write), and ran at 0.9 GB/s against 1.27 GB/s.
+and slower: 0.9 GB/s against 1.27 GB/s where we measured both.
 ctypes lets go of the interpreter lock while libsodium works.
 """
 
@@ -31,6 +31,10 @@ __all__ = ["CIPHER_KEY_BYTES", "CIPHER_NONCE_BYTES", "XSalsa20Stream"]
 CIPHER_KEY_BYTES: Final = 32
 CIPHER_NONCE_BYTES: Final = 24
 _BLOCK_BYTES: Final = 64
+
+_SLICE_BYTES: Final = 65_536
+"""What is worked on at once, so that it and its copy stay in a core's cache: a full frame takes
+0.13 ms in slices and 0.2 ms in one piece."""
 
 #: (output, input, length, nonce, first block, key) → 0; output may be the input.
 _Xor = Callable[[int, int, int, bytes, int, bytes], int]
@@ -90,6 +94,13 @@ class XSalsa20Stream:
 
     def process(self, data: bytes | bytearray | memoryview) -> bytes:
         """Encrypt or decrypt the next bytes of the stream; as many come out as go in."""
+        if len(data) <= _SLICE_BYTES:
+            return self._process(data)
+        view = memoryview(data)
+        starts = range(0, len(view), _SLICE_BYTES)
+        return b"".join([self._process(view[at : at + _SLICE_BYTES]) for at in starts])
+
+    def _process(self, data: bytes | bytearray | memoryview) -> bytes:
         output = bytearray(data)
         length = len(output)
         if not length:
