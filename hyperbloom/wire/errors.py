@@ -23,7 +23,7 @@ class RemoteProtocolError(ProtocolError):
     """The peer broke the protocol; its connection is of no more use."""
 
 
-class UntrustedPeer(RemoteProtocolError):  # noqa: N818  the peer is named, not the error
+class UntrustedPeer(RemoteProtocolError):
     """The peer's handshake does not prove that it may take part in the feed.
 
     `reason` is the ChainError of its chain (ChainExpired, ChainForged, ChainMalformed or
