@@ -39,7 +39,7 @@ class Broadcast:
         follows = self.cursor == appended.first_seq - 1
         if follows and origin == remote:
             self.cursor = appended.top_seq
-        elif follows and self._peer.outflow.is_idle:
+        elif follows and self._peer.outflow.is_idle and is_small(appended.values):
             self.cursor = appended.top_seq
             self._peer.send_values(appended.values)
         if self.cursor < feed.top_seq:
@@ -66,6 +66,11 @@ class Broadcast:
             return True
         self._known.clear()
         return False
+
+
+def is_small(values: Sequence[bytes]) -> bool:
+    """Whether values may be sent in one go; more are read from the log slice by slice."""
+    return len(values) <= SLICE_VALUES and sum(map(len, values)) <= SLICE_BYTES
 
 
 class Replies:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import ConnectionDone, ConnectionLost, ConnectionRefusedError
+from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import ITransport
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
@@ -159,7 +159,7 @@ class Network:
     def connect(self, dialler: SimNode, listener: SimNode, feed_key: bytes):
         """A connection as the dialler of `dialler` would make it; its PeerProtocol, or None."""
         if self.group[dialler.name] != self.group[listener.name]:
-            raise ConnectionRefusedError("partitioned")
+            raise ConnectionLost("partitioned")
         self.ports += 1
         here, there = Address(dialler.name, self.ports), Address(listener.name, 4365)
         latency = self.latency * (0.5 + self.random.random())

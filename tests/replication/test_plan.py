@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def test_the_ranges_of_a_plan_cover_everything_once_and_each_filter_knows_its_va
         return
     assert syncs[0].range.start == b""
     assert syncs[-1].range.end is None
-    for before, after in zip(syncs, syncs[1:], strict=False):
+    for before, after in itertools.pairwise(syncs):
         assert before.range.end == after.range.start
     for sync in syncs:
         bounds = (sync.range.start, sync.range.end)

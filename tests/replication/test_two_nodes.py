@@ -85,7 +85,7 @@ def test_a_value_keeps_who_brought_it_and_when(network):
 
 def test_a_reply_of_many_frames_arrives_whole(network):
     owner, member, feed = pair(network)
-    values = numbered(30_000, b"x" * 40) + [b"L" * 200 * 1024, b"1", b"\xff" * MAX_VALUE_BYTES]
+    values = [*numbered(30_000, b"x" * 40), b"L" * 204_800, b"1", b"\xff" * MAX_VALUE_BYTES]
     owner.feed(feed).insert(values)
     network.connect(member, owner, feed)
     network.run(5)
@@ -317,13 +317,15 @@ def test_five_links_are_the_most(network):
 
 
 def test_a_link_never_outlives_the_chain_it_hangs_on(network):
-    owner, member, feed = pair(network)
+    _, member, feed = pair(network)
     link = fired(member.feed(feed).issue_link(b"t" * 32, expires=network.now() + 10 * 86_400))
     assert link.expires == member.feed(feed).chain.expires
 
 
 def test_the_chain_of_a_peer_is_learnt_and_told(network):
     nodes, feed = chain_of(network, 2)
+    owner = nodes[0].feed(feed)
+    owner.settings = replace(owner.settings, issue_links=False)
     network.connect(nodes[2], nodes[0], feed)
     network.run(2)
     members = {m.key: m for m in nodes[0].feed(feed).members()}
@@ -398,6 +400,7 @@ class Intruder:
         self.connection = network.connect(member, owner, feed)
         network.run(2)
         self.session = self.connection.session
+        self.encrypt = self.session._outgoing.process
         self.write = self.connection._wire.write
 
     def send(self, network, data, seconds=0.5):
@@ -408,7 +411,7 @@ class Intruder:
 def test_a_broken_frame_is_a_strike_and_ends_the_connection(network):
     owner, member, feed = pair(network)
     intruder = Intruder(network, member, owner, feed)
-    intruder.send(network, b"\xff" * 40)
+    intruder.send(network, intruder.encrypt(b"\xff" * 40))
     assert refusals(owner) == ["protocol"]
     assert not owner.feed(feed).peers
 
@@ -417,7 +420,7 @@ def test_an_address_that_breaks_the_protocol_often_is_banned_for_a_while(network
     owner, member, feed = pair(network, owner={"limits": Limits(strikes=3, ban_seconds=60)})
     for _ in range(3):
         intruder = Intruder(network, member, owner, feed)
-        intruder.send(network, b"\xff" * 40, seconds=6)
+        intruder.send(network, intruder.encrypt(b"\xff" * 40), seconds=6)
     network.connect(member, owner, feed)
     network.run(1)
     assert refusals(owner)[0] == "banned"
@@ -472,7 +475,7 @@ def test_questions_beyond_the_bound_wait_unread(network):
 
 
 def test_a_peer_that_asks_too_much_is_slowed_not_cut(network):
-    limits = Limits(sync_rate=1_000, sync_burst=10_000)
+    limits = Limits(sync_rate=3_000, sync_burst=10_000)
     owner, member, feed = pair(network, owner={"limits": limits})
     owner.feed(feed).insert(numbered(5_000))
     intruder = Intruder(network, member, owner, feed)
@@ -483,7 +486,7 @@ def test_a_peer_that_asks_too_much_is_slowed_not_cut(network):
     for _ in range(10):
         intruder.write(intruder.session.send_sync(ask))
     network.run(2)
-    assert len(peering._replies) > 5
+    assert len(peering._replies) > 3
     network.run(70)
     assert len(peering._replies) == 0
     assert owner.feed(feed).peers
@@ -571,8 +574,7 @@ def test_an_unknown_message_and_options_are_skipped(network):
     owner, member, feed = pair(network)
     intruder = Intruder(network, member, owner, feed)
     session = intruder.session
-    frame = session._outgoing.process(b"\x03\x63ab")
-    intruder.send(network, frame)
+    intruder.send(network, intruder.encrypt(b"\x03\x63ab"))
     intruder.send(network, session.send_filter_options(FilterOptions(size=1000, n=7)))
     assert owner.node.peers()[0].strikes == 0
 
