@@ -106,7 +106,7 @@ def changed(data: bytes, how: list[tuple[str, float, bytes]]) -> bytes:
     out = bytearray(data)
     for kind, where, extra in how:
         at = int(where * len(out))
-        if kind == "flip":
+        if kind == "flip" and out:
             out[at] ^= extra[0] or 1
         elif kind == "drop":
             del out[at : at + len(extra)]
