@@ -104,7 +104,8 @@ class Dialer:
         self._service = ClientService(
             _FeedEndpoint(self, feed, endpoint),
             DialFactory(node, feed),
-            retryPolicy=lambda attempt: context.jittered(backoff(attempt - 1)),
+            # Without a chain nothing is dialled, so nothing is backed off from.
+            retryPolicy=lambda attempt: context.jittered(backoff(attempt - 1 if feed.chain else 0)),
             clock=context.clock,
             prepareConnection=self._prepare,
         )

@@ -248,11 +248,6 @@ class Node(Service):
         for dialer in dialers:
             dialer.start()
 
-    def redial(self, feed: Feed) -> Deferred[None]:
-        """Dial a feed's peers anew at once, as after a chain was added."""
-        stopping = [dialer.stop() for dialer in self._dialers.pop(feed.key, [])]
-        return gatherResults(stopping).addCallback(lambda _: self._dial(feed))
-
     def resolve(self, name: str | None) -> Feed:
         """The feed of a key in hex or an alias; None: the only one joined, or the node's own.
 

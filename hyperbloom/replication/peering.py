@@ -209,7 +209,12 @@ class Peering:
                 self.connection.write(self._session.send_filter_options(options))
             self.connection.strike(f"its filter has {sync.n} hash functions")
             return
-        bloom = BloomFilter.from_bytes(sync.filter, size=sync.size, n=sync.n, seed=sync.seed)
+        try:
+            bloom = BloomFilter.from_bytes(sync.filter, size=sync.size, n=sync.n, seed=sync.seed)
+        except ValueError as error:
+            self.connection.strike(f"its filter cannot be read: {error}")
+            self.connection.close(Refused("protocol", f"its filter cannot be read: {error}"))
+            return
         self._weigh(sync, bloom)
         feed = self.feed
         self._replies.add(reply_to_sync(sync, bloom, feed.read_for_reply, feed.was_here()))

@@ -30,6 +30,7 @@ from hyperbloom.wire import (
     ConnectionEnded,
     Event,
     HandshakeReceived,
+    LocalProtocolError,
     OpenReceived,
     RemoteProtocolError,
     Session,
@@ -160,8 +161,10 @@ class PeerProtocol(Protocol):
         self.bytes_in += len(data)
         try:
             self.session.receive_data(data)
-        except RemoteProtocolError as error:
-            self._blame(error)
+        except LocalProtocolError as error:
+            # Reading was paused and bytes came all the same; nothing of the peer's is kept.
+            log.error("{peer}: {why}", peer=self.address, why=error)
+            self.abort(Refused("failed", "this node could not go on with the connection"))
             return
         self._pump()
 
