@@ -1,0 +1,42 @@
+"""The exit codes of `hyperbloom` and of a node that cannot start: the one list of them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["EXIT_MEANINGS", "ExitCode"]
+
+
+class ExitCode(IntEnum):
+    """What a program that calls `hyperbloom` may rely on; numbers are never given a new meaning."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    CONFIG = 3
+    UNREACHABLE = 4
+    REFUSED = 5
+    TIMEOUT = 6
+    STORE = 7
+    NOT_FOUND = 8
+    BUSY = 9
+    UNEXPECTED = 70
+    INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
+
+
+EXIT_MEANINGS: dict[ExitCode, str] = {
+    ExitCode.OK: "done; for `has`: every value is there; for `verify`: nothing is wrong",
+    ExitCode.FAILED: "not done, or the answer is no (`has`, `verify`)",
+    ExitCode.USAGE: "the command line is wrong",
+    ExitCode.CONFIG: "the configuration, the key file or an invitation cannot be used",
+    ExitCode.UNREACHABLE: "no node runs on this data folder, or it does not answer",
+    ExitCode.REFUSED: "refused: this node is not trusted on the feed, or a link has expired",
+    ExitCode.TIMEOUT: "the time given by --timeout is over",
+    ExitCode.STORE: "the store cannot be used: disk full, damaged, locked by another process",
+    ExitCode.NOT_FOUND: "no such feed on this node",
+    ExitCode.BUSY: "an address or the control socket is in use by another process",
+    ExitCode.UNEXPECTED: "an unexpected error; the message says where the details are",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+    ExitCode.OUTPUT_CLOSED: "who read the output has gone (as with `| head`)",
+}
