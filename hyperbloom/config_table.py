@@ -1,0 +1,159 @@
+"""One table of a TOML file, read key by key, with what is wrong said in one sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, get_type_hints
+
+from hyperbloom.units import parse_duration
+
+__all__ = ["ConfigError", "ConfigTable"]
+
+T = TypeVar("T")
+
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text in quotes",
+    list: "a list",
+    dict: "a table",
+}
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message is one sentence with file, key and remedy."""
+
+
+def _kind_of(value: object) -> str:
+    return _KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean X?` or the list of what is known, for the end of a sentence."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(names)}"
+
+
+class ConfigTable:
+    """A table of a file: `title` is how a person finds it there, such as `[node]`.
+
+    Every method raises `ConfigError`.
+    """
+
+    def __init__(self, file: str, title: str, data: Mapping[str, Any]) -> None:
+        self.file = file
+        self.title = title
+        self._data = data
+
+    def error(self, key: str, problem: str) -> ConfigError:
+        """The error to raise for `key` of this table."""
+        return ConfigError(f"{self.file}: {self.title} {key}: {problem}")
+
+    def refuse_unknown(self, known: Iterable[str]) -> None:
+        """Refuses the first key that is not in `known`, naming the nearest that is."""
+        names = list(known)
+        for key in self._data:
+            if key not in names:
+                raise self.error(key, f"there is no such key; {nearest(key, names)}")
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._data
+
+    def value(self, key: str, kind: type[T], default: T) -> T:
+        """The value of `key`, which must be of `kind` exactly; an integer passes for a float."""
+        if key not in self._data:
+            return default
+        found: Any = self._data[key]
+        if kind is float and type(found) is int:
+            found = float(found)
+        if type(found) is not kind:
+            raise self.error(key, f"must be {_KINDS[kind]}, not {_kind_of(found)}")
+        return found
+
+    def text(self, key: str, default: str, check: Callable[[str], object] | None = None) -> str:
+        """A text; `check` may raise `ValueError` with what is wrong with it."""
+        found = self.value(key, str, default)
+        if check is not None and key in self._data:
+            self.checked(key, found, check)
+        return found
+
+    def texts(
+        self, key: str, default: tuple[str, ...], check: Callable[[str], object]
+    ) -> tuple[str, ...]:
+        """A list of texts, none of them twice, each of which passes `check`."""
+        if key not in self._data:
+            return default
+        found = self.value(key, list, [])
+        for item in found:
+            if not isinstance(item, str):
+                raise self.error(key, f"must be a list of texts in quotes, not {_kind_of(item)}")
+            self.checked(key, item, check)
+            if found.count(item) > 1:
+                raise self.error(key, f"{item!r} is there twice; leave one out")
+        return tuple(found)
+
+    def tables(self, key: str) -> list[ConfigTable]:
+        """A list of tables, each titled by its place, counted from 1."""
+        found = self.value(key, list, [])
+        for item in found:
+            if not isinstance(item, dict):
+                raise self.error(key, f"must be a list of tables, not of {_kind_of(item)}")
+        return [
+            ConfigTable(self.file, f"{self.title} {key} {number}", item)
+            for number, item in enumerate(found, 1)
+        ]
+
+    def checked(self, key: str, found: str, check: Callable[[str], T]) -> T:
+        """What `check` makes of a text; its `ValueError` becomes a `ConfigError`."""
+        try:
+            return check(found)
+        except ValueError as error:
+            raise self.error(key, str(error)) from None
+
+    def seconds(self, key: str, default: float) -> float:
+        """A number of seconds, or a duration such as `"30s"`."""
+        if isinstance(self._data.get(key), str):
+            return self.checked(key, self._data[key], parse_duration)
+        return self.value(key, float, default)
+
+    def bounded(
+        self, key: str, number: T, least: float | None = None, most: float | None = None
+    ) -> T:
+        """The number itself if it is finite and within the bounds (inclusive)."""
+        size: Any = number
+        if not math.isfinite(size):
+            raise self.error(key, "must be a finite number")
+        if least is not None and size < least:
+            raise self.error(key, f"must be at least {least:g}, not {size:g}")
+        if most is not None and size > most:
+            raise self.error(key, f"must be at most {most:g}, not {size:g}")
+        return number
+
+    def dataclass(self, cls: type[T]) -> T:
+        """An instance of a dataclass of numbers, flags and texts, whose field names are the keys.
+
+        A field's metadata may hold `min` and `max` (without `min` a number is not negative) and
+        `unit`; where the unit is `seconds`, or the name ends in it, a duration may be given too.
+        """
+        fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
+        hints = get_type_hints(cls)
+        self.refuse_unknown(field.name for field in fields)
+        return cls(**{field.name: self._field(field, hints[field.name]) for field in fields})
+
+    def _field(self, field: dataclasses.Field[Any], kind: type) -> Any:
+        key = field.name
+        if kind not in (int, float):
+            return self.value(key, kind, field.default)
+        timed = field.metadata.get("unit") == "seconds" or key.endswith("_seconds")
+        default: Any = field.default
+        number: Any = (
+            self.seconds(key, default)
+            if kind is float and timed
+            else self.value(key, kind, default)
+        )
+        return self.bounded(key, number, field.metadata.get("min", 0), field.metadata.get("max"))
