@@ -1,0 +1,136 @@
+"""One request on its way to an endpoint and its answer on the way back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl
+
+from twisted.internet.defer import Deferred
+
+from hyperbloom.api.forms import bad_request, hex_bytes
+from hyperbloom.units import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from twisted.web.server import Request
+
+    from hyperbloom.api.node import ServedFeed, ServedNode, ServedStore
+
+__all__ = ["STREAMED", "Answer", "Call", "Context", "Result"]
+
+T = TypeVar("T")
+
+
+class _Streamed:
+    """An endpoint's word that it writes to the request by itself."""
+
+
+STREAMED = _Streamed()
+
+#: A JSON object, one already written as bytes, or nothing (204).
+Result = Mapping[str, Any] | bytes | _Streamed | None
+Answer = Result | Deferred[Any] | Coroutine[Any, Any, Result]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the endpoints share.
+
+    now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
+    reactor. fetch: has a feed ask its peers for a range it does not keep, as
+    `hyperbloom.replication.fetch`.
+    """
+
+    node: ServedNode
+    store: ServedStore
+    clock: Any
+    now: Callable[[], float]
+    in_thread: Callable[[Callable[[], Any]], Deferred[Any]]
+    fetch: Callable[..., Deferred[int]]
+
+
+class Call:
+    """A request as its endpoint sees it; `status` is what a good answer is sent with."""
+
+    __slots__ = ("__dict__", "arguments", "context", "request", "status")
+
+    def __init__(self, request: Request, arguments: list[str], context: Context) -> None:
+        self.request = request
+        self.arguments = arguments
+        self.context = context
+        self.status = 200
+
+    @property
+    def node(self) -> ServedNode:
+        """The node that is asked."""
+        return self.context.node
+
+    def feed(self) -> ServedFeed:
+        """The feed that the path names: a key, an alias, or `-` for the node's default."""
+        name = self.arguments[0]
+        return self.context.node.resolve(None if name == "-" else name)
+
+    def body(self) -> dict[str, Any]:
+        """The body, which must be a JSON object."""
+        try:
+            found = json.loads(self.request.content.read())  # type: ignore[union-attr]
+        except (ValueError, RecursionError):
+            raise bad_request("the body is not JSON") from None
+        if type(found) is not dict:
+            raise bad_request("the body must be a JSON object")
+        return found
+
+    @cached_property
+    def query(self) -> dict[str, str]:
+        """The query's parameters; each may be there once."""
+        _, _, text = self.request.uri.partition(b"?")
+        try:
+            pairs = parse_qsl(
+                text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=16
+            )
+        except ValueError:
+            raise bad_request("the query cannot be read") from None
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise bad_request("a query parameter is there twice")
+        return found
+
+    def only_query(self, *known: str) -> None:
+        """Refuses query parameters that are not known."""
+        for name in self.query:
+            if name not in known:
+                raise bad_request(f"there is no query parameter {name!r} here")
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        """A whole number of the query."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if not text.isascii() or not text.isdigit() or not least <= int(text[:20]) <= most:
+            raise bad_request(f"{name} must be a whole number from {least:,} to {most:,}")
+        return int(text)
+
+    def range(self) -> tuple[bytes, bytes | None]:
+        """start and end of the query, in hex; both may be absent."""
+        end = self.query.get("end")
+        return (
+            hex_bytes(self.query.get("start", ""), "start"),
+            None if end is None else hex_bytes(end, "end"),
+        )
+
+    @staticmethod
+    def seconds(found: object, name: str, most: float) -> float:
+        """A number of seconds, or a duration such as `"5s"`, above 0 and at most `most`."""
+        if isinstance(found, str):
+            try:
+                found = parse_duration(found)
+            except ValueError as error:
+                raise bad_request(f"{name}: {error}") from None
+        if type(found) not in (int, float) or not 0 < found <= most:  # type: ignore[operator]
+            raise bad_request(f"{name} must be seconds, above 0 and at most {most:g}")
+        return float(found)  # type: ignore[arg-type]

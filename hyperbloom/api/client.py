@@ -1,0 +1,378 @@
+"""A synchronous client of a running node, over its control socket.
+
+Standard library only, so that a command starts fast; one connection, kept open between requests. A
+client belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote, urlencode
+
+from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.unix import connect_unix
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from hyperbloom.api.forms import (
+        FeedForm,
+        InvitationForm,
+        LinkForm,
+        MemberForm,
+        PutForm,
+        RangeForm,
+    )
+
+__all__ = ["Arrival", "Client", "NodeTimeout", "NodeUnreachable"]
+
+_KINDS = {kind.type: kind for kind in ProblemKind}
+#: Read at once from a watch.
+_STREAM_BYTES = 65_536
+
+
+class NodeUnreachable(Exception):
+    """No node answers on the socket; the message is one sentence that says what to do."""
+
+
+class NodeTimeout(Exception):
+    """The node did not answer in the time it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A value as it arrived: its arrival number, the peer that brought it, when (seconds)."""
+
+    seq: int
+    value: bytes
+    origin: bytes
+    received_at: float
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout: float | None) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = connect_unix(self._path, self.timeout)
+
+
+def _feed_path(feed: str | None, end: str = "") -> str:
+    return f"/v1/feeds/{'-' if feed is None else quote(feed, safe='')}{end}"
+
+
+def _hex_list(values: Sequence[bytes]) -> list[str]:
+    return [value.hex() for value in values]
+
+
+class Client:
+    """Asks the node whose control socket is at `path`.
+
+    timeout: seconds to wait for each answer, None for as long as it takes. In every method `feed`
+    is a key in hex, an alias, or None for the node's default. Methods raise `Problem` when the node
+    refuses, `NodeUnreachable` and `NodeTimeout`.
+    """
+
+    def __init__(self, path: Path, *, timeout: float | None = None) -> None:
+        self._path = path
+        self._timeout = timeout
+        self._connection = _Connection(path, timeout)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection; another request opens a new one."""
+        self._connection.close()
+
+    # The node
+
+    def ping(self) -> Mapping[str, Any]:
+        """pid, version and identity of the node."""
+        return self._ask("GET", "/v1/ping")
+
+    def status(self) -> Mapping[str, Any]:
+        """The node's status, see `hyperbloom.replication.status.NodeStatus`."""
+        return self._ask("GET", "/v1/status")
+
+    def peers(self) -> list[dict[str, Any]]:
+        """Every peer, see `hyperbloom.replication.status.PeerStatus`."""
+        return cast("list[dict[str, Any]]", self._ask("GET", "/v1/peers")["peers"])
+
+    def snapshot(self, target: Path) -> Mapping[str, Any]:
+        """Takes a snapshot into a new folder (an absolute path, seen from the node)."""
+        return self._ask("POST", "/v1/snapshots", {"target": str(target)})
+
+    def verify(self) -> Mapping[str, Any]:
+        """Walks the node's store: `ok`, `problems`, `values`."""
+        return self._ask("POST", "/v1/verify", {})
+
+    # Feeds
+
+    def feeds(self) -> list[FeedForm]:
+        """Every feed of the node."""
+        return cast("list[FeedForm]", self._ask("GET", "/v1/feeds")["feeds"])
+
+    def feed(self, feed: str | None = None) -> FeedForm:
+        """One feed."""
+        return cast("FeedForm", self._ask("GET", _feed_path(feed)))
+
+    def join_feed(self, settings: Mapping[str, Any]) -> FeedForm:
+        """Takes part in a feed; `settings` as `FeedSettings.to_json` gives them."""
+        return cast("FeedForm", self._ask("POST", "/v1/feeds", settings))
+
+    def leave_feed(self, feed: str) -> None:
+        """Leaves a feed and removes its values."""
+        self._ask("DELETE", _feed_path(feed))
+
+    # Values
+
+    def put(self, values: Sequence[bytes], *, feed: str | None = None) -> PutForm:
+        """Stores 1 to 10,000 values; returns once they are on disk."""
+        body = {"values": _hex_list(values)}
+        return cast("PutForm", self._ask("POST", _feed_path(feed, "/values"), body))
+
+    def range_page(
+        self,
+        *,
+        feed: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        limit: int | None = None,
+    ) -> tuple[list[bytes], bytes | None]:
+        """A page of values in byte order, and where the next one starts (None: no more)."""
+        query = {"start": start.hex()}
+        if end is not None:
+            query["end"] = end.hex()
+        if limit is not None:
+            query["limit"] = str(limit)
+        path = _feed_path(feed, f"/values?{urlencode(query)}")
+        page = cast("RangeForm", self._ask("GET", path))
+        following = page["next"]
+        values = list(map(bytes.fromhex, page["values"]))
+        return values, None if following is None else bytes.fromhex(following)
+
+    def range(
+        self,
+        *,
+        feed: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        limit: int | None = None,
+        page: int = 10_000,
+    ) -> Iterator[list[bytes]]:
+        """The values with start <= value < end in byte order, page by page, at most `limit`."""
+        left, position = limit, start
+        while left is None or left > 0:
+            most = page if left is None else min(left, page)
+            values, following = self.range_page(feed=feed, start=position, end=end, limit=most)
+            yield values
+            if following is None:
+                return
+            position = following
+            left = None if left is None else left - len(values)
+
+    def has(self, values: Sequence[bytes], *, feed: str | None = None) -> list[bool]:
+        """Which of 1 to 10,000 values are there."""
+        answer = self._ask("POST", _feed_path(feed, "/has"), {"values": _hex_list(values)})
+        return cast("list[bool]", answer["has"])
+
+    def count(self, *, feed: str | None = None) -> Mapping[str, Any]:
+        """count, bytes and digest."""
+        return self._ask("GET", _feed_path(feed, "/count"))
+
+    def fetch(
+        self,
+        *,
+        feed: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        timeout: float,
+    ) -> int:
+        """Has the node ask its peers for a range it does not keep; how many values came."""
+        body = {
+            "start": start.hex(),
+            "end": None if end is None else end.hex(),
+            "timeout": timeout,
+        }
+        return cast("int", self._ask("POST", _feed_path(feed, "/fetch"), body)["received"])
+
+    # Trust
+
+    def issue_link(
+        self, trustee: bytes, *, expires: float, feed: str | None = None
+    ) -> Mapping[str, Any]:
+        """Signs a link for another node: `link` in hex and `expires`."""
+        body = {"trustee": trustee.hex(), "expires": expires}
+        return self._ask("POST", _feed_path(feed, "/links"), body)
+
+    def add_links(self, links: Sequence[bytes], *, feed: str | None = None) -> Mapping[str, Any]:
+        """Stores a chain of links: `holder`, `links`, `expires`."""
+        return self._ask("POST", _feed_path(feed, "/chains"), {"links": _hex_list(links)})
+
+    def links(self, *, feed: str | None = None) -> list[LinkForm]:
+        """Every link stored for the feed."""
+        return cast("list[LinkForm]", self._ask("GET", _feed_path(feed, "/links"))["links"])
+
+    def members(self, *, feed: str | None = None) -> list[MemberForm]:
+        """Who may write."""
+        answer = self._ask("GET", _feed_path(feed, "/members"))
+        return cast("list[MemberForm]", answer["members"])
+
+    def invite(
+        self,
+        trustee: bytes,
+        *,
+        expires: float,
+        addresses: Sequence[str] | None = None,
+        feed: str | None = None,
+    ) -> InvitationForm:
+        """Makes an invitation; without `addresses` it holds those of the node."""
+        body: dict[str, Any] = {"trustee": trustee.hex(), "expires": expires}
+        if addresses is not None:
+            body["addresses"] = list(addresses)
+        return cast("InvitationForm", self._ask("POST", _feed_path(feed, "/invitations"), body))
+
+    def accept(self, invitation: str, **settings: Any) -> FeedForm:
+        """Takes an invitation; `settings` may be alias, mode, ranges."""
+        body = {"invitation": invitation, **settings}
+        return cast("FeedForm", self._ask("POST", "/v1/invitations", body))
+
+    # Watching
+
+    def watch(
+        self,
+        *,
+        feed: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        after: int | None = None,
+        seconds: float | None = None,
+    ) -> Iterator[Arrival | None]:
+        """Values as they arrive; the first item is None: from then on nothing is missed.
+
+        after: arrival number to begin behind (0: everything), default what arrives from now on.
+        Ends with `NodeTimeout` after `seconds`, with `NodeUnreachable` when the node stops.
+        """
+        query = {"start": start.hex()}
+        if end is not None:
+            query["end"] = end.hex()
+        if after is not None:
+            query["after"] = str(after)
+        path = _feed_path(feed, f"/watch?{urlencode(query)}")
+        deadline = None if seconds is None else time.monotonic() + seconds
+        response = self._send("GET", path, None)
+        if response.status != 200:
+            self._result(response)
+        yield None
+        for line in self._lines(response, deadline):
+            if line.startswith(b"data: "):
+                event = json.loads(line[6:])
+                yield Arrival(
+                    event["seq"],
+                    bytes.fromhex(event["value"]),
+                    bytes.fromhex(event["origin"]),
+                    event["received_at"],
+                )
+
+    def _lines(self, response: http.client.HTTPResponse, deadline: float | None) -> Iterator[bytes]:
+        # The node sends a comment every 15 seconds; a longer silence means that it hangs.
+        silence = 60.0
+        connection = cast("socket.socket", self._connection.sock)
+        rest = b""
+        while True:
+            left = silence if deadline is None else min(silence, deadline - time.monotonic())
+            if left <= 0:
+                raise NodeTimeout("the time is over")
+            try:
+                connection.settimeout(left)
+                part = response.read1(_STREAM_BYTES)
+            except TimeoutError:
+                self.close()
+                why = "the time is over" if deadline else "the node is silent"
+                raise NodeTimeout(why) from None
+            except (OSError, http.client.HTTPException) as error:
+                raise NodeUnreachable(f"the node ended the watch ({error})") from None
+            if not part:
+                raise NodeUnreachable("the node has stopped")
+            *lines, rest = (rest + part).split(b"\n")
+            yield from lines
+
+    # The request
+
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
+        return cast("Mapping[str, Any]", self._result(self._send(method, path, body)))
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> http.client.HTTPResponse:
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        reused = self._connection.sock is not None
+        try:
+            self._connection.request(method, path, data, headers)
+            return self._connection.getresponse()
+        except TimeoutError:
+            self.close()
+            raise NodeTimeout(
+                f"the node did not answer within {self._timeout:g} s; it may still do what was "
+                "asked"
+            ) from None
+        except (ConnectionError, http.client.HTTPException, OSError) as error:
+            self.close()
+            if reused and isinstance(error, (ConnectionError, http.client.RemoteDisconnected)):
+                # The node closes idle connections. Asking again is safe: putting twice, joining
+                # twice or leaving twice is the same as once, and a second link is only a link.
+                return self._send(method, path, body)
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: Exception) -> NodeUnreachable:
+        if isinstance(error, (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)):
+            return NodeUnreachable(
+                f"no node runs on {self._path.parent}; start it with `hyperbloom run`"
+            )
+        if isinstance(error, PermissionError):
+            return NodeUnreachable(
+                f"{self._path} belongs to another user; run this as the user of the node"
+            )
+        return NodeUnreachable(f"the node on {self._path} broke off ({error})")
+
+    def _result(self, response: http.client.HTTPResponse) -> Any:
+        try:
+            data = response.read()
+        except TimeoutError:
+            self.close()
+            raise NodeTimeout("the node did not answer in time") from None
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._unreachable(error) from None
+        if response.status == 204:
+            return None
+        try:
+            answer = json.loads(data)
+        except ValueError:
+            raise NodeUnreachable(
+                f"what listens on {self._path} does not speak as a node does"
+            ) from None
+        if response.status < 400:
+            return answer
+        kind = _KINDS.get(answer.get("type"), ProblemKind.UNEXPECTED)
+        raise Problem(kind, str(answer.get("detail", response.reason)))

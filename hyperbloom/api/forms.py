@@ -1,0 +1,298 @@
+"""The JSON forms of the API: what bodies and answers look like, and their checks.
+
+Byte strings (values, keys, links) are hex; times are seconds since 1970 (null: never). Every check
+raises `Problem` BAD_REQUEST with one sentence that names the member.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, get_args
+
+from hyperbloom.addresses import parse_host_port
+from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.config import KNOWN_DIALECTS, check_alias
+from hyperbloom.keys import parse_public_key
+from hyperbloom.replication.settings import FeedSettings, KeyRange, Mode
+
+if TYPE_CHECKING:
+    from hyperbloom.api.node import ServedFeed
+
+__all__ = [
+    "MAX_VALUES",
+    "ChainForm",
+    "FeedForm",
+    "InvitationForm",
+    "LinkForm",
+    "MemberForm",
+    "PutForm",
+    "RangeForm",
+    "bad_request",
+    "bytes_list",
+    "expiry_form",
+    "feed_form",
+    "feed_settings",
+    "flat_json",
+    "hex_bytes",
+    "member",
+    "moment",
+    "public_key",
+]
+
+#: Values of one request: some 20 ms of work at most, so that the reactor is never held for long.
+MAX_VALUES = 10_000
+#: Peers a feed may name.
+MAX_PEERS = 64
+MAX_RANGES = 64
+#: The year 9999; a later expiry is a slip, and dates cannot show it.
+LATEST_EXPIRY = 253_402_300_799
+
+T = TypeVar("T")
+
+
+class PutForm(TypedDict):
+    """How many values were new and known, and the arrival number of the feed's last value."""
+
+    new: int
+    known: int
+    top_seq: int
+
+
+class RangeForm(TypedDict):
+    """A page of values in byte order; `next` is the start of the next page, null at the end."""
+
+    values: list[str]
+    next: str | None
+
+
+class ChainForm(TypedDict):
+    """The chain by which this node may write: its number of links (0: the owner), its end."""
+
+    links: int
+    expires: float | None
+
+
+class FeedForm(TypedDict):
+    """A feed of the node."""
+
+    key: str
+    discovery_key: str
+    alias: str | None
+    mode: str
+    ranges: list[list[str | None]]
+    dialect: str
+    peers: list[str]
+    issue_links: bool
+    count: int
+    bytes: int
+    digest: str
+    top_seq: int
+    chain: ChainForm | None
+
+
+class LinkForm(TypedDict):
+    """A stored trust link."""
+
+    issuer: str
+    trustee: str
+    expires: float | None
+    first_seen: float
+    introduced_by: str
+    link: str
+
+
+class MemberForm(TypedDict):
+    """Who may write, through whom (null: the owner), in how many links, until when."""
+
+    key: str
+    depth: int
+    introduced_by: str | None
+    expires: float | None
+
+
+class InvitationForm(TypedDict):
+    """An invitation, what it holds, and when its last link expires."""
+
+    invitation: str
+    feed: str
+    trustee: str
+    expires: float | None
+    addresses: list[str]
+
+
+def bad_request(detail: str) -> Problem:
+    """The problem of a malformed request."""
+    return Problem(ProblemKind.BAD_REQUEST, detail)
+
+
+def expiry_form(expires: float) -> float | None:
+    """An expiry as JSON can hold it: infinity (the owner's) is null."""
+    return expires if math.isfinite(expires) else None
+
+
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def member(body: Mapping[str, Any], name: str, kind: type[T], default: T | None = None) -> T:
+    """The member `name` of exactly `kind` (an integer passes for a float); null is absent.
+
+    Without a default the member must be there.
+    """
+    found = body.get(name)
+    if found is None:
+        if default is None:
+            raise bad_request(f"{name} is missing: it must be {_KINDS[kind]}")
+        return default
+    if kind is float and type(found) is int:
+        found = float(found)
+    if type(found) is not kind:
+        raise bad_request(f"{name} must be {_KINDS[kind]}")
+    return found
+
+
+def only(body: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    """Refuses members that are not known: a slip should not be ignored in silence."""
+    for name in body:
+        if name not in known:
+            raise bad_request(f"{name!r} is not known here; known are {', '.join(known)}")
+
+
+def hex_bytes(text: object, what: str) -> bytes:
+    """The bytes of a hex text."""
+    try:
+        return bytes.fromhex(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise bad_request(f"{what} must be a text of hex digits") from None
+
+
+def bytes_list(body: Mapping[str, Any], name: str, *, most: int = MAX_VALUES) -> list[bytes]:
+    """The member `name`: a list of 1 to `most` hex texts."""
+    found = body.get(name)
+    if type(found) is not list or not found:
+        raise bad_request(f"{name} must be a list of hex texts, with at least one in it")
+    if len(found) > most:
+        raise bad_request(f"{name} may hold {most:,} texts, these are {len(found):,}; send parts")
+    try:
+        return list(map(bytes.fromhex, found))
+    except (TypeError, ValueError):
+        raise bad_request(f"each of {name} must be a text of hex digits") from None
+
+
+def public_key(body: Mapping[str, Any], name: str) -> bytes:
+    """The member `name`: a public key."""
+    try:
+        return parse_public_key(member(body, name, str))
+    except ValueError as error:
+        raise bad_request(f"{name}: {error}") from None
+
+
+def moment(body: Mapping[str, Any], name: str) -> float:
+    """The member `name`: a moment in seconds since 1970."""
+    found = member(body, name, float)
+    if not 0 <= found <= LATEST_EXPIRY:
+        raise bad_request(f"{name} must be seconds since 1970, before the year 10000")
+    return found
+
+
+def _ranges(body: Mapping[str, Any]) -> tuple[KeyRange, ...]:
+    found = member(body, "ranges", list, [])
+    ranges = []
+    for item in found:
+        if type(item) is not list or len(item) != 2:
+            raise bad_request("each of ranges must be a list of start and end")
+        start, end = item
+        ranges.append(
+            (hex_bytes(start or "", "start"), None if end is None else hex_bytes(end, "end"))
+        )
+    if len(ranges) > MAX_RANGES:
+        raise bad_request(f"ranges may hold {MAX_RANGES}")
+    return tuple(ranges)
+
+
+def _peers(body: Mapping[str, Any]) -> tuple[str, ...]:
+    found = member(body, "peers", list, [])
+    if len(found) > MAX_PEERS:
+        raise bad_request(f"peers may hold {MAX_PEERS} addresses")
+    for address in found:
+        if type(address) is not str:
+            raise bad_request("each of peers must be a text HOST:PORT")
+        parse_host_port(address)
+    return tuple(dict.fromkeys(found))
+
+
+def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
+    """The settings of a feed to join, the same keys as `[[feeds]]` in the configuration.
+
+    `ranges` is a list of [start, end] in hex, end null for open.
+    """
+    only(body, ("key", "alias", "mode", "ranges", "dialect", "peers", "issue_links"))
+    alias = body.get("alias")
+    mode: Any = member(body, "mode", str, "full")
+    dialect = member(body, "dialect", str, "2")
+    if mode not in get_args(Mode):
+        raise bad_request(f"mode must be one of {', '.join(get_args(Mode))}")
+    if dialect not in KNOWN_DIALECTS:
+        raise bad_request(f"dialect must be one of {', '.join(KNOWN_DIALECTS)}")
+    try:
+        return FeedSettings(
+            key=public_key(body, "key"),
+            alias=None if alias is None else check_alias(member(body, "alias", str)),
+            mode=mode,
+            ranges=_ranges(body),
+            dialect=dialect,
+            peers=_peers(body),
+            issue_links=member(body, "issue_links", bool, True),
+        )
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+
+
+def feed_form(feed: ServedFeed, *, now: float) -> FeedForm:
+    """A feed as the API shows it at `now`."""
+    record, settings = feed.record(), feed.settings
+    chain = feed.membership.chain(now=now)
+    shown: ChainForm | None = None
+    if chain is not None:
+        shown = {"links": len(chain), "expires": expiry_form(chain.expires)}
+    return {
+        "key": feed.key.hex(),
+        "discovery_key": feed.discovery_key.hex(),
+        "alias": settings.alias,
+        "mode": settings.mode,
+        "ranges": [[s.hex(), None if e is None else e.hex()] for s, e in settings.ranges],
+        "dialect": settings.dialect,
+        "peers": list(settings.peers),
+        "issue_links": settings.issue_links,
+        "count": record.count,
+        "bytes": record.bytes,
+        "digest": record.digest.hex(),
+        "top_seq": record.top_seq,
+        "chain": shown,
+    }
+
+
+def flat_json(found: object) -> Any:
+    """A frozen record as JSON: dataclasses are objects, bytes are hex, paths are texts."""
+    if dataclasses.is_dataclass(found) and not isinstance(found, type):
+        return {f.name: flat_json(getattr(found, f.name)) for f in dataclasses.fields(found)}
+    if isinstance(found, (bytes, bytearray)):
+        return found.hex()
+    if isinstance(found, float):
+        return expiry_form(found)
+    if isinstance(found, Mapping):
+        return {str(name): flat_json(item) for name, item in found.items()}
+    if isinstance(found, (list, tuple)):
+        return [flat_json(item) for item in found]
+    if isinstance(found, Path):
+        return str(found)
+    return found

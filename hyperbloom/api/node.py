@@ -1,0 +1,130 @@
+"""What the API needs of a node and its feeds: everything else of them is hidden from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from twisted.internet.defer import Deferred
+
+    from hyperbloom.keys import Identity
+    from hyperbloom.replication.settings import FeedSettings
+    from hyperbloom.store import (
+        Appended,
+        FeedRecord,
+        LinkRecord,
+        LogSlice,
+        RangeSlice,
+        SnapshotInfo,
+        VerifyReport,
+    )
+    from hyperbloom.trust import Chain, Member, TrustLink
+
+__all__ = [
+    "HasJson",
+    "ServedContext",
+    "ServedFeed",
+    "ServedMembership",
+    "ServedNode",
+    "ServedStore",
+]
+
+
+class HasJson(Protocol):
+    """A status: frozen, with a JSON form whose byte strings are hex."""
+
+    def as_json(self) -> dict[str, Any]: ...
+
+
+class ServedStore(Protocol):
+    """The store's slow operations; they are called in threads."""
+
+    def snapshot(self, target: Path) -> SnapshotInfo: ...
+
+    def verify(self, progress: Callable[..., object] | None = None) -> VerifyReport: ...
+
+
+class ServedMembership(Protocol):
+    """`hyperbloom.replication.membership.Membership`, as far as the API uses it."""
+
+    def chain(self, *, now: float) -> Chain | None: ...
+
+
+class ServedFeed(Protocol):
+    """`hyperbloom.replication.Feed`, as far as the API uses it."""
+
+    @property
+    def key(self) -> bytes: ...
+
+    @property
+    def discovery_key(self) -> bytes: ...
+
+    @property
+    def settings(self) -> FeedSettings: ...
+
+    @property
+    def membership(self) -> ServedMembership: ...
+
+    def record(self) -> FeedRecord: ...
+
+    def insert(self, values: Sequence[bytes]) -> Deferred[Appended]: ...
+
+    def has(self, values: Sequence[bytes]) -> list[bool]: ...
+
+    def read(
+        self, start: bytes, end: bytes | None, *, limit: int, max_bytes: int
+    ) -> Deferred[RangeSlice]: ...
+
+    def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]: ...
+
+    def subscribe(self, subscriber: Callable[..., None]) -> Callable[[], None]: ...
+
+    def issue_link(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]: ...
+
+    def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]: ...
+
+    def members(self) -> list[Member]: ...
+
+    def links(self) -> list[LinkRecord]: ...
+
+
+class ServedContext(Protocol):
+    """`hyperbloom.replication.feed.FeedContext`, as far as the API uses it."""
+
+    @property
+    def store(self) -> ServedStore: ...
+
+    @property
+    def now(self) -> Callable[[], float]: ...
+
+
+class ServedNode(Protocol):
+    """`hyperbloom.replication.node.Node`, as far as the API uses it."""
+
+    @property
+    def context(self) -> ServedContext: ...
+
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def feeds(self) -> Mapping[bytes, ServedFeed]: ...
+
+    def resolve(self, name: str | None) -> ServedFeed: ...
+
+    def join(self, settings: FeedSettings) -> Deferred[Any]: ...
+
+    def leave(self, feed_key: bytes) -> Deferred[None]: ...
+
+    def peers(self) -> Sequence[HasJson]: ...
+
+    def status(self) -> HasJson: ...
+
+    def addresses(self) -> list[str]: ...
+
+    def listening(self) -> list[str]: ...
+
+    def redial(self, feed: Any) -> Deferred[Any]: ...

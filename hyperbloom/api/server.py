@@ -1,0 +1,290 @@
+"""The API over the control socket: twisted.web around the table of routes.
+
+A request is read whole (bounded), routed, answered in JSON. What an endpoint raises becomes a
+problem (RFC 9457); what nobody foresaw is logged here and told to the client without its details.
+"""
+
+# mypy: disallow-untyped-calls=False
+# (twisted.web has no annotations on its requests and services)
+from __future__ import annotations
+
+import inspect
+import json
+from contextlib import ExitStack
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import connectionDone
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request, Site
+
+from hyperbloom.api.call import STREAMED, Answer, Call, Context, Result
+from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
+from hyperbloom.api.routes import MethodNotAllowed, Router
+from hyperbloom.api.unix import SocketError, free_unix, private_files, unix_address
+from hyperbloom.replication.fetch import TooManyFetches, fetch
+from hyperbloom.replication.membership import NotTrusted
+from hyperbloom.replication.node import UnknownFeed
+from hyperbloom.store import NoSuchFeed, StoreError, StoreFull
+from hyperbloom.trust import ChainError, ChainExpired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hyperbloom.api.node import ServedNode
+
+__all__ = ["MAX_BODY_BYTES", "ApiResource", "ApiSite", "ControlService", "problem_of"]
+
+#: Room for the longest value in hex (512 KiB) and for a batch of thousands of shorter ones; parsed
+#: in some 20 ms.
+MAX_BODY_BYTES = 2_097_152
+#: A client that goes on sending after its body was too large is cut here.
+MAX_REFUSED_BYTES = 64 * MAX_BODY_BYTES
+#: The request line and the headers together: a range's start and end may each be the longest value.
+MAX_HEAD_BYTES = 1_100_000
+#: An idle connection is closed after this long.
+IDLE_SECONDS = 600
+#: Connections that wait to be taken.
+BACKLOG = 128
+
+log = Logger()
+
+#: The first that fits is taken: subclasses come before their base.
+_KINDS: tuple[tuple[type[BaseException], ProblemKind], ...] = (
+    (UnknownFeed, ProblemKind.UNKNOWN_FEED),
+    (NoSuchFeed, ProblemKind.UNKNOWN_FEED),
+    (TooManyFetches, ProblemKind.TOO_MANY),
+    (NotTrusted, ProblemKind.NOT_TRUSTED),
+    (ChainExpired, ProblemKind.EXPIRED),
+    (ChainError, ProblemKind.BAD_CHAIN),
+    (StoreFull, ProblemKind.STORE_FULL),
+    (StoreError, ProblemKind.STORE),
+    (TimeoutError, ProblemKind.TIMEOUT),
+    (ValueError, ProblemKind.BAD_REQUEST),
+)
+
+
+def problem_of(error: BaseException) -> Problem | None:
+    """The problem that an error of the node is to the client; None for an unexpected one."""
+    if isinstance(error, Problem):
+        return error
+    for kind_of_error, kind in _KINDS:
+        if isinstance(error, kind_of_error):
+            return Problem(kind, str(error))
+    return None
+
+
+class ApiRequest(Request):
+    """A request whose body is kept in memory up to a bound, and dropped beyond it."""
+
+    gone = False
+    received = 0
+    content: BytesIO
+
+    def gotLength(self, length: int | None) -> None:
+        """Called before the body."""
+        self.content = BytesIO()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """Called with each part of the body."""
+        self.received += len(data)
+        if self.received <= MAX_BODY_BYTES:
+            self.content.write(data)
+        elif self.received > MAX_REFUSED_BYTES:
+            self.channel.loseConnection()
+        elif self.content.tell():
+            self.content = BytesIO()
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The client went before it was answered."""
+        self.gone = True
+        super().connectionLost(reason)
+
+
+class ApiResource(Resource):
+    """All of the API: a leaf, because the table of routes knows the paths below it."""
+
+    isLeaf = True
+
+    def __init__(self, context: Context, router: Router | None = None) -> None:
+        super().__init__()
+        self._context = context
+        self._router = router or Router()
+
+    def render(self, request: Request) -> int:
+        """Twisted's entry: answers now or later, always by itself."""
+        call = Call(request, [], self._context)
+        try:
+            answer = self._answer(cast("ApiRequest", request), call)
+        except Exception:
+            self._refuse(Failure(), call)
+        else:
+            if isinstance(answer, Deferred):
+                answer.addCallback(self._send, call).addErrback(self._refuse, call)
+            else:
+                self._send(answer, call)
+        return NOT_DONE_YET
+
+    def _answer(self, request: ApiRequest, call: Call) -> Result | Deferred[Any]:
+        if request.received > MAX_BODY_BYTES:
+            raise Problem(
+                ProblemKind.TOO_LARGE, f"a body has at most {MAX_BODY_BYTES:,} bytes; send parts"
+            )
+        path, method = request.path.decode("latin-1"), request.method.decode("latin-1")
+        endpoint, call.arguments = self._router.find(method, path)
+        answer: Answer = endpoint(call)
+        if inspect.iscoroutine(answer):
+            return Deferred.fromCoroutine(answer)
+        return cast("Result | Deferred[Any]", answer)
+
+    def _send(self, result: Result, call: Call) -> None:
+        if result is STREAMED:
+            return
+        if result is None:
+            _respond(call, 204, b"", None)
+            return
+        body = result if isinstance(result, bytes) else _dump(result)
+        _respond(call, call.status, body, b"application/json")
+
+    def _refuse(self, failure: Failure, call: Call) -> None:
+        problem = problem_of(cast("BaseException", failure.value))
+        if problem is None:
+            log.failure("A request to {path} failed", failure, path=call.request.path)
+            problem = Problem(
+                ProblemKind.UNEXPECTED, "the node met an unexpected error; its log has the details"
+            )
+        if isinstance(problem, MethodNotAllowed):
+            call.request.responseHeaders.setRawHeaders(b"allow", [", ".join(problem.allowed)])
+        _respond(call, problem.kind.status, _dump(problem.as_json()), PROBLEM_MEDIA_TYPE.encode())
+
+
+def _dump(result: object) -> bytes:
+    return json.dumps(result, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _respond(call: Call, status: int, body: bytes, media_type: bytes | None) -> None:
+    request = cast("ApiRequest", call.request)
+    if request.gone:
+        return
+    request.setResponseCode(status)
+    headers = request.responseHeaders
+    if media_type is not None:
+        headers.setRawHeaders(b"content-type", [media_type])
+        headers.setRawHeaders(b"content-length", [b"%d" % len(body)])
+    if body:
+        request.write(body)
+    request.finish()
+
+
+class ApiChannel(HTTPChannel):
+    """One connection; its site knows it while it is open."""
+
+    site: ApiSite
+    MAX_LENGTH = MAX_HEAD_BYTES
+    totalHeadersSize = MAX_HEAD_BYTES
+
+    def connectionMade(self) -> None:
+        """Called when a client has connected."""
+        super().connectionMade()
+        self.site.channels.add(self)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Called when the connection is over."""
+        self.site.channels.discard(self)
+        super().connectionLost(reason)
+
+
+class ApiSite(Site):
+    """twisted.web's factory without its access log, which would name feeds and ranges."""
+
+    protocol: Any = ApiChannel
+    displayTracebacks = False
+
+    def __init__(self, context: Context, *, reactor: Any) -> None:
+        super().__init__(
+            ApiResource(context), requestFactory=ApiRequest, timeout=IDLE_SECONDS, reactor=reactor
+        )
+        self.channels: set[ApiChannel] = set()
+
+    def log(self, request: Any) -> None:
+        """Called by each request at its end."""
+
+    def close(self) -> None:
+        """Closes every open connection; what was written is still sent."""
+        for channel in list(self.channels):
+            transport: Any = channel.transport
+            transport.loseConnection()
+
+
+class ControlService(Service):
+    """Listens on the control socket of a node.
+
+    reactor: a reactor with `adoptStreamPort` and threads. Its start raises `SocketBusy` or
+    `SocketError` (`hyperbloom.api.unix`); its stop closes every connection, open watches included.
+    """
+
+    def __init__(
+        self,
+        node: ServedNode,
+        path: Path,
+        *,
+        reactor: Any,
+        fetch: Callable[..., Deferred[int]] = fetch,
+    ) -> None:
+        self.setName("control")
+        self._path = path
+        self._reactor = reactor
+        self._site = ApiSite(
+            Context(
+                node=node,
+                store=node.context.store,
+                clock=reactor,
+                now=node.context.now,
+                in_thread=self._in_thread,
+                fetch=fetch,
+            ),
+            reactor=reactor,
+        )
+        self._port: Any = None
+        #: What the socket's address needs while it is listened on.
+        self._open = ExitStack()
+
+    def _in_thread(self, blocking: Callable[[], Any]) -> Deferred[Any]:
+        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), blocking)
+
+    def startService(self) -> None:
+        """Makes the socket and listens on it."""
+        super().startService()
+        free_unix(self._path)
+        try:
+            address = self._open.enter_context(unix_address(self._path))
+            with private_files():
+                self._port = self._reactor.listenUNIX(
+                    address, self._site, backlog=BACKLOG, mode=0o600
+                )
+        except (OSError, CannotListenError) as error:
+            self._open.close()
+            reason = getattr(error, "socketError", error)
+            raise SocketError(f"the control socket {self._path} cannot be made: {reason}") from None
+
+    def stopService(self) -> Deferred[None]:
+        """Takes no more connections and closes those that are open."""
+        super().stopService()
+        port, self._port = self._port, None
+        if port is None:
+            return succeed(None)
+        closed: Deferred[None] = maybeDeferred(port.stopListening)
+        return closed.addBoth(self._closed)
+
+    def _closed(self, result: Any) -> Any:
+        self._open.close()
+        self._site.close()
+        return result

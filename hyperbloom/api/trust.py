@@ -1,0 +1,248 @@
+"""Endpoints of who may write: links, chains, members, invitations."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from hyperbloom.addresses import format_host_port, parse_host_port
+from hyperbloom.api.call import Answer, Call
+from hyperbloom.api.forms import (
+    InvitationForm,
+    LinkForm,
+    MemberForm,
+    bad_request,
+    bytes_list,
+    expiry_form,
+    feed_form,
+    feed_settings,
+    moment,
+    only,
+    public_key,
+)
+from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.invitation import (
+    MAX_ADDRESSES,
+    Invitation,
+    InvitationError,
+    decode_invitation,
+    encode_invitation,
+)
+
+if TYPE_CHECKING:
+    from hyperbloom.api.node import ServedFeed
+    from hyperbloom.replication.settings import FeedSettings
+    from hyperbloom.trust import TrustLink
+
+__all__ = [
+    "accept_invitation",
+    "add_chain",
+    "invite",
+    "issue_link",
+    "list_links",
+    "list_members",
+]
+
+#: A chain has at most 5 links; a few more are let in, so that the chain's own check names them.
+MAX_LINKS_GIVEN = 64
+MAX_ADDRESSES_GIVEN = MAX_ADDRESSES
+
+
+async def issue_link(call: Call) -> Mapping[str, Any]:
+    """`{"trustee": key, "expires": seconds}`: signs and stores a link for another node."""
+    feed, body = call.feed(), call.body()
+    only(body, ("trustee", "expires"))
+    trustee = public_key(body, "trustee")
+    link = await _issue(feed, trustee, moment(body, "expires"))
+    call.status = 201
+    return {"link": link.to_bytes().hex(), "expires": expiry_form(link.expires)}
+
+
+async def _issue(feed: ServedFeed, trustee: bytes, expires: float) -> TrustLink:
+    try:
+        return await feed.issue_link(trustee, expires=expires)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+
+
+async def add_chain(call: Call) -> Mapping[str, Any]:
+    """`{"links": [hex, …]}`: stores a chain, its links from the feed's owner on."""
+    feed, body = call.feed(), call.body()
+    only(body, ("links",))
+    chain = await feed.add_links(bytes_list(body, "links", most=MAX_LINKS_GIVEN))
+    if chain.holder == call.node.identity.public_key:
+        await call.node.redial(feed)
+    return {
+        "holder": chain.holder.hex(),
+        "links": len(chain),
+        "expires": expiry_form(chain.expires),
+    }
+
+
+def list_links(call: Call) -> Answer:
+    """Every link stored for the feed."""
+    links: list[LinkForm] = [
+        {
+            "issuer": link.issuer.hex(),
+            "trustee": link.trustee.hex(),
+            "expires": expiry_form(link.expires),
+            "first_seen": link.first_seen / 1e6,
+            "introduced_by": link.introduced_by.hex(),
+            "link": link.raw.hex(),
+        }
+        for link in call.feed().links()
+    ]
+    return {"links": links}
+
+
+def list_members(call: Call) -> Answer:
+    """Who may write to the feed now, through whom, until when; its owner comes first."""
+    feed = call.feed()
+    owner: MemberForm = {
+        "key": feed.key.hex(),
+        "depth": 0,
+        "introduced_by": None,
+        "expires": None,
+    }
+    members: list[MemberForm] = [
+        {
+            "key": found.key.hex(),
+            "depth": found.depth,
+            "introduced_by": found.introduced_by.hex(),
+            "expires": expiry_form(found.expires),
+        }
+        for found in feed.members()
+    ]
+    return {"members": [owner, *members]}
+
+
+def _outward_address() -> str:
+    """The address this machine shows to others; loopback where it has no route out.
+
+    Connecting a datagram socket sends nothing: it only asks the system which of its own addresses
+    it would use (192.0.2.0/24 is set aside for documentation).
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return cast("str", probe.getsockname()[0])
+
+
+def reachable(addresses: Sequence[str]) -> list[str]:
+    """Addresses that others can dial: one that means "all of this machine's" is made concrete."""
+    found = []
+    for address in addresses:
+        host, port = parse_host_port(address)
+        try:
+            if ipaddress.ip_address(host).is_unspecified:
+                host = _outward_address()
+        except ValueError:
+            pass  # a name
+        found.append(format_host_port(host, port))
+    return list(dict.fromkeys(found))
+
+
+def _invitation_addresses(call: Call, body: Mapping[str, Any]) -> list[str]:
+    given = body.get("addresses")
+    if given is None:
+        listening = call.node.addresses() or call.node.listening()
+        return reachable(listening)[:MAX_ADDRESSES]
+    if type(given) is not list or len(given) > MAX_ADDRESSES_GIVEN:
+        raise bad_request(f"addresses must be a list of at most {MAX_ADDRESSES_GIVEN} HOST:PORT")
+    try:
+        return [format_host_port(*parse_host_port(str(address))) for address in given]
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+
+
+async def invite(call: Call) -> Mapping[str, Any]:
+    """`{"trustee": key, "expires": seconds, "addresses"?: [HOST:PORT, …]}`: one line to join by.
+
+    It holds the chain of this node and a fresh link to the trustee.
+    """
+    feed, body = call.feed(), call.body()
+    only(body, ("trustee", "expires", "addresses"))
+    trustee = public_key(body, "trustee")
+    addresses = _invitation_addresses(call, body)
+    link = await _issue(feed, trustee, moment(body, "expires"))
+    chain = feed.membership.chain(now=call.context.now())
+    if chain is None:
+        raise Problem(ProblemKind.NOT_TRUSTED, "this node's own link has just expired")
+    invitation = Invitation(
+        feed_key=feed.key,
+        links=(*chain.to_wire(), link.to_bytes()),
+        addresses=tuple(addresses),
+    )
+    call.status = 201
+    form: InvitationForm = {
+        "invitation": encode_invitation(invitation),
+        "feed": feed.key.hex(),
+        "trustee": trustee.hex(),
+        "expires": expiry_form(min(chain.expires, link.expires)),
+        "addresses": addresses,
+    }
+    return form
+
+
+def _open_invitation(call: Call, text: str) -> Invitation:
+    """The invitation, whose chain must hold now and end at this node's identity."""
+    from hyperbloom.trust import verify_chain
+
+    try:
+        invitation = decode_invitation(text)
+        for address in invitation.addresses:
+            parse_host_port(address)
+    except InvitationError as error:
+        raise Problem(ProblemKind.BAD_INVITATION, str(error)) from None
+    except ValueError:
+        raise Problem(
+            ProblemKind.BAD_INVITATION, "the invitation's addresses are damaged"
+        ) from None
+    identity = call.node.identity.public_key
+    # Looked at before anything is changed: a bad invitation must leave no feed behind.
+    holder = verify_chain(invitation.feed_key, invitation.links, now=call.context.now()).holder
+    if holder != identity:
+        raise Problem(
+            ProblemKind.BAD_INVITATION,
+            f"the invitation is for {holder.hex()}, this node is {identity.hex()}; ask for one "
+            "for this node's key (`hyperbloom key`)",
+        )
+    return invitation
+
+
+def _joined_settings(
+    call: Call, invitation: Invitation, body: Mapping[str, Any]
+) -> tuple[FeedSettings, bool]:
+    """The settings to join with, and whether they differ from what is joined already."""
+    form: dict[str, Any] = {name: body[name] for name in body if name != "invitation"}
+    present = call.node.feeds.get(invitation.feed_key)
+    known: tuple[str, ...] = ()
+    if present is not None:
+        known = present.settings.peers
+        form = {**present.settings.to_json(), **form}
+    form["key"] = invitation.feed_key.hex()
+    form["peers"] = list(dict.fromkeys((*known, *invitation.addresses)))
+    settings = feed_settings(form)
+    return settings, present is None or settings != present.settings
+
+
+async def accept_invitation(call: Call) -> Mapping[str, Any]:
+    """`{"invitation": line, "alias"?, "mode"?, "ranges"?}`: joins its feed and takes its chain."""
+    body = call.body()
+    only(body, ("invitation", "alias", "mode", "ranges"))
+    line = body.get("invitation")
+    if type(line) is not str:
+        raise bad_request("invitation must be a text")
+    invitation = _open_invitation(call, line)
+    settings, changed = _joined_settings(call, invitation, body)
+    if changed:
+        await call.node.join(settings)
+    feed = call.node.feeds[invitation.feed_key]
+    await feed.add_links(invitation.links)
+    await call.node.redial(feed)
+    call.status = 201
+    return feed_form(feed, now=call.context.now())

@@ -1,0 +1,78 @@
+"""Endpoints of a feed's values: put, range, has, count, fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hyperbloom.api.call import Answer, Call
+from hyperbloom.api.forms import MAX_VALUES, bytes_list, hex_bytes, member, only
+
+if TYPE_CHECKING:
+    from hyperbloom.store import Appended, RangeSlice
+
+__all__ = ["count_values", "fetch_values", "has_values", "put_values", "range_values"]
+
+#: Values of a page where the client names no limit.
+PAGE_VALUES = 1_000
+#: Bytes of the values of a page; a single longer value still makes a page.
+PAGE_BYTES = 1_048_576
+MAX_FETCH_SECONDS = 300.0
+
+
+def put_values(call: Call) -> Answer:
+    """`{"values": [hex, …]}`: stores them; answers once they are on disk."""
+    feed = call.feed()
+    values = bytes_list(call.body(), "values")
+    given = len(values)
+
+    def answer(appended: Appended) -> bytes:
+        new = len(appended.values)
+        return b'{"new":%d,"known":%d,"top_seq":%d}' % (new, given - new, appended.top_seq)
+
+    return feed.insert(values).addCallback(answer)
+
+
+def range_values(call: Call) -> Answer:
+    """`start`, `end` (hex), `limit`: a page of values in byte order, with where to go on."""
+    call.only_query("start", "end", "limit")
+    start, end = call.range()
+    limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
+
+    def answer(page: RangeSlice) -> bytes:
+        # By hand: hex needs no quoting, and json.dumps would hold the reactor twice as long.
+        values = '","'.join(value.hex() for value in page.values)
+        quoted = f'"{values}"' if page.values else ""
+        following = "null" if page.next_start is None else f'"{page.next_start.hex()}"'
+        return f'{{"values":[{quoted}],"next":{following}}}'.encode("ascii")
+
+    return call.feed().read(start, end, limit=limit, max_bytes=PAGE_BYTES).addCallback(answer)
+
+
+def has_values(call: Call) -> Answer:
+    """`{"values": [hex, …]}`: whether each of them is there."""
+    feed = call.feed()
+    return {"has": feed.has(bytes_list(call.body(), "values"))}
+
+
+def count_values(call: Call) -> Answer:
+    """How many values and bytes there are, and the digest that two nodes in sync share."""
+    record = call.feed().record()
+    return {"count": record.count, "bytes": record.bytes, "digest": record.digest.hex()}
+
+
+def _fetch_range(body: Mapping[str, Any]) -> tuple[bytes, bytes | None]:
+    start, end = member(body, "start", str, ""), body.get("end")
+    return hex_bytes(start, "start"), None if end is None else hex_bytes(end, "end")
+
+
+async def fetch_values(call: Call) -> Mapping[str, Any]:
+    """`{"start"?, "end"?, "timeout"?}`: asks the peers for a range not kept here.
+
+    Answers how many values came. A full node keeps every range and asks nobody.
+    """
+    feed, body = call.feed(), call.body()
+    only(body, ("start", "end", "timeout"))
+    start, end = _fetch_range(body)
+    timeout = call.seconds(body.get("timeout", 10.0), "timeout", MAX_FETCH_SECONDS)
+    return {"received": await call.context.fetch(feed, start, end, timeout=timeout)}
