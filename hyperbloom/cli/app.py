@@ -1,0 +1,304 @@
+"""What all commands share: options before or after the command's name, errors, exit codes.
+
+Commands raise what went wrong; `Root.main` turns it into one sentence on standard error and an exit
+code. Modules of `hyperbloom.cli` import only click and small modules at their top, because the
+start of a short command is most of its time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.cli.output import Output, OutputClosed
+from hyperbloom.exit_codes import EXIT_MEANINGS, ExitCode
+from hyperbloom.units import parse_duration
+
+if TYPE_CHECKING:
+    from hyperbloom.api.client import Client
+    from hyperbloom.config import Config
+
+__all__ = ["App", "Command", "Group", "Root", "exit_with", "pass_app"]
+
+#: Seconds a node is given for an answer where nothing else is said.
+DEFAULT_TIMEOUT = 30.0
+CONFIG_VARIABLE = "HYPERBLOOM_CONFIG"
+_META = "hyperbloom.options"
+
+_PROBLEM_CODES = {
+    ProblemKind.NOT_TRUSTED: ExitCode.REFUSED,
+    ProblemKind.EXPIRED: ExitCode.REFUSED,
+    ProblemKind.BAD_CHAIN: ExitCode.REFUSED,
+    ProblemKind.BAD_INVITATION: ExitCode.CONFIG,
+    ProblemKind.UNKNOWN_FEED: ExitCode.NOT_FOUND,
+    ProblemKind.STORE: ExitCode.STORE,
+    ProblemKind.STORE_FULL: ExitCode.STORE,
+    ProblemKind.TIMEOUT: ExitCode.TIMEOUT,
+    ProblemKind.UNEXPECTED: ExitCode.UNEXPECTED,
+}
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A duration (30d, 12h, 45m, 90s) or a plain number of seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Called by click."""
+        if isinstance(value, float):
+            return value
+        try:
+            seconds = float(value)
+        except ValueError:
+            try:
+                return parse_duration(value)
+            except ValueError as error:
+                self.fail(str(error), param, ctx)
+        if not 0 < seconds < float("inf"):
+            self.fail("a duration is above 0", param, ctx)
+        return seconds
+
+
+class App:
+    """One call of the command: its options, its output, and the node it is about."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._config: Config | None = None
+        self.out = Output(as_json=bool(options.get("json")))
+
+    @property
+    def config_path(self) -> Path:
+        """The configuration file: -c, else the environment, else one in this folder."""
+        named = self._options.get("config") or os.environ.get(CONFIG_VARIABLE)
+        if named:
+            return Path(named)
+        if Path("hyperbloom.toml").is_file():
+            return Path("hyperbloom.toml")
+        raise click.UsageError(
+            f"say which node: give -c DIR/hyperbloom.toml, or set {CONFIG_VARIABLE}"
+        )
+
+    @property
+    def config(self) -> Config:
+        """The configuration; raises `ConfigError`."""
+        from hyperbloom.config import load_config
+
+        if self._config is None:
+            self._config = load_config(self.config_path)
+        return self._config
+
+    def timeout(self, default: float | None = DEFAULT_TIMEOUT) -> float | None:
+        """--timeout in seconds, else `default`."""
+        given: float | None = self._options.get("timeout")
+        return default if given is None else given
+
+    def client(self, default_timeout: float | None = DEFAULT_TIMEOUT) -> Client:
+        """A client of the running node."""
+        from hyperbloom.api.client import Client
+
+        return Client(self.config.control_socket, timeout=self.timeout(default_timeout))
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value is not None and value is not False:
+        ctx.meta.setdefault(_META, {})[param.name] = value
+
+
+def _common_options(*, config: bool = True, timeout: bool = True) -> list[click.Parameter]:
+    options: list[click.Parameter] = []
+    if config:
+        options.append(
+            click.Option(
+                ["-c", "--config"],
+                type=click.Path(),
+                metavar="FILE",
+                expose_value=False,
+                callback=_remember,
+                help=f"Configuration of the node; else from {CONFIG_VARIABLE}.",
+            )
+        )
+    if timeout:
+        options.append(
+            click.Option(
+                ["--timeout"],
+                type=Seconds(),
+                metavar="DURATION",
+                expose_value=False,
+                callback=_remember,
+                help="Longest wait for an answer of the node, such as 10s.",
+            )
+        )
+    options.append(
+        click.Option(
+            ["--json"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember,
+            help="Print JSON.",
+        )
+    )
+    return options
+
+
+class Command(click.Command):
+    """A command with the common options after its name."""
+
+    def __init__(
+        self, *args: Any, config_option: bool = True, timeout_option: bool = True, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _common_options(config=config_option, timeout=timeout_option)
+
+
+class Group(click.Group):
+    """A group of commands with the common options after its name too."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _common_options()
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of definition, which is the order in which they are needed."""
+        return list(self.commands)
+
+
+Group.group_class = Group
+
+
+def pass_app(command: Any) -> Any:
+    """Hands the `App` of this call to a command as its first argument."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        ctx = click.get_current_context()
+        app = ctx.find_root().meta.setdefault("hyperbloom.app", App(ctx.meta.get(_META, {})))
+        return command(app, *args, **kwargs)
+
+    call.__name__, call.__doc__ = command.__name__, command.__doc__
+    call.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    return call
+
+
+def exit_with(code: ExitCode) -> NoReturn:
+    """Ends the command with an exit code and no message."""
+    raise click.exceptions.Exit(int(code))
+
+
+class Root(Group):
+    """The whole command line: here every error becomes a sentence and an exit code."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Runs the command line and leaves by `SystemExit`."""
+        try:
+            code = self._run(args, prog_name, complete_var, extra)
+        except OutputClosed:
+            code = ExitCode.OUTPUT_CLOSED
+        except (KeyboardInterrupt, click.Abort):
+            code = ExitCode.INTERRUPTED
+        except Exception as error:
+            code = report(error)
+        if code == ExitCode.OUTPUT_CLOSED:
+            _drop_output()
+        sys.exit(int(code))
+
+    def _run(
+        self,
+        args: Sequence[str] | None,
+        prog_name: str | None,
+        complete_var: str | None,
+        extra: dict[str, Any],
+    ) -> int:
+        try:
+            result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise OutputClosed from None
+        return result if isinstance(result, int) else 0
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Exit codes, from their one list."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), text) for code, text in EXIT_MEANINGS.items()])
+
+
+def _drop_output() -> None:
+    """Leaves nothing for the interpreter to flush into a closed pipe at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # no real file, as under a test
+        return
+
+
+def code_of(error: Exception) -> ExitCode | None:
+    """The exit code of an error that was foreseen; None for any other."""
+    if isinstance(error, click.UsageError):
+        return ExitCode.USAGE
+    if isinstance(error, Problem):
+        return _PROBLEM_CODES.get(error.kind, ExitCode.FAILED)
+    # By name, so that nothing is imported to find out what did not happen.
+    for kind in type(error).__mro__:
+        code = _NAMED_CODES.get(f"{kind.__module__}.{kind.__name__}")
+        if code is not None:
+            return code
+    return ExitCode.FAILED if isinstance(error, click.ClickException) else None
+
+
+_NAMED_CODES = {
+    "hyperbloom.config_table.ConfigError": ExitCode.CONFIG,
+    "hyperbloom.keys.KeyFileError": ExitCode.CONFIG,
+    "hyperbloom.invitation.InvitationError": ExitCode.CONFIG,
+    "hyperbloom.api.client.NodeUnreachable": ExitCode.UNREACHABLE,
+    "hyperbloom.api.client.NodeTimeout": ExitCode.TIMEOUT,
+    "hyperbloom.store.errors.StoreError": ExitCode.STORE,
+}
+
+
+def report(error: Exception) -> ExitCode:
+    """Says on standard error what went wrong; the exit code for it."""
+    code = code_of(error)
+    if code is None:
+        details = _keep_details(error)
+        say = f"unexpected error ({type(error).__name__}: {error}); {details}"
+        code = ExitCode.UNEXPECTED
+    elif isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx is not None else "hyperbloom"
+        say = f"{error.format_message().rstrip('.')} (see `{command} --help`)"
+    elif isinstance(error, click.ClickException):
+        say = error.format_message()
+    else:
+        say = str(error)
+    click.echo(f"hyperbloom: {' '.join(say.split())}", err=True)
+    return code
+
+
+def _keep_details(error: Exception) -> str:
+    """Writes the traceback where its reader finds it; says where, for the end of a sentence."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    path = Path(state) / "hyperbloom" / "cli.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(descriptor, "a", encoding="utf-8") as file:
+            file.write(" ".join(["$", *sys.argv[:3], "…\n"]))
+            traceback.print_exception(error, file=file)
+    except OSError as failure:
+        return f"its details could not be written to {path} ({failure.strerror})"
+    return f"the details are in {path}"

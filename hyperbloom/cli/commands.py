@@ -1,0 +1,43 @@
+"""The command line as a whole: the root and every command under it."""
+
+from __future__ import annotations
+
+import click
+
+from hyperbloom import __version__
+from hyperbloom.cli import feeds, node, trust, values
+from hyperbloom.cli.app import Root
+
+__all__ = ["hyperbloom"]
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="hyperbloom")
+def hyperbloom() -> None:
+    """Keep sets of records the same among people who trust each other.
+
+    A node keeps feeds of values. Make one with `init`, start it with `run`, and talk to it with the
+    other commands, which find it through its configuration file: -c FILE, before or after the
+    command's name, or HYPERBLOOM_CONFIG.
+    """
+
+
+for _command in (
+    node.init,
+    node.run,
+    node.key,
+    values.put,
+    values.get,
+    values.has,
+    values.count,
+    values.watch,
+    trust.invite,
+    trust.join,
+    trust.trust,
+    feeds.feed,
+    node.status,
+    node.peers,
+    node.snapshot,
+    node.verify,
+):
+    hyperbloom.add_command(_command)

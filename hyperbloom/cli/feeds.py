@@ -1,0 +1,137 @@
+"""Commands about the feeds a node takes part in."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from hyperbloom.cli.app import App, Group, pass_app
+from hyperbloom.cli.output import Key
+from hyperbloom.cli.parameters import HOST_PORT, PUBLIC_KEY, as_bytes, hex_option
+from hyperbloom.cli.trust import own_trust
+from hyperbloom.units import format_duration, format_size
+
+__all__ = ["feed", "trust_cell"]
+
+
+@click.group(cls=Group)
+def feed() -> None:
+    """The feeds this node takes part in."""
+
+
+def trust_cell(links: int | None, expires: float | None) -> str:
+    """Whether this node may write, in a few words: links of its chain, and its end."""
+    if links is None:
+        return "NOT TRUSTED"
+    if links == 0:
+        return "owner"
+    if expires is None:
+        return "member"
+    left = expires - time.time()
+    return f"member, {format_duration(left)} left" if left >= 0 else "EXPIRED"
+
+
+@feed.command("join")
+@click.argument("key", type=PUBLIC_KEY, metavar="FEED")
+@click.option(
+    "--peer", "peers", multiple=True, type=HOST_PORT, metavar="HOST:PORT", help="A node to dial."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["full", "range", "light"]),
+    default="full",
+    show_default=True,
+    help="Keep all values, those of --range, or none (ask and publish only).",
+)
+@click.option(
+    "--range",
+    "ranges",
+    nargs=2,
+    multiple=True,
+    metavar="S E",
+    help="For mode range: keep values from S up to E; E may be '' for no end.",
+)
+@click.option("--alias", help="A short name for the feed on this node.")
+@click.option("--no-issue-links", is_flag=True, help="Do not issue Links to peers that ask.")
+@hex_option
+@pass_app
+def join(
+    app: App,
+    key: bytes,
+    peers: tuple[str, ...],
+    mode: str,
+    ranges: tuple[tuple[str, str], ...],
+    alias: str | None,
+    no_issue_links: bool,
+    as_hex: bool,
+) -> None:
+    """Take part in FEED (a public key in hex), or change how."""
+    if (mode == "range") != bool(ranges):
+        raise click.UsageError("--mode range and --range S E go together")
+    settings = {
+        "key": key.hex(),
+        "alias": alias,
+        "mode": mode,
+        "ranges": [
+            [as_bytes(s, as_hex=as_hex).hex(), as_bytes(e, as_hex=as_hex).hex() if e else None]
+            for s, e in ranges
+        ],
+        "peers": list(peers),
+        "issue_links": not no_issue_links,
+    }
+    with app.client() as client:
+        form = client.join_feed(settings)
+    if app.out.as_json:
+        app.out.json(form)
+    else:
+        app.out.line(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
+
+
+@feed.command("list")
+@pass_app
+def list_feeds(app: App) -> None:
+    """List the feeds."""
+    with app.client() as client:
+        feeds = client.feeds()
+    if app.out.as_json:
+        app.out.json({"feeds": feeds})
+        return
+    rows = []
+    for form in feeds:
+        chain = form["chain"]
+        links, expires = (None, None) if chain is None else (chain["links"], chain["expires"])
+        rows.append(
+            (
+                Key(form["key"]),
+                form["alias"] or "-",
+                form["mode"],
+                f"{form['count']:,}" if app.out.is_terminal else str(form["count"]),
+                format_size(form["bytes"]) if app.out.is_terminal else str(form["bytes"]),
+                trust_cell(links, expires),
+            )
+        )
+    app.out.table(("feed", "alias", "mode", "values>", "size>", "trust"), rows, empty="No feeds.")
+
+
+@feed.command("leave")
+@click.argument("name", metavar="FEED")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def leave(app: App, name: str, yes: bool) -> None:
+    """Leave FEED and remove its values from this node."""
+    with app.client() as client:
+        form = client.feed(name)
+        if not yes and sys.stdin.isatty():
+            click.confirm(
+                f"Leave {form['alias'] or form['key']} and remove its {form['count']:,} values "
+                "from this node?",
+                abort=True,
+                err=True,
+            )
+        client.leave_feed(form["key"])
+    if app.out.as_json:
+        app.out.json({"left": form["key"], "count": form["count"]})
+    else:
+        app.out.line(f"Left {form['alias'] or form['key']}; its values are removed.")

@@ -1,0 +1,120 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import click
+
+from hyperbloom.addresses import parse_host_port
+from hyperbloom.units import parse_expiry
+
+__all__ = [
+    "EXPIRES",
+    "HOST_PORT",
+    "PUBLIC_KEY",
+    "as_bytes",
+    "feed_option",
+    "hex_option",
+    "optional_bytes",
+    "range_options",
+]
+
+_KEY_DIGITS = 64
+
+
+class PublicKey(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A public key: 64 hex digits."""
+
+    name = "key"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> bytes:
+        """Called by click."""
+        if isinstance(value, bytes):
+            return value
+        try:
+            key = bytes.fromhex(value)
+        except ValueError:
+            key = b""
+        if len(value) != _KEY_DIGITS or len(key) * 2 != _KEY_DIGITS:
+            self.fail(f"{value!r} is not a public key: that has {_KEY_DIGITS} hex digits")
+        return key
+
+
+class Expires(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A moment: a duration from now or a date. Converted to seconds since 1970."""
+
+    name = "duration or date"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Called by click."""
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_expiry(value, now=time.time())
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class HostPort(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """An address to dial."""
+
+    name = "HOST:PORT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Called by click."""
+        try:
+            parse_host_port(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+PUBLIC_KEY = PublicKey()
+EXPIRES = Expires()
+HOST_PORT = HostPort()
+
+
+def feed_option(command: Any) -> Any:
+    """--feed FEED."""
+    return click.option(
+        "--feed",
+        metavar="FEED",
+        help="Public key in hex, or an alias; else the only feed, or the node's own.",
+    )(command)
+
+
+def hex_option(command: Any) -> Any:
+    """--hex."""
+    return click.option(
+        "--hex", "as_hex", is_flag=True, help="Values and bounds are hex, going in and coming out."
+    )(command)
+
+
+def range_options(command: Any) -> Any:
+    """--start and --end."""
+    command = click.option("--end", metavar="E", help="Values below E only, in byte order.")(
+        command
+    )
+    return click.option("--start", metavar="S", help="Values from S on, in byte order.")(command)
+
+
+def as_bytes(text: str, *, as_hex: bool) -> bytes:
+    """A value as it was given on the command line; raises `click.UsageError` for bad hex."""
+    if not as_hex:
+        return os.fsencode(text)
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise click.UsageError(f"{text!r} is not hex (pairs of the digits 0-9 and a-f)") from None
+
+
+def optional_bytes(text: str | None, *, as_hex: bool) -> bytes | None:
+    """Like `as_bytes`; None stays None."""
+    return None if text is None else as_bytes(text, as_hex=as_hex)

@@ -1,0 +1,99 @@
+"""What `hyperbloom init` writes: a key and a configuration that explains itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from hyperbloom.config import (
+    CONFIG_NAME,
+    DEFAULT_LISTEN,
+    IDENTITY_NAME,
+    ConfigError,
+    parse_config,
+)
+from hyperbloom.keys import SEED_BYTES, Identity, create_key_file
+from hyperbloom.replication.limits import Limits
+from hyperbloom.replication.settings import SyncSettings
+
+__all__ = ["config_text", "make_node"]
+
+_NODE = """\
+# The configuration of a hyperbloom node. Lines that begin with # are explanations, or settings with
+# the value they have when left out. Paths are relative to this file.
+
+[node]
+# data = "."                    # folder of the store and the control socket
+# identity = "identity.key"     # the node's key; `hyperbloom key` prints its public half
+listen = {listen}
+# listen = []                   # do not listen: this node only dials
+{advertise}
+# log_level = "info"            # debug, info, warn, error or critical
+# leeway = 0                    # seconds a link may be expired and still count (wrong clocks)
+
+# The node's own feed is there without being named. Others are joined with `hyperbloom join` and
+# `hyperbloom feed join`, or named here:
+# [[feeds]]
+# key = "…"                     # the feed's public key, 64 hex digits
+# alias = "blocklist"           # a short name for commands
+# mode = "full"                 # full: all values; range: those of ranges; light: none
+# ranges = [{{ start = "a", end = "n" }}]   # for mode range; text, or start_hex and end_hex
+# dialect = "2"                 # the protocol's version that the feed speaks
+# peers = ["example.org:4365"]  # nodes to dial
+# issue_links = true            # give trust links to peers that ask for shorter chains
+"""
+
+
+def _table(title: str, intro: str, settings: type[Any]) -> str:
+    lines = ["", f"[{title}]", f"# {intro}"]
+    for field in dataclasses.fields(settings):
+        lines += [f"# {field.metadata['help']}", f"# {field.name} = {field.default!r}"]
+    return "\n".join(lines) + "\n"
+
+
+def config_text(*, listen: tuple[str, ...] = (), advertise: tuple[str, ...] = ()) -> str:
+    """A commented configuration; JSON's lists of plain texts are TOML's."""
+    addresses = json.dumps(list(advertise))
+    named = f"advertise = {addresses}" if advertise else "# advertise = []"
+    comment = '# what invitations name, such as ["example.org:4365"]'
+    return (
+        _NODE.format(
+            listen=json.dumps(list(listen or DEFAULT_LISTEN)),
+            advertise=f"{named:<30}  {comment}",
+        )
+        + _table(
+            "sync", "When and how precisely peers are asked for what is missing.", SyncSettings
+        )
+        + _table("limits", "What peers may use of this node.", Limits)
+    )
+
+
+def make_node(
+    folder: Path, *, listen: tuple[str, ...] = (), advertise: tuple[str, ...] = ()
+) -> tuple[Identity, Path]:
+    """Makes the folder (mode 0700), a new key and a configuration; their identity and its path.
+
+    Raises `ConfigError` or `KeyFileError`, without a change, where either is there already.
+    """
+    config, identity = folder / CONFIG_NAME, folder / IDENTITY_NAME
+    text = config_text(listen=listen, advertise=advertise)
+    parse_config(text, path=config)
+    for path in (config, identity):
+        if os.path.lexists(path):
+            raise ConfigError(f"{path} exists already and is not overwritten; name another folder")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made = create_key_file(identity, secrets.token_bytes(SEED_BYTES))
+        with open(config, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(
+            f"{folder} is in the way: it is no folder, or has just been made"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{folder}: a node cannot be made there ({error.strerror})") from None
+    return made, config

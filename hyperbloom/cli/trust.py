@@ -1,0 +1,208 @@
+"""Commands about who may write: trust, invite, join."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from hyperbloom.cli.app import App, Command, Group, pass_app
+from hyperbloom.cli.output import Key
+from hyperbloom.cli.parameters import EXPIRES, HOST_PORT, PUBLIC_KEY, feed_option
+from hyperbloom.units import format_duration, format_moment
+
+if TYPE_CHECKING:
+    from hyperbloom.api.forms import FeedForm
+
+__all__ = ["expiry_text", "invite", "join", "trust"]
+
+#: An expiry that came out earlier than asked by more than this is remarked on.
+CLIPPED_SECONDS = 1.0
+
+_expires_option = click.option(
+    "--expires",
+    type=EXPIRES,
+    default="30d",
+    show_default=True,
+    metavar="WHEN",
+    help="How long it holds (30d, 12h, 45m, 90s), or a date (2031-05-01).",
+)
+
+
+def expiry_text(expires: float | None) -> str:
+    """When something expires, for a person: a date and how long that is from now."""
+    if expires is None:
+        return "never expires"
+    left = expires - time.time()
+    if left < 0:
+        return f"EXPIRED {format_duration(-left)} ago"
+    return f"{format_moment(expires)} (in {format_duration(left)})"
+
+
+def _note_clipped(app: App, asked: float, got: float | None) -> None:
+    if got is not None and asked - got > CLIPPED_SECONDS:
+        app.out.note(
+            f"it holds until {format_moment(got)} only, because this node's own link ends then"
+        )
+
+
+@click.group(cls=Group)
+def trust() -> None:
+    """Who may write to a feed, through whom, until when."""
+
+
+@trust.command("issue")
+@click.argument("trustee", type=PUBLIC_KEY)
+@_expires_option
+@feed_option
+@pass_app
+def issue(app: App, trustee: bytes, expires: float, feed: str | None) -> None:
+    """Let TRUSTEE (a public key) write: sign a link and print it in hex.
+
+    The trustee takes it with `trust add`, together with the links that lead to this node if this
+    node is not the feed's owner. `invite` does all of that in one line.
+    """
+    with app.client() as client:
+        answer = client.issue_link(trustee, expires=expires, feed=feed)
+    _note_clipped(app, expires, answer["expires"])
+    if app.out.as_json:
+        app.out.json(answer)
+    else:
+        app.out.line(answer["link"])
+
+
+@trust.command("add")
+@click.argument("feed")
+@click.argument("links", nargs=-1, required=True, metavar="LINK…")
+@pass_app
+def add(app: App, feed: str, links: tuple[str, ...]) -> None:
+    """Take a chain of links (in hex) for FEED, the owner's link first."""
+    try:
+        raw = [bytes.fromhex(link) for link in links]
+    except ValueError:
+        raise click.UsageError("a LINK is hex, as `trust issue` prints it") from None
+    with app.client() as client:
+        answer = client.add_links(raw, feed=feed)
+    if app.out.as_json:
+        app.out.json(answer)
+    else:
+        app.out.line(f"{answer['holder']} may write until {expiry_text(answer['expires'])}")
+
+
+@trust.command("list")
+@feed_option
+@pass_app
+def list_links(app: App, feed: str | None) -> None:
+    """List every link known for a feed, expired ones too."""
+    with app.client() as client:
+        links = client.links(feed=feed)
+    if app.out.as_json:
+        app.out.json({"links": links})
+        return
+    rows = [
+        (
+            Key(link["issuer"]),
+            Key(link["trustee"]),
+            expiry_text(link["expires"]),
+            format_moment(link["first_seen"]),
+        )
+        for link in links
+    ]
+    app.out.table(
+        ("issuer", "trusts", "until", "first seen"), rows, empty="No links are known yet."
+    )
+
+
+@trust.command("show")
+@feed_option
+@pass_app
+def show(app: App, feed: str | None) -> None:
+    """Show who may write to a feed now, through whom, until when."""
+    with app.client() as client:
+        form = client.feed(feed)
+        members = client.members(feed=feed)
+    if app.out.as_json:
+        app.out.json({"feed": form["key"], "chain": form["chain"], "members": members})
+        return
+    rows = [
+        (
+            Key(found["key"]),
+            "owner" if found["introduced_by"] is None else Key(found["introduced_by"]),
+            str(found["depth"]),
+            expiry_text(found["expires"]),
+        )
+        for found in members
+    ]
+    app.out.table(("who", "through", "links>", "until"), rows, empty="")
+    if app.out.is_terminal:
+        app.out.line(own_trust(form))
+
+
+def own_trust(form: FeedForm) -> str:
+    """Whether this node may write to a feed, in a sentence."""
+    chain = form["chain"]
+    if chain is None:
+        return "NOT TRUSTED: this node may not write here; ask a member for an invitation."
+    if chain["links"] == 0:
+        return "This node is the owner."
+    return f"This node may write until {expiry_text(chain['expires'])}."
+
+
+@click.command(cls=Command)
+@click.argument("trustee", type=PUBLIC_KEY)
+@_expires_option
+@feed_option
+@click.option(
+    "--address",
+    "addresses",
+    multiple=True,
+    type=HOST_PORT,
+    metavar="HOST:PORT",
+    help="Where to reach this node; else [node] advertise, or what it listens on.",
+)
+@pass_app
+def invite(
+    app: App, trustee: bytes, expires: float, feed: str | None, addresses: tuple[str, ...]
+) -> None:
+    """Let TRUSTEE (a public key) write: print one line for `join`.
+
+    The line names the feed, so send it in private: whoever knows a feed's key can read its traffic.
+    """
+    with app.client() as client:
+        answer = client.invite(trustee, expires=expires, addresses=addresses or None, feed=feed)
+    _note_clipped(app, expires, answer["expires"])
+    if not answer["addresses"]:
+        app.out.note(
+            "the invitation holds no address, because this node listens on none; give --address, "
+            "or tell the other side one for `feed join --peer`"
+        )
+    if app.out.as_json:
+        app.out.json(answer)
+    else:
+        app.out.line(answer["invitation"])
+
+
+@click.command(cls=Command)
+@click.argument("line")
+@click.option("--alias", help="A short name for the feed on this node.")
+@click.option(
+    "--mode", type=click.Choice(["full", "light"]), help="full: keep all values (default)."
+)
+@pass_app
+def join(app: App, line: str, alias: str | None, mode: str | None) -> None:
+    """Take an invitation: LINE as `invite` printed it, or - to read it from standard input."""
+    from hyperbloom.invitation import decode_invitation
+
+    text = sys.stdin.readline() if line == "-" else line
+    decode_invitation(text)
+    settings = {
+        name: found for name, found in (("alias", alias), ("mode", mode)) if found is not None
+    }
+    with app.client() as client:
+        form = client.accept(text, **settings)
+    if app.out.as_json:
+        app.out.json(form)
+    else:
+        app.out.line(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")

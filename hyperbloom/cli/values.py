@@ -1,0 +1,206 @@
+"""Commands that write and read a feed's values: put, get, has, count, watch."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from hyperbloom.cli.app import App, Command, exit_with, pass_app
+from hyperbloom.cli.output import Progress
+from hyperbloom.cli.parameters import (
+    as_bytes,
+    feed_option,
+    hex_option,
+    optional_bytes,
+    range_options,
+)
+from hyperbloom.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from hyperbloom.api.client import Arrival, Client
+
+__all__ = ["count", "get", "has", "put", "watch"]
+
+#: How long a node that does not keep a range asks its peers for it before `get` prints.
+FETCH_SECONDS = 10.0
+
+
+def _given(values: tuple[str, ...], *, as_hex: bool) -> Iterator[list[bytes]]:
+    from hyperbloom.cli.streams import BATCH_BYTES, BATCH_VALUES, batches
+
+    if values == ("-",):
+        yield from batches(sys.stdin.fileno(), as_hex=as_hex)
+        return
+    batch: list[bytes] = []
+    for value in (as_bytes(text, as_hex=as_hex) for text in values):
+        full = len(batch) >= BATCH_VALUES or sum(map(len, batch)) + len(value) > BATCH_BYTES
+        if batch and full:
+            yield batch
+            batch = []
+        batch.append(value)
+    yield batch
+
+
+@click.command(cls=Command)
+@feed_option
+@hex_option
+@click.argument("values", nargs=-1, required=True, metavar="[VALUE…|-]")
+@pass_app
+def put(app: App, feed: str | None, as_hex: bool, values: tuple[str, ...]) -> None:
+    """Store values; answer when they are on disk.
+
+    `-` reads values from standard input, one a line (empty lines are left out), however many there
+    are. Prints how many were new and how many were there already.
+    """
+    new = known = 0
+    try:
+        with app.client() as client, Progress("putting") as progress:
+            for batch in _given(values, as_hex=as_hex):
+                answer = client.put(batch, feed=feed)
+                new += answer["new"]
+                known += answer["known"]
+                progress.show(f"{new + known:,} values")
+    except BaseException:
+        if new + known:
+            app.out.note(f"before this went wrong: {new} new, {known} known")
+        raise
+    if app.out.as_json:
+        app.out.json({"new": new, "known": known})
+    else:
+        app.out.line(f"{new} new, {known} known")
+
+
+@click.command(cls=Command)
+@feed_option
+@range_options
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N values.")
+@hex_option
+@click.option("--local", is_flag=True, help="Do not ask peers for a range this node does not keep.")
+@pass_app
+def get(
+    app: App,
+    feed: str | None,
+    start: str | None,
+    end: str | None,
+    limit: int | None,
+    as_hex: bool,
+    local: bool,
+) -> None:
+    """Print values in byte order, one a line.
+
+    A node that keeps the feed in part (mode range or light) first asks its peers for the range.
+    """
+    first = optional_bytes(start, as_hex=as_hex) or b""
+    beyond = optional_bytes(end, as_hex=as_hex)
+    with app.client() as client:
+        if not local:
+            wait = min(FETCH_SECONDS, app.timeout() or FETCH_SECONDS)
+            client.fetch(feed=feed, start=first, end=beyond, timeout=wait * 0.8)
+        pages = client.range(feed=feed, start=first, end=beyond, limit=limit)
+        if app.out.as_json:
+            _print_json(app, pages)
+            return
+        for page in pages:
+            lines = (value.hex().encode("ascii") for value in page) if as_hex else page
+            app.out.raw(b"".join(line + b"\n" for line in lines))
+
+
+def _print_json(app: App, pages: Iterator[list[bytes]]) -> None:
+    """One JSON object, written page by page."""
+    app.out.raw(b'{"values": [')
+    separator = ""
+    for page in pages:
+        if page:
+            app.out.raw((separator + ", ".join(f'"{value.hex()}"' for value in page)).encode())
+            separator = ", "
+    app.out.raw(b"]}\n")
+
+
+@click.command(cls=Command)
+@feed_option
+@hex_option
+@click.argument("values", nargs=-1, required=True, metavar="VALUE…")
+@pass_app
+def has(app: App, feed: str | None, as_hex: bool, values: tuple[str, ...]) -> None:
+    """Say whether values are there; exit code 0 if all are, 1 if not."""
+    found: list[bool] = []
+    with app.client() as client:
+        for batch in _given(tuple(values), as_hex=as_hex):
+            found += client.has(batch, feed=feed)
+    if app.out.as_json:
+        app.out.json({"all": all(found), "has": found})
+    else:
+        for text, there in zip(values, found, strict=True):
+            answer = "yes" if there else "no"
+            app.out.line(answer if len(values) == 1 else f"{answer}\t{text}")
+    exit_with(ExitCode.OK if all(found) else ExitCode.FAILED)
+
+
+@click.command(cls=Command)
+@feed_option
+@pass_app
+def count(app: App, feed: str | None) -> None:
+    """Print how many values there are.
+
+    With --json also their bytes and the digest, which is the same on nodes with the same values.
+    """
+    with app.client() as client:
+        answer = client.count(feed=feed)
+    if app.out.as_json:
+        app.out.json(answer)
+    else:
+        app.out.line(str(answer["count"]))
+
+
+@click.command(cls=Command)
+@feed_option
+@range_options
+@click.option("--existing", is_flag=True, help="First print what is there, as it arrived.")
+@click.option("--count", "most", type=click.IntRange(min=1), metavar="N", help="Stop after N.")
+@hex_option
+@pass_app
+def watch(
+    app: App,
+    feed: str | None,
+    start: str | None,
+    end: str | None,
+    existing: bool,
+    most: int | None,
+    as_hex: bool,
+) -> None:
+    """Print new values as they arrive, until Ctrl-C.
+
+    With --timeout it stops after that time, with exit code 6. --json prints one object a line, with
+    the arrival number, the peer that brought the value, and when.
+    """
+    with app.client() as client:
+        arrivals = client.watch(
+            feed=feed,
+            start=optional_bytes(start, as_hex=as_hex) or b"",
+            end=optional_bytes(end, as_hex=as_hex),
+            after=0 if existing else None,
+            seconds=app.timeout(None),
+        )
+        _print_arrivals(app, client, arrivals, most, as_hex=as_hex)
+
+
+def _print_arrivals(
+    app: App, client: Client, arrivals: Iterator[Arrival | None], most: int | None, *, as_hex: bool
+) -> None:
+    values = (arrival for arrival in arrivals if arrival is not None)
+    for arrival in itertools.islice(values, most):
+        if app.out.as_json:
+            form = {
+                "seq": arrival.seq,
+                "value": arrival.value.hex(),
+                "origin": arrival.origin.hex(),
+                "received_at": arrival.received_at,
+            }
+            app.out.json(form, flush=True)
+        else:
+            value = arrival.value.hex().encode("ascii") if as_hex else arrival.value
+            app.out.raw(value + b"\n", flush=True)
