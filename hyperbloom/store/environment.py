@@ -10,6 +10,7 @@ last committed state. What needs care (py-lmdb's cautions, LMDB's ``lmdb.h``):
 - No environment crosses a fork; the process id is checked on every way in.
 - The map is address space, given when it is made. When it is full, the transaction fails, and the
   map can be enlarged only while no transaction is open (gate.py).
+- Every call gives the interpreter lock up, which makes a busy process slow (switching.py).
 - A page behind the end of the file is a SIGBUS and not an error, so the file's length is compared
   with the meta pages before LMDB touches it (datafile.py).
 """
@@ -38,6 +39,7 @@ from hyperbloom.store.gate import ReadGate
 from hyperbloom.store.layout import DATABASES
 from hyperbloom.store.limits import MAX_MAP_STEP_BYTES, MAX_READERS
 from hyperbloom.store.records import StoreSize
+from hyperbloom.store.switching import short_turns
 
 __all__ = ["DATA_FILE", "LOCK_FILE", "Environment", "FolderLock", "MapFull"]
 
@@ -162,19 +164,23 @@ class Environment:
                 self._env.close()
 
     @contextmanager
-    def read(self) -> Iterator["lmdb.Transaction[bytes]"]:
-        """A read transaction. Not reentrant, and to be left soon: the map waits for it to grow."""
+    def read(self, *, long: bool = False) -> Iterator["lmdb.Transaction[bytes]"]:
+        """A read transaction. Not reentrant.
+
+        To be left within milliseconds, for all others wait for it when the map grows; one that
+        cannot is ``long``, and only the writer waits for it.
+        """
         self._check_process()
-        self._gate.enter()
+        self._gate.enter(long=long)
         try:
             if self._closed:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
-            with self._env.begin() as txn:
+            with short_turns(), self._env.begin() as txn:
                 yield txn
         except lmdb.Error as error:
             raise self._translated(error) from error
         finally:
-            self._gate.leave()
+            self._gate.leave(long=long)
 
     @contextmanager
     def write(self) -> Iterator["lmdb.Transaction[bytes]"]:
@@ -188,7 +194,7 @@ class Environment:
             if self._closed:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
             try:
-                with self._env.begin(write=True) as txn:
+                with short_turns(), self._env.begin(write=True) as txn:
                     yield txn
             except lmdb.MapFullError as error:
                 raise MapFull from error
@@ -238,7 +244,7 @@ class Environment:
     def copy(self, target: Path) -> None:
         """Write a compacted copy of the last committed state into the existing folder target."""
         self._check_process()
-        self._gate.enter()
+        self._gate.enter(long=True)
         try:
             if self._closed:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
@@ -246,7 +252,7 @@ class Environment:
         except lmdb.Error as error:
             raise self._translated(error) from error
         finally:
-            self._gate.leave()
+            self._gate.leave(long=True)
 
     def size(self) -> StoreSize:
         """How large the map, its used part and the file are."""
@@ -276,7 +282,9 @@ class Environment:
             return StoreFull(
                 f"no room on the disk of {self.path}; nothing was written, make room and try again"
             )
-        return StoreError(f"the store {self.path} failed: {error}; check the disk")
+        return StoreError(
+            f"the store {self.path} failed: {error}; see the disk and the system's log"
+        )
 
 
 def _is_without_room(error: lmdb.Error, folder: Path) -> bool:

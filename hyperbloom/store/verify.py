@@ -72,7 +72,7 @@ def verify_environment(environment: Environment, progress: Progress | None = Non
     problems = _Problems()
     values = 0
     try:
-        with environment.read() as txn:
+        with environment.read(long=True) as txn:
             values = _Verification(txn, environment.databases, problems, progress).run()
     except StoreError as error:
         problems.add(str(error))
