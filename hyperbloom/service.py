@@ -8,6 +8,7 @@ stop it closes the connections, drains the writer and closes the store, in that 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -37,6 +38,10 @@ T = TypeVar("T")
 SCAN_THREADS = 2
 
 PEER_ID_BYTES = 32
+
+#: Seconds a scanning thread may keep the interpreter to itself while the reactor waits for it.
+#: Python's 5 ms add up over the system calls of one turn of the reactor.
+SWITCH_SECONDS = 0.0005
 
 log = Logger()
 
@@ -80,6 +85,7 @@ class NodeService(MultiService):
         return stopped.addBoth(self._drain)
 
     def _build(self) -> None:
+        sys.setswitchinterval(SWITCH_SECONDS)
         config, identity = self._config, self._identity
         store = self._store = Store.open(config.store_path)
         feeds = settle_feeds(store, identity.public_key, config.feeds)

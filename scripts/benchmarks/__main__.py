@@ -1,0 +1,39 @@
+"""Runs the cases named on the command line (all without a name); one JSON line each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from cases import CASES, run_case
+
+
+def main() -> int:
+    """The exit code is 1 when a case did not reach what it must."""
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--runs", type=int, default=1, help="times each case is run")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the inputs, 1 is full")
+    parser.add_argument("--folder", type=Path, help="where the stores are made (a real disk)")
+    options = parser.parse_args()
+    unknown = [name for name in options.cases if name not in CASES]
+    if unknown:
+        parser.error(f"no case {unknown[0]!r}; there are {', '.join(CASES)}")
+    all_ok = True
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        for name in options.cases or CASES:
+            for _ in range(options.runs):
+                figures = run_case(name, Path(folder), options.scale)
+                all_ok = all_ok and figures["ok"]
+                rounded = {
+                    k: round(v, 3) if isinstance(v, float) else v for k, v in figures.items()
+                }
+                print(json.dumps(rounded), flush=True)
+    return 0 if all_ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

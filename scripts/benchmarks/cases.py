@@ -1,0 +1,382 @@
+"""The cases: each returns what was measured and what must be reached, as one dict."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nodes import BenchNode, member_links, prefill, running
+
+from hyperbloom.bloom import BloomFilter
+from hyperbloom.keys import Identity
+from hyperbloom.store import Appended, AppendValues, PutFeed, Store, Writer
+
+__all__ = ["CASES"]
+
+Figures = dict[str, Any]
+
+OWNER = Identity(b"o" * 32)
+MEMBER = Identity(b"m" * 32)
+FEED = OWNER.public_key
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds a call takes."""
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def random_values(count: int, seed: int, length: int = 64) -> list[bytes]:
+    """Values that are the same in every run."""
+    numbers = random.Random(seed)
+    return [numbers.randbytes(length) for _ in range(count)]
+
+
+def batches(values: list[bytes], size: int = 50_000) -> Iterator[list[bytes]]:
+    """The values in parts."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def bloom_case(folder: Path, scale: float) -> Figures:
+    """Build and test a filter that fills one frame, 30 hash functions, 64-byte values."""
+    count = 48_000
+    values = random_values(count, 1)
+
+    def build() -> BloomFilter:
+        bloom = BloomFilter(43 * count, 30, 77)
+        bloom.add(values)
+        return bloom
+
+    bloom = build()
+    assert not bloom.missing(values)
+    built = statistics.median(timed(build) for _ in range(7)) / count
+    tested = statistics.median(timed(lambda: bloom.missing(values)) for _ in range(7)) / count
+    return {
+        "build_us": built * 1e6,
+        "test_us": tested * 1e6,
+        "must": "<= 1 us a value each",
+        "ok": max(built, tested) <= 1e-6,
+    }
+
+
+def wait_for_counts(nodes: list[BenchNode], count: int, seconds: float) -> None:
+    """Until every node has that many values; raises when it takes too long."""
+    deadline = time.perf_counter() + seconds
+    while any(node.count() < count for node in nodes):
+        if time.perf_counter() > deadline:
+            counts = [node.count() for node in nodes]
+            raise RuntimeError(f"counts are {counts}, not {count}, after {seconds} s")
+        time.sleep(0.02)
+
+
+def two_nodes(folder: Path, owner: list[bytes], member: list[bytes]) -> tuple[BenchNode, BenchNode]:
+    """An owner and a member that dials it, with these values in their stores."""
+    links = member_links(OWNER, MEMBER)
+    one = BenchNode(folder / "owner", OWNER, FEED)
+    two = BenchNode(folder / "member", MEMBER, FEED, peers=f"127.0.0.1:{one.port}")
+    for node, values in ((one, owner), (two, member)):
+        node.prepare()
+        prefill(node.folder, node.identity, FEED, batches(values), links=links)
+    return one, two
+
+
+def first_replication_case(folder: Path, scale: float) -> Figures:
+    """An empty member takes a whole feed over loopback, durable on both sides."""
+    count = int(1_000_000 * scale)
+    one, two = two_nodes(folder, random_values(count, 2), [])
+    with running(one):
+        one.stall()
+        begun = time.perf_counter()
+        started = two.start()
+        try:
+            wait_for_counts([two], count, 120)
+            seconds = time.perf_counter() - begun - started
+            stalls = [one.stall(), two.stall()]
+            cpu = [one.cpu_seconds(), two.cpu_seconds()]
+        finally:
+            two.stop()
+    rate = count / seconds
+    return {
+        "values": count,
+        "seconds": seconds,
+        "values_per_s": rate,
+        "stall_ms": [round(stall * 1e3, 1) for stall in stalls],
+        "cpu_s": cpu,
+        "must": ">= 150,000 values/s",
+        "ok": rate >= 150_000,
+    }
+
+
+def shared_sync_case(folder: Path, scale: float) -> Figures:
+    """Two nodes share a feed and differ by 100 values each."""
+    count = int(1_000_000 * scale)
+    common = random_values(count, 3)
+    one, two = two_nodes(folder, common + random_values(100, 4), common + random_values(100, 5))
+    with running(one):
+        one.stall()
+        begun = time.perf_counter()
+        started = two.start()
+        try:
+            two.stall()
+            wait_for_counts([one, two], count + 200, 60)
+            seconds = time.perf_counter() - begun - started
+            stalls = [one.stall(), two.stall()]
+            cpu = [one.cpu_seconds(), two.cpu_seconds()]
+        finally:
+            two.stop()
+    return {
+        "values": count,
+        "seconds": seconds,
+        "stall_ms": [round(stall * 1e3, 1) for stall in stalls],
+        "cpu_s": cpu,
+        "must": "<= 3 s, no stall above 50 ms",
+        "ok": seconds <= 3 and max(stalls) <= 0.05,
+    }
+
+
+class Answers:
+    """Takes the writer's answers back to the caller's thread, as a reactor would."""
+
+    def __init__(self) -> None:
+        self._ready: deque[Callable[[], None]] = deque()
+        self._event = threading.Event()
+
+    def deliver(self, call: Callable[[], None]) -> None:
+        self._ready.append(call)
+        self._event.set()
+
+    def run_one(self) -> None:
+        while not self._ready:
+            self._event.wait()
+            self._event.clear()
+        self._ready.popleft()()
+
+
+def insert_rate(folder: Path, *, operations: int, size: int, callers: int) -> float:
+    """Values a second of `callers` that each wait for one insert before the next."""
+    store = Store.open(folder)
+    answers = Answers()
+    writer = Writer(store, deliver=answers.deliver)
+    left = operations
+    done_count = 0
+    values = random_values(operations * size, 6)
+
+    def submit() -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            batch = values[left * size : (left + 1) * size]
+            writer.submit(
+                AppendValues(
+                    feed_key=FEED, values=batch, origin=FEED, received_at=time.time_ns() // 1000
+                ),
+                done,
+            )
+
+    def done(outcome: Appended | BaseException) -> None:
+        nonlocal done_count
+        if isinstance(outcome, BaseException):
+            raise outcome
+        done_count += 1
+        submit()
+
+    writer.submit(PutFeed(feed_key=FEED, settings={}), lambda _: None)
+    begun = time.perf_counter()
+    for _ in range(callers):
+        submit()
+    while done_count < operations:
+        answers.run_one()
+    seconds = time.perf_counter() - begun
+    writer.close()
+    store.close()
+    return operations * size / seconds
+
+
+def inserts_case(folder: Path, scale: float) -> Figures:
+    """Durable inserts in process by 64 callers: one value each, and batches of 1,000 each."""
+    single = insert_rate(folder / "a", operations=int(60_000 * scale), size=1, callers=64)
+    batch = insert_rate(folder / "b", operations=int(1_000 * scale), size=1_000, callers=64)
+    alone = insert_rate(folder / "c", operations=int(200 * scale), size=1_000, callers=1)
+    return {
+        "single_per_s": single,
+        "batch_per_s": batch,
+        "batch_of_one_caller_per_s": alone,
+        "must": ">= 10,000/s single, >= 150,000/s in batches",
+        "ok": single >= 10_000 and batch >= 150_000,
+    }
+
+
+def call_socket(path: Path, requests: int, thread: int, problems: list[str]) -> None:
+    """One keep-alive caller of the control socket, one value a request."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(path))
+    buffer = b""
+    for number in range(requests):
+        body = b'{"values":["%s"]}' % os.urandom(32).hex().encode()
+        connection.sendall(
+            b"POST /v1/feeds/%s/values HTTP/1.1\r\nHost: node\r\nContent-Length: %d\r\n"
+            b"Content-Type: application/json\r\n\r\n%s" % (FEED.hex().encode(), len(body), body)
+        )
+        while b"\r\n\r\n" not in buffer:
+            buffer += connection.recv(65_536)
+        head, buffer = buffer.split(b"\r\n\r\n", 1)
+        lower = head.lower()
+        length = int(lower.split(b"content-length:")[1].split(b"\r\n")[0])
+        while len(buffer) < length:
+            buffer += connection.recv(65_536)
+        if b" 20" not in head[:15]:
+            problems.append(f"request {number} of caller {thread}: {head[:60]!r}")
+            return
+        buffer = buffer[length:]
+    connection.close()
+
+
+def socket_case(folder: Path, scale: float) -> Figures:
+    """Durable inserts over the control socket: 64 keep-alive callers, one value a request."""
+    each = max(1, int(150 * scale))
+    node = BenchNode(folder / "owner", OWNER, FEED)
+    node.prepare()
+    with running(node):
+        script = f"""
+import sys, threading, time
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from cases import call_socket
+problems = []
+threads = [threading.Thread(target=call_socket, args=(Path({str(node.folder)!r}) / "control.sock",
+    {each}, n, problems)) for n in range(64)]
+begun = time.perf_counter()
+[t.start() for t in threads]; [t.join() for t in threads]
+print(time.perf_counter() - begun)
+assert not problems, problems
+"""
+        run = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, timeout=300
+        )
+        if run.returncode:
+            raise RuntimeError(run.stderr)
+        count = node.count()
+    seconds = float(run.stdout)
+    rate = 64 * each / seconds
+    return {
+        "requests_per_s": rate,
+        "stored": count,
+        "must": ">= 1,500 requests/s",
+        "ok": rate >= 1_500 and count == 64 * each,
+    }
+
+
+def range_case(folder: Path, scale: float) -> Figures:
+    """A range with limit 10: among many values, and among values that share 2 KiB."""
+    figures: Figures = {"must": "<= 1 ms"}
+    prefix = b"p" * 2048
+    inputs = {
+        "among_all_ms": random_values(int(1_000_000 * scale), 7),
+        "shared_prefix_ms": [prefix + b"%08d" % i for i in range(int(100_000 * scale))],
+    }
+    for name, values in inputs.items():
+        prefill(folder / name, OWNER, FEED, batches(values, 10_000))
+        store = Store.open(folder / name / "store")
+        starts = random.Random(8).sample(values, 300)
+
+        def read(start: bytes, store: Store = store) -> None:
+            found = store.range_slice(FEED, start, None, limit=10, max_bytes=1_000_000)
+            assert found.values[0] == start
+
+        figures[name] = statistics.median(timed(lambda s=s: read(s)) for s in starts) * 1e3  # type: ignore[misc]
+        store.close()
+    figures["ok"] = max(figures["among_all_ms"], figures["shared_prefix_ms"]) <= 1
+    return figures
+
+
+def start_case(folder: Path, scale: float) -> Figures:
+    """twistd with a full feed: until it listens, and memory at rest."""
+    node = BenchNode(folder / "owner", OWNER, FEED)
+    node.prepare()
+    prefill(node.folder, OWNER, FEED, batches(random_values(int(1_000_000 * scale), 9)))
+    times = []
+    for _ in range(5):
+        times.append(node.start(tac=False))
+        time.sleep(1)
+        resident, own = node.resident_all_bytes(), node.resident_bytes()
+        node.stop()
+    seconds = statistics.median(times)
+    return {
+        "seconds": seconds,
+        "resident_mb": resident / 1e6,
+        "own_mb": own / 1e6,
+        "must": "<= 1 s, <= 150 MB",
+        "ok": seconds <= 1 and resident <= 150e6,
+    }
+
+
+def idle_case(folder: Path, scale: float) -> Figures:
+    """Idle secure connections: memory of the node a connection."""
+    count = int(1_000 * scale)
+    node = BenchNode(folder / "owner", OWNER, FEED)
+    node.prepare(limits=f"connections = {count + 10}\nconnections_per_address = {count + 10}")
+    prefill(node.folder, OWNER, FEED, [[b"one"]], links=member_links(OWNER, MEMBER))
+    script = Path(__file__).with_name("idle_peers.py")
+    link = member_links(OWNER, MEMBER)[0].raw.hex()
+    with running(node):
+        time.sleep(1)
+        before = node.resident_bytes()
+        peers = subprocess.Popen(
+            [sys.executable, str(script), str(node.port), str(count), link, FEED.hex()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        try:
+            assert peers.stdout is not None
+            if peers.stdout.readline().strip() != b"secure":
+                raise RuntimeError("the peers did not become secure")
+            time.sleep(3)
+            with node.client() as client:
+                connected = len(client.peers())
+            after = node.resident_bytes()
+        finally:
+            peers.kill()
+            peers.wait()
+    each = (after - before) / count
+    return {
+        "connections": connected,
+        "kb_each": each / 1e3,
+        "must": "<= 50 KB each",
+        "ok": each <= 50e3 and connected == count,
+    }
+
+
+CASES: dict[str, Callable[[Path, float], Figures]] = {
+    "bloom": bloom_case,
+    "first-replication": first_replication_case,
+    "shared-sync": shared_sync_case,
+    "inserts": inserts_case,
+    "socket": socket_case,
+    "range": range_case,
+    "start": start_case,
+    "idle": idle_case,
+}
+
+
+def run_case(name: str, folder: Path, scale: float) -> Figures:
+    """Run one case in a folder of its own, which is removed."""
+    place = folder / name
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    try:
+        return {"case": name, "scale": scale, **CASES[name](place, scale)}
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
