@@ -30,6 +30,8 @@ __all__ = [
     "STORE_NAME",
     "Config",
     "ConfigError",
+    "Limits",
+    "SyncSettings",
     "check_alias",
     "load_config",
     "parse_config",

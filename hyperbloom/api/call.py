@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from twisted.web.server import Request
 
-    from hyperbloom.api.node import ServedFeed, ServedNode, ServedStore
+    from hyperbloom.api.node import ServedFeed, ServedNode
 
 __all__ = ["STREAMED", "Answer", "Call", "Context", "Result"]
 
@@ -42,16 +42,13 @@ class Context:
     """What the endpoints share.
 
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
-    reactor. fetch: has a feed ask its peers for a range it does not keep, as
-    `hyperbloom.replication.fetch`.
+    reactor.
     """
 
     node: ServedNode
-    store: ServedStore
     clock: Any
     now: Callable[[], float]
     in_thread: Callable[[Callable[[], Any]], Deferred[Any]]
-    fetch: Callable[..., Deferred[int]]
 
 
 class Call:

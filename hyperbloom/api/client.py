@@ -203,12 +203,14 @@ class Client:
         feed: str | None = None,
         start: bytes = b"",
         end: bytes | None = None,
+        limit: int | None = None,
         timeout: float,
     ) -> int:
         """Has the node ask its peers for a range it does not keep; how many values came."""
         body = {
             "start": start.hex(),
             "end": None if end is None else end.hex(),
+            "limit": limit,
             "timeout": timeout,
         }
         return cast("int", self._ask("POST", _feed_path(feed, "/fetch"), body)["received"])

@@ -257,10 +257,9 @@ def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
         raise bad_request(str(error)) from None
 
 
-def feed_form(feed: ServedFeed, *, now: float) -> FeedForm:
-    """A feed as the API shows it at `now`."""
-    record, settings = feed.record(), feed.settings
-    chain = feed.membership.chain(now=now)
+def feed_form(feed: ServedFeed) -> FeedForm:
+    """A feed as the API shows it."""
+    record, settings, chain = feed.record(), feed.settings, feed.chain
     shown: ChainForm | None = None
     if chain is not None:
         shown = {"links": len(chain), "expires": expiry_form(chain.expires)}

@@ -27,7 +27,6 @@ __all__ = [
     "HasJson",
     "ServedContext",
     "ServedFeed",
-    "ServedMembership",
     "ServedNode",
     "ServedStore",
 ]
@@ -47,12 +46,6 @@ class ServedStore(Protocol):
     def verify(self, progress: Callable[..., object] | None = None) -> VerifyReport: ...
 
 
-class ServedMembership(Protocol):
-    """`hyperbloom.replication.membership.Membership`, as far as the API uses it."""
-
-    def chain(self, *, now: float) -> Chain | None: ...
-
-
 class ServedFeed(Protocol):
     """`hyperbloom.replication.Feed`, as far as the API uses it."""
 
@@ -66,7 +59,7 @@ class ServedFeed(Protocol):
     def settings(self) -> FeedSettings: ...
 
     @property
-    def membership(self) -> ServedMembership: ...
+    def chain(self) -> Chain | None: ...
 
     def record(self) -> FeedRecord: ...
 
@@ -77,6 +70,10 @@ class ServedFeed(Protocol):
     def read(
         self, start: bytes, end: bytes | None, *, limit: int, max_bytes: int
     ) -> Deferred[RangeSlice]: ...
+
+    def fetch(
+        self, start: bytes, end: bytes | None, *, limit: int | None, timeout: float
+    ) -> Deferred[int]: ...
 
     def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]: ...
 
@@ -95,9 +92,6 @@ class ServedContext(Protocol):
     """`hyperbloom.replication.feed.FeedContext`, as far as the API uses it."""
 
     @property
-    def store(self) -> ServedStore: ...
-
-    @property
     def now(self) -> Callable[[], float]: ...
 
 
@@ -106,6 +100,9 @@ class ServedNode(Protocol):
 
     @property
     def context(self) -> ServedContext: ...
+
+    @property
+    def store(self) -> ServedStore: ...
 
     @property
     def identity(self) -> Identity: ...
@@ -126,5 +123,3 @@ class ServedNode(Protocol):
     def addresses(self) -> list[str]: ...
 
     def listening(self) -> list[str]: ...
-
-    def redial(self, feed: Any) -> Deferred[Any]: ...

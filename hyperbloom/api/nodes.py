@@ -54,13 +54,12 @@ def list_peers(call: Call) -> Answer:
 
 def list_feeds(call: Call) -> Answer:
     """Every feed of the node."""
-    now = call.context.now()
-    return {"feeds": [feed_form(feed, now=now) for feed in call.node.feeds.values()]}
+    return {"feeds": [feed_form(feed) for feed in call.node.feeds.values()]}
 
 
 def show_feed(call: Call) -> Answer:
     """One feed."""
-    return feed_form(call.feed(), now=call.context.now())
+    return feed_form(call.feed())
 
 
 async def join_feed(call: Call) -> Mapping[str, Any]:
@@ -68,7 +67,7 @@ async def join_feed(call: Call) -> Mapping[str, Any]:
     settings = feed_settings(call.body())
     await call.node.join(settings)
     call.status = 201
-    return feed_form(call.node.feeds[settings.key], now=call.context.now())
+    return feed_form(call.node.feeds[settings.key])
 
 
 async def leave_feed(call: Call) -> None:
@@ -83,7 +82,7 @@ async def take_snapshot(call: Call) -> Mapping[str, Any]:
     target = Path(member(body, "target", str))
     if not target.is_absolute():
         raise bad_request("target must be an absolute path")
-    store = call.context.store
+    store = call.node.store
     try:
         info = await call.context.in_thread(lambda: store.snapshot(target))
     except FileExistsError:
@@ -94,7 +93,7 @@ async def take_snapshot(call: Call) -> Mapping[str, Any]:
 
 async def verify_store(call: Call) -> Mapping[str, Any]:
     """Walks the whole store and says what is wrong with it."""
-    store = call.context.store
+    store = call.node.store
     report = await call.context.in_thread(lambda: store.verify(None))
     form: dict[str, Any] = flat_json(report)
     return form

@@ -30,7 +30,7 @@ from hyperbloom.api.call import STREAMED, Answer, Call, Context, Result
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
 from hyperbloom.api.routes import MethodNotAllowed, Router
 from hyperbloom.api.unix import SocketError, free_unix, private_files, unix_address
-from hyperbloom.replication.fetch import TooManyFetches, fetch
+from hyperbloom.replication.fetch import TooManyFetches
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.store import NoSuchFeed, StoreError, StoreFull
@@ -237,7 +237,6 @@ class ControlService(Service):
         path: Path,
         *,
         reactor: Any,
-        fetch: Callable[..., Deferred[int]] = fetch,
     ) -> None:
         self.setName("control")
         self._path = path
@@ -245,11 +244,9 @@ class ControlService(Service):
         self._site = ApiSite(
             Context(
                 node=node,
-                store=node.context.store,
                 clock=reactor,
                 now=node.context.now,
                 in_thread=self._in_thread,
-                fetch=fetch,
             ),
             reactor=reactor,
         )

@@ -72,8 +72,6 @@ async def add_chain(call: Call) -> Mapping[str, Any]:
     feed, body = call.feed(), call.body()
     only(body, ("links",))
     chain = await feed.add_links(bytes_list(body, "links", most=MAX_LINKS_GIVEN))
-    if chain.holder == call.node.identity.public_key:
-        await call.node.redial(feed)
     return {
         "holder": chain.holder.hex(),
         "links": len(chain),
@@ -169,7 +167,7 @@ async def invite(call: Call) -> Mapping[str, Any]:
     trustee = public_key(body, "trustee")
     addresses = _invitation_addresses(call, body)
     link = await _issue(feed, trustee, moment(body, "expires"))
-    chain = feed.membership.chain(now=call.context.now())
+    chain = feed.chain
     if chain is None:
         raise Problem(ProblemKind.NOT_TRUSTED, "this node's own link has just expired")
     invitation = Invitation(
@@ -243,6 +241,5 @@ async def accept_invitation(call: Call) -> Mapping[str, Any]:
         await call.node.join(settings)
     feed = call.node.feeds[invitation.feed_key]
     await feed.add_links(invitation.links)
-    await call.node.redial(feed)
     call.status = 201
-    return feed_form(feed, now=call.context.now())
+    return feed_form(feed)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperbloom.api.call import Answer, Call
-from hyperbloom.api.forms import MAX_VALUES, bytes_list, hex_bytes, member, only
+from hyperbloom.api.forms import MAX_VALUES, bad_request, bytes_list, hex_bytes, member, only
 
 if TYPE_CHECKING:
     from hyperbloom.store import Appended, RangeSlice
@@ -67,12 +67,15 @@ def _fetch_range(body: Mapping[str, Any]) -> tuple[bytes, bytes | None]:
 
 
 async def fetch_values(call: Call) -> Mapping[str, Any]:
-    """`{"start"?, "end"?, "timeout"?}`: asks the peers for a range not kept here.
+    """`{"start"?, "end"?, "limit"?, "timeout"?}`: asks the peers for a range not kept here.
 
     Answers how many values came. A full node keeps every range and asks nobody.
     """
     feed, body = call.feed(), call.body()
-    only(body, ("start", "end", "timeout"))
+    only(body, ("start", "end", "limit", "timeout"))
     start, end = _fetch_range(body)
+    limit = body.get("limit")
+    if limit is not None and member(body, "limit", int) < 1:
+        raise bad_request("limit must be at least 1")
     timeout = call.seconds(body.get("timeout", 10.0), "timeout", MAX_FETCH_SECONDS)
-    return {"received": await call.context.fetch(feed, start, end, timeout=timeout)}
+    return {"received": await feed.fetch(start, end, limit=limit, timeout=timeout)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,9 @@ from hyperbloom.cli.output import Key
 from hyperbloom.cli.parameters import HOST_PORT, PUBLIC_KEY, as_bytes, hex_option
 from hyperbloom.cli.trust import own_trust
 from hyperbloom.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from hyperbloom.api.client import Client
 
 __all__ = ["feed", "trust_cell"]
 
@@ -33,6 +37,15 @@ def trust_cell(links: int | None, expires: float | None) -> str:
     return f"member, {format_duration(left)} left" if left >= 0 else "EXPIRED"
 
 
+def _present(client: Client, key: bytes) -> dict[str, Any]:
+    """The settings of a feed that is joined already, else nothing."""
+    names = ("alias", "mode", "ranges", "dialect", "peers", "issue_links")
+    for form in client.feeds():
+        if form["key"] == key.hex():
+            return {name: found for name, found in form.items() if name in names}
+    return {}
+
+
 @feed.command("join")
 @click.argument("key", type=PUBLIC_KEY, metavar="FEED")
 @click.option(
@@ -41,9 +54,7 @@ def trust_cell(links: int | None, expires: float | None) -> str:
 @click.option(
     "--mode",
     type=click.Choice(["full", "range", "light"]),
-    default="full",
-    show_default=True,
-    help="Keep all values, those of --range, or none (ask and publish only).",
+    help="Keep all values (default), those of --range, or none (ask and publish only).",
 )
 @click.option(
     "--range",
@@ -61,28 +72,33 @@ def join(
     app: App,
     key: bytes,
     peers: tuple[str, ...],
-    mode: str,
+    mode: str | None,
     ranges: tuple[tuple[str, str], ...],
     alias: str | None,
     no_issue_links: bool,
     as_hex: bool,
 ) -> None:
-    """Take part in FEED (a public key in hex), or change how."""
+    """Take part in FEED (a public key in hex), or change how.
+
+    For a feed that is joined already, what is not named stays as it is; peers are added.
+    """
     if (mode == "range") != bool(ranges):
         raise click.UsageError("--mode range and --range S E go together")
-    settings = {
-        "key": key.hex(),
-        "alias": alias,
-        "mode": mode,
-        "ranges": [
+    settings: dict[str, Any] = {}
+    if mode is not None:
+        settings["mode"] = mode
+        settings["ranges"] = [
             [as_bytes(s, as_hex=as_hex).hex(), as_bytes(e, as_hex=as_hex).hex() if e else None]
             for s, e in ranges
-        ],
-        "peers": list(peers),
-        "issue_links": not no_issue_links,
-    }
+        ]
+    if alias is not None:
+        settings["alias"] = alias
+    if no_issue_links:
+        settings["issue_links"] = False
     with app.client() as client:
-        form = client.join_feed(settings)
+        present = _present(client, key)
+        known = {"peers": list(dict.fromkeys((*present.get("peers", ()), *peers)))}
+        form = client.join_feed({**present, **settings, **known, "key": key.hex()})
     if app.out.as_json:
         app.out.json(form)
     else:

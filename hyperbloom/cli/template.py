@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import secrets
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from hyperbloom.config import (
     DEFAULT_LISTEN,
     IDENTITY_NAME,
     ConfigError,
+    Limits,
+    SyncSettings,
     parse_config,
 )
 from hyperbloom.keys import SEED_BYTES, Identity, create_key_file
-from hyperbloom.replication.limits import Limits
-from hyperbloom.replication.settings import SyncSettings
 
 __all__ = ["config_text", "make_node"]
 
@@ -51,7 +52,11 @@ listen = {listen}
 def _table(title: str, intro: str, settings: type[Any]) -> str:
     lines = ["", f"[{title}]", f"# {intro}"]
     for field in dataclasses.fields(settings):
-        lines += [f"# {field.metadata['help']}", f"# {field.name} = {field.default!r}"]
+        lines += [
+            "",
+            *(f"# {line}" for line in textwrap.wrap(field.metadata["help"], 98)),
+            f"# {field.name} = {field.default!r}",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -97,9 +97,10 @@ def get(
     first = optional_bytes(start, as_hex=as_hex) or b""
     beyond = optional_bytes(end, as_hex=as_hex)
     with app.client() as client:
-        if not local:
-            wait = min(FETCH_SECONDS, app.timeout() or FETCH_SECONDS)
-            client.fetch(feed=feed, start=first, end=beyond, timeout=wait * 0.8)
+        if not local and limit != 0:
+            # Less than this command waits for the node, so that a slow peer is not a dead node.
+            wait = min(FETCH_SECONDS, 0.8 * (app.timeout() or FETCH_SECONDS))
+            client.fetch(feed=feed, start=first, end=beyond, limit=limit, timeout=wait)
         pages = client.range(feed=feed, start=first, end=beyond, limit=limit)
         if app.out.as_json:
             _print_json(app, pages)
