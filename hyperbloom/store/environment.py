@@ -36,7 +36,7 @@ from hyperbloom.store.errors import (
     StoreLocked,
 )
 from hyperbloom.store.gate import ReadGate
-from hyperbloom.store.layout import DATABASES
+from hyperbloom.store.layout import DATABASES, META_FORMAT, STORE_FORMAT
 from hyperbloom.store.limits import MAX_MAP_STEP_BYTES, MAX_READERS
 from hyperbloom.store.records import StoreSize
 from hyperbloom.store.switching import short_turns
@@ -88,9 +88,16 @@ class Environment:
     """
 
     def __init__(
-        self, path: Path, *, map_bytes: int, durable: bool = True, readonly: bool = False
+        self,
+        path: Path,
+        *,
+        map_bytes: int,
+        durable: bool = True,
+        readonly: bool = False,
+        create: bool = False,
     ) -> None:
         self.path = path
+        self._create = create
         self.readonly = readonly
         self._map_bytes = max(map_bytes, _SMALLEST_MAP)
         self._durable = durable
@@ -118,7 +125,7 @@ class Environment:
                 sync=self._durable,
                 metasync=self._durable,
                 readonly=self.readonly,
-                create=not self.readonly,
+                create=self._create,
                 lock=not self.readonly,
                 **engine,
             )
@@ -128,31 +135,44 @@ class Environment:
             if not self.readonly:
                 self._env.reader_check()
             self._open_databases()
+        except lmdb.Error as error:
+            self._env.close()
+            raise self._translated(error) from error
         except BaseException:
             self._env.close()
             raise
 
     def _open_databases(self) -> None:
-        names = [name.encode() for name in DATABASES]
+        if not self._create:
+            self._check_mark()
         while True:
             try:
-                if self.readonly:
-                    with self._env.begin() as txn:
-                        handles = [self._env.open_db(n, txn, create=False) for n in names]
-                else:
-                    with self._env.begin(write=True) as txn:
-                        handles = [self._env.open_db(n, txn) for n in names]
+                self.databases = {name: self._open_database(name) for name in DATABASES}
+                return
             except lmdb.MapFullError:
                 self._enlarge(self._env.info()["map_size"])
             except lmdb.NotFoundError:
-                raise StoreCorrupt(
-                    f"{self.path} is no hyperbloom store; name the folder of one"
-                ) from None
-            except lmdb.Error as error:
-                raise self._translated(error) from error
-            else:
-                self.databases = dict(zip(DATABASES, handles, strict=True))
-                return
+                raise self._foreign() from None
+
+    def _check_mark(self) -> None:
+        """Before anything is written into it: is the file a store at all?"""
+        try:
+            meta = self._env.open_db(b"meta", create=False)
+            with self._env.begin() as txn:
+                mark = txn.get(META_FORMAT, db=meta)
+        except (lmdb.NotFoundError, lmdb.IncompatibleError):
+            mark = None
+        if mark != STORE_FORMAT:
+            raise self._foreign()
+
+    def _open_database(self, name: str) -> "lmdb._Database":
+        # A database that a later schema adds is made here, when an older store is opened.
+        return self._env.open_db(name.encode(), create=not self.readonly)
+
+    def _foreign(self) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"{self.path} is no hyperbloom store; name the folder of one, or an empty one"
+        )
 
     def close(self) -> None:
         """Wait for the readers and the writer to leave, then close. A second call does nothing."""
@@ -198,11 +218,8 @@ class Environment:
                     yield txn
             except lmdb.MapFullError as error:
                 raise MapFull from error
-            except lmdb.PanicError as error:
-                # A meta page could not be written: LMDB refuses all use until it is opened anew.
-                self._reopen()
-                raise self._translated(error) from error
             except lmdb.Error as error:
+                self._reopen_after_panic()
                 raise self._translated(error) from error
 
     def grow(self) -> None:
@@ -232,14 +249,18 @@ class Environment:
             ) from error
         self._map_bytes = size
 
-    def _reopen(self) -> None:
-        with self._gate.alone():
-            self._env.close()
-            try:
-                self._open()
-            except BaseException:
+    def _reopen_after_panic(self) -> None:
+        """Open anew if a meta page could not be written: LMDB refuses all use from then on."""
+        try:
+            self._env.begin(write=not self.readonly).abort()
+        except lmdb.PanicError:
+            with self._gate.alone():
+                self._env.close()
                 self._closed = True
-                raise
+                self._open()
+                self._closed = False
+        except lmdb.Error:
+            return
 
     def copy(self, target: Path) -> None:
         """Write a compacted copy of the last committed state into the existing folder target."""
@@ -250,7 +271,7 @@ class Environment:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
             self._env.copy(str(target), compact=True)
         except lmdb.Error as error:
-            raise self._translated(error) from error
+            raise self._translated(error, target) from error
         finally:
             self._gate.leave(long=True)
 
@@ -275,12 +296,13 @@ class Environment:
                 "after a fork; open it in the child"
             )
 
-    def _translated(self, error: lmdb.Error) -> StoreError:
+    def _translated(self, error: lmdb.Error, written: Path | None = None) -> StoreError:
+        folder = written or self.path
         if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError)):
             return StoreCorrupt(f"the store {self.path} is damaged ({error}); restore a snapshot")
-        if _is_without_room(error, self.path):
+        if _is_without_room(error, folder):
             return StoreFull(
-                f"no room on the disk of {self.path}; nothing was written, make room and try again"
+                f"no room on the disk of {folder}; nothing was written, make room and try again"
             )
         return StoreError(
             f"the store {self.path} failed: {error}; see the disk and the system's log"
@@ -295,8 +317,10 @@ def _is_without_room(error: lmdb.Error, folder: Path) -> bool:
     if os.strerror(errno.EIO) not in reason:
         return False
     room = os.statvfs(folder)
+    if room.f_bavail * room.f_frsize < _LITTLE_ROOM:
+        return True
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    size = (folder / DATA_FILE).stat().st_size
-    return room.f_bavail * room.f_frsize < _LITTLE_ROOM or (
-        limit != resource.RLIM_INFINITY and limit - size < _LITTLE_ROOM
-    )
+    if limit == resource.RLIM_INFINITY:
+        return False
+    file = folder / DATA_FILE
+    return limit - (file.stat().st_size if file.exists() else 0) < _LITTLE_ROOM

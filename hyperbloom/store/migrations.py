@@ -34,13 +34,12 @@ def initialize(environment: Environment, migrations: Sequence[Migration] = MIGRA
 
 
 def schema_version(environment: Environment) -> int:
-    """The store's version; StoreCorrupt if it is no store of ours."""
+    """The store's version; StoreCorrupt if it does not say so."""
     with environment.read() as txn:
-        mark = txn.get(META_FORMAT, db=environment.databases["meta"])
         version = txn.get(META_SCHEMA, db=environment.databases["meta"])
-    if mark != STORE_FORMAT or version is None or len(version) != U32.size:
+    if version is None or len(version) != U32.size:
         raise StoreCorrupt(
-            f"{environment.path} is no hyperbloom store; name the folder of one, or an empty one"
+            f"the store {environment.path} does not say which schema it has; restore a snapshot"
         )
     number: int = U32.unpack(version)[0]
     return number

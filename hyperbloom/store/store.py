@@ -313,7 +313,7 @@ def _create(path: Path, map_bytes: int, migrations: Sequence[Migration]) -> None
     aside = path / _NEW_FOLDER
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(mode=0o700)
-    environment = Environment(aside, map_bytes=map_bytes)
+    environment = Environment(aside, map_bytes=map_bytes, create=True)
     try:
         initialize(environment, migrations)
     finally:

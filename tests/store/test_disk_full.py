@@ -1,0 +1,139 @@
+"""A full disk: callers are told, reading goes on, and so does writing once there is room.
+
+A file-size limit stands in for the full disk, in a process of its own; where it may be mounted, a
+small tmpfs is the real thing.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hyperbloom.store import PutMeta, Store, StoreError, WriterInline
+
+SCRIPT = """
+import resource, signal, sys
+from pathlib import Path
+from hyperbloom.store import *
+
+path, kind = Path(sys.argv[1]), sys.argv[2]
+FEED, ORIGIN = b"f" * 32, b"o" * 32
+MEGABYTE = 1 << 20
+
+def room(megabytes):
+    if kind == "limit":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (megabytes * MEGABYTE, resource.RLIM_INFINITY))
+    else:
+        import subprocess
+        size = f"remount,size={megabytes}m"
+        subprocess.run(["mount", "-o", size, str(path.parent)], check=True)
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store = Store.open(path)
+answers = []
+room(4)
+
+def write(start):
+    values = [b"%08d" % n + b"x" * 900 for n in range(start, start + 100)]
+    writer = Writer(store, deliver=lambda answer: answer())
+    writer.submit(AppendValues(FEED, values, ORIGIN, 1), answers.append)
+    writer.close()
+    return answers[-1]
+
+WriterInline(store).submit(PutFeed(FEED, {}), answers.append)
+stored = 0
+while isinstance(write(stored), Appended):
+    stored += 100
+assert 1000 < stored < 5000, stored
+for _ in range(3):
+    assert isinstance(write(stored), StoreFull), answers[-1]
+    assert str(path) in str(answers[-1]), answers[-1]
+    assert store.feed(FEED).count == stored
+    assert len(store.range_slice(FEED, limit=10, max_bytes=MEGABYTE).values) == 10
+try:
+    store.snapshot(path.parent / "copy")
+except StoreFull:
+    assert kind == "mount"
+else:
+    assert kind == "limit"
+assert not list(path.parent.glob(".copy*"))
+room(16)
+assert isinstance(write(stored), Appended), answers[-1]
+assert store.feed(FEED).count == stored + 100
+report = store.verify()
+assert report.ok, report.problems
+store.close()
+print("fine")
+"""
+
+
+def run_script(path: Path, kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(path), kind],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout == "fine\n", done.stderr
+
+
+def test_a_file_that_may_not_grow(tmp_path):
+    run_script(tmp_path / "store", "limit")
+    store = Store.open(tmp_path / "store")
+    assert store.verify().ok
+    store.close()
+
+
+def test_a_file_system_without_room(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    try:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], capture_output=True
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if mounted.returncode:
+        pytest.skip("no file system may be mounted here")
+    try:
+        run_script(disk / "store", "mount")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_store_whose_meta_page_could_not_be_written_opens_itself_anew(tmp_path):
+    store = Store.open(tmp_path / "store")
+    writer, answers = WriterInline(store), []
+    writer.submit(PutMeta("a", b"1"), answers.append)
+    # LMDB writes its meta pages through a descriptor of their own, a synced one.
+    data = str(tmp_path / "store" / "data.mdb")
+    read_only = os.open(data, os.O_RDONLY)
+    synced = [
+        descriptor
+        for descriptor in map(int, os.listdir("/proc/self/fd"))
+        if is_synced_file(descriptor, data)
+    ]
+    assert synced
+    for descriptor in synced:
+        os.dup2(read_only, descriptor)
+    os.close(read_only)
+    writer.submit(PutMeta("a", b"2"), answers.append)
+    assert isinstance(answers[1], StoreError)
+    writer.submit(PutMeta("b", b"3"), answers.append)
+    assert answers[2] is None
+    assert store.get_meta("b") == b"3"
+    assert store.verify().ok
+    store.close()
+
+
+def is_synced_file(descriptor: int, path: str) -> bool:
+    try:
+        if os.readlink(f"/proc/self/fd/{descriptor}") != path:
+            return False
+        flags = Path(f"/proc/self/fdinfo/{descriptor}").read_text().split("flags:")[1].split()[0]
+    except OSError:
+        return False
+    return bool(int(flags, 8) & os.O_DSYNC)
