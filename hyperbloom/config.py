@@ -184,9 +184,10 @@ def parse_config(text: str, *, path: Path) -> Config:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: this is not TOML: {error}; correct that line") from None
     for name, found in data.items():
+        if name in _NODE_KEYS:
+            raise ConfigError(f"{file}: {name} belongs under [node]; move it there")
         if name not in _TABLES:
-            kind = f"table [{name}]" if isinstance(found, (dict, list)) else f"key {name}"
-            raise ConfigError(f"{file}: there is no {kind} here; {nearest(name, _TABLES)}")
+            raise ConfigError(f"{file}: there is no table [{name}]; {nearest(name, _TABLES)}")
         expected, form = (list, f"[[{name}]]") if name == "feeds" else (dict, f"[{name}]")
         if not isinstance(found, expected):
             raise ConfigError(f"{file}: {name} must be written as {form}")

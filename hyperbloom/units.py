@@ -15,8 +15,8 @@ __all__ = [
 ]
 
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_PART = re.compile(r"(\d+(?:\.\d+)?)([wdhms])")
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[wdhms])+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)([wdhms])", re.ASCII)
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[wdhms])+", re.ASCII)
 #: A century: longer durations are slips of the hand, and stay far from where a date overflows.
 _LONGEST = 36_525 * 86_400
 

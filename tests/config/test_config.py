@@ -1,0 +1,315 @@
+"""hyperbloom.toml: every key right, and every key wrong in every way."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hyperbloom.cli.template import config_text
+from hyperbloom.config import (
+    KNOWN_DIALECTS,
+    ConfigError,
+    check_alias,
+    load_config,
+    parse_config,
+)
+from hyperbloom.config_table import ConfigTable
+from hyperbloom.replication.limits import Limits
+from hyperbloom.replication.settings import FeedSettings, SyncSettings
+from hyperbloom.wire import DIALECTS
+
+KEY = "ab" * 32
+OTHER = "cd" * 32
+FEED = f'[[feeds]]\nkey = "{KEY}"\n'
+
+
+def parse(text, path="/srv/node/hyperbloom.toml"):
+    return parse_config(text, path=Path(path))
+
+
+def refusal(text):
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    message = str(caught.value)
+    assert message.startswith("/srv/node/hyperbloom.toml: ")
+    assert "\n" not in message.strip()
+    return message
+
+
+def test_an_empty_file_gives_the_defaults():
+    config = parse("")
+    assert config.path == Path("/srv/node/hyperbloom.toml")
+    assert config.data == Path("/srv/node")
+    assert config.identity == Path("/srv/node/identity.key")
+    assert config.control_socket == Path("/srv/node/control.sock")
+    assert config.store_path == Path("/srv/node/store")
+    assert config.listen == ("tcp:4365",)
+    assert config.advertise == ()
+    assert config.log_level == "info"
+    assert config.leeway == 0.0
+    assert config.feeds == ()
+    assert config.limits == Limits()
+    assert config.sync == SyncSettings()
+
+
+def test_every_key_is_taken():
+    config = parse(
+        f"""
+        [node]
+        data = "data"
+        identity = "/etc/node.key"
+        listen = ["tcp:4365", "tcp:4366:interface=127.0.0.1", "tcp6:1:interface=\\\\:\\\\:1"]
+        advertise = ["example.org:4365", "[2001:db8::1]:4365"]
+        log_level = "debug"
+        leeway = "2m"
+
+        [[feeds]]
+        key = "{KEY}"
+        alias = "blocklist"
+        mode = "range"
+        ranges = [
+            {{ start = "a", end = "é" }}, {{ start_hex = "ff00" }}, {{ end_hex = "10" }},
+        ]
+        dialect = "2"
+        peers = ["192.0.2.1:4365"]
+        issue_links = false
+
+        [[feeds]]
+        key = "{OTHER}"
+        mode = "light"
+
+        [limits]
+        connections = 7
+        handshake_seconds = "30s"
+        close_seconds = 2
+
+        [sync]
+        interval = 5
+        jitter = 0
+        """
+    )
+    assert config.data == Path("/srv/node/data")
+    assert config.identity == Path("/etc/node.key")
+    assert len(config.listen) == 3
+    assert config.advertise == ("example.org:4365", "[2001:db8::1]:4365")
+    assert config.log_level == "debug"
+    assert config.leeway == 120.0
+    assert config.feeds == (
+        FeedSettings(
+            key=bytes.fromhex(KEY),
+            alias="blocklist",
+            mode="range",
+            ranges=((b"a", "é".encode()), (b"\xff\x00", None), (b"", b"\x10")),
+            peers=("192.0.2.1:4365",),
+            issue_links=False,
+        ),
+        FeedSettings(key=bytes.fromhex(OTHER), mode="light"),
+    )
+    assert config.limits == Limits(connections=7, handshake_seconds=30.0, close_seconds=2.0)
+    assert isinstance(config.limits.close_seconds, float)
+    assert config.sync == SyncSettings(interval=5.0, jitter=0.0)
+
+
+def test_a_config_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        parse("").leeway = 1.0
+
+
+def test_no_listeners_are_allowed():
+    assert parse("[node]\nlisten = []").listen == ()
+
+
+WRONG = {
+    # text: what the message must name
+    "listen = []": ("listen belongs under [node]",),
+    "zzz = 1": ("there is no table [zzz]", "known are node, feeds"),
+    "[nodes]": ("there is no table [nodes]", "did you mean node?"),
+    "[[limit]]": ("there is no table [limit]", "did you mean limits?"),
+    "node = 3": ("node must be written as [node]",),
+    "[[node]]": ("node must be written as [node]",),
+    "[feeds]": ("feeds must be written as [[feeds]]",),
+    "[node\n": ("not TOML", "line 1"),
+    # [node]
+    "[node]\nlog_levle = 'info'": ("[node] log_levle", "did you mean log_level?"),
+    "[node]\nzzz = 1": ("[node] zzz", "known are data, identity"),
+    "[node]\ndata = 3": ("[node] data", "a text in quotes, not a whole number"),
+    "[node]\ndata = ''": ("[node] data", "must be a path"),
+    "[node]\nidentity = []": ("[node] identity", "a text in quotes, not a list"),
+    '[node]\nidentity = "a\\u0000b"': ("[node] identity", "must be a path"),
+    "[node]\nlisten = 'tcp:1'": ("[node] listen", "a list, not a text in quotes"),
+    "[node]\nlisten = [4365]": ("[node] listen", "a list of texts", "a whole number"),
+    "[node]\nlisten = ['4365']": ("[node] listen", "'4365' is not tcp:PORT"),
+    "[node]\nlisten = ['tcp:']": ("[node] listen", "is not tcp:PORT"),
+    "[node]\nlisten = ['tcp:65536']": ("[node] listen", "is not tcp:PORT"),
+    "[node]\nlisten = ['udp:4365']": ("[node] listen", "is not tcp:PORT"),
+    "[node]\nlisten = ['tcp:1:interfase=127.0.0.1']": ("[node] listen", "interface=ADDRESS"),
+    "[node]\nlisten = ['tcp:1:interface=eth0']": ("[node] listen", "interface=ADDRESS"),
+    "[node]\nlisten = ['tcp:1', 'tcp:1']": ("[node] listen", "there twice"),
+    "[node]\nadvertise = ['example.org']": ("[node] advertise", "not HOST:PORT"),
+    "[node]\nadvertise = ['example.org:0']": ("[node] advertise", "not HOST:PORT"),
+    "[node]\nadvertise = ['a b:1']": ("[node] advertise", "not HOST:PORT"),
+    "[node]\nadvertise = ['2001:db8::1:4365']": ("[node] advertise", "not HOST:PORT"),
+    "[node]\nadvertise = ['[example.org]:4365']": ("[node] advertise", "not HOST:PORT"),
+    "[node]\nlog_level = 'inf'": ("[node] log_level", "did you mean info?"),
+    "[node]\nlog_level = 'loud'": ("[node] log_level", "known are debug, info"),
+    "[node]\nlog_level = true": ("[node] log_level", "not true or false"),
+    "[node]\nleeway = -1": ("[node] leeway", "at least 0"),
+    "[node]\nleeway = 3601": ("[node] leeway", "at most 3600"),
+    "[node]\nleeway = nan": ("[node] leeway", "finite"),
+    "[node]\nleeway = 'soon'": ("[node] leeway", "not a duration"),
+    "[node]\nleeway = true": ("[node] leeway", "a number, not true or false"),
+    # [[feeds]]
+    "[[feeds]]": ("[[feeds]] 1 key", "is missing"),
+    "feeds = [1]": ("feeds", "list of tables"),
+    "[[feeds]]\nkey = 3": ("[[feeds]] 1 key", "a text"),
+    "[[feeds]]\nkey = 'abc'": ("[[feeds]] 1 key",),
+    f"[[feeds]]\nkey = '{'zz' * 32}'": ("[[feeds]] 1 key",),
+    FEED + FEED: ("[[feeds]] 2 key", "there twice"),
+    FEED + "alais = 'x'": ("[[feeds]] 1 alais", "did you mean alias?"),
+    FEED + "alias = ''": ("[[feeds]] 1 alias", "no alias"),
+    FEED + "alias = '-'": ("[[feeds]] 1 alias", "no alias"),
+    FEED + "alias = 'a/b'": ("[[feeds]] 1 alias", "no alias"),
+    FEED + f"alias = '{KEY}'": ("[[feeds]] 1 alias", "no alias"),
+    FEED + f"alias = 'a'\n[[feeds]]\nkey = '{OTHER}'\nalias = 'a'": (
+        "[[feeds]] 2 alias",
+        "names two feeds",
+    ),
+    FEED + "mode = 'ful'": ("[[feeds]] 1 mode", "did you mean full?"),
+    FEED + "mode = 1": ("[[feeds]] 1 mode", "a text"),
+    FEED + "mode = 'range'": ("[[feeds]] 1 ranges", "at least one range"),
+    FEED + "ranges = [{ start = 'a' }]": ("[[feeds]] 1 ranges", "only for mode"),
+    FEED + "mode = 'range'\nranges = 'a'": ("[[feeds]] 1 ranges", "a list"),
+    FEED + "mode = 'range'\nranges = ['a']": ("[[feeds]] 1 ranges", "list of tables"),
+    FEED + "mode = 'range'\nranges = [{}]": ("ranges 1 start", "start, end or both"),
+    FEED + "mode = 'range'\nranges = [{ begin = 'a' }]": ("ranges 1 begin", "no such key"),
+    FEED + "mode = 'range'\nranges = [{ start = 1 }]": ("ranges 1 start", "a text"),
+    FEED + "mode = 'range'\nranges = [{ start_hex = 'abc' }]": ("start_hex", "hex digits"),
+    FEED + "mode = 'range'\nranges = [{ start = 'a', start_hex = '61' }]": (
+        "ranges 1 start",
+        "not both",
+    ),
+    FEED + "mode = 'range'\nranges = [{ start = 'b', end = 'b' }]": ("ranges 1 end", "greater"),
+    FEED + "dialect = '1'": ("[[feeds]] 1 dialect", "known are 2"),
+    FEED + "dialect = 2": ("[[feeds]] 1 dialect", "a text"),
+    FEED + "peers = ['example.org']": ("[[feeds]] 1 peers", "not HOST:PORT"),
+    FEED + "peers = 'example.org:1'": ("[[feeds]] 1 peers", "a list"),
+    FEED + "issue_links = 'yes'": ("[[feeds]] 1 issue_links", "true or false"),
+}
+
+
+@pytest.mark.parametrize("text", WRONG, ids=[text.replace("\n", " ")[-60:] for text in WRONG])
+def test_a_wrong_key_is_named_in_one_sentence(text):
+    message = refusal(text)
+    for part in WRONG[text]:
+        assert part in message, message
+
+
+def numbers():
+    for table, cls in (("limits", Limits), ("sync", SyncSettings)):
+        for found in dataclasses.fields(cls):
+            yield pytest.param(table, found, id=f"{table}.{found.name}")
+
+
+@pytest.mark.parametrize(("table", "setting"), list(numbers()))
+def test_every_limit_and_sync_setting_is_checked(table, setting):
+    is_float = isinstance(setting.default, float)
+    written = f"[{table}]\n{setting.name} = "
+    assert f"[{table}] {setting.name}" in refusal(written + '"many"')
+    assert f"[{table}] {setting.name}" in refusal(written + "true")
+    assert f"[{table}] {setting.name}" in refusal(written + "[]")
+    least = setting.metadata.get("min", 0)
+    below = repr(float(least) - 1.0) if is_float else str(least - 1)
+    assert "at least" in refusal(written + below)
+    if is_float:
+        assert "finite" in refusal(written + "inf")
+        assert "finite" in refusal(written + "nan")
+    else:
+        assert "a whole number, not a number" in refusal(written + "1.5")
+    if "max" in setting.metadata:
+        assert "at most" in refusal(
+            written + repr(type(setting.default)(setting.metadata["max"] * 2))
+        )
+    assert setting.metadata["help"]
+    taken = parse(f"[{table}]\n{setting.name} = {setting.default!r}")
+    assert getattr(getattr(taken, table), setting.name) == setting.default
+    assert "did you mean" in refusal(f"[{table}]\n{setting.name}x = 1")
+
+
+def test_a_table_reads_any_dataclass_of_settings():
+    @dataclass(frozen=True)
+    class Settings:
+        name: str = "x"
+        on: bool = False
+        wait: float = field(default=1.0, metadata={"unit": "seconds", "max": 60})
+        often: int = field(default=1, metadata={"min": 1})
+
+    table = ConfigTable("f", "[t]", {"name": "y", "on": True, "wait": "1m", "often": 2})
+    assert table.dataclass(Settings) == Settings("y", True, 60.0, 2)
+    with pytest.raises(ConfigError, match="at most 60"):
+        ConfigTable("f", "[t]", {"wait": "61s"}).dataclass(Settings)
+    with pytest.raises(ConfigError, match="true or false"):
+        ConfigTable("f", "[t]", {"on": 1}).dataclass(Settings)
+
+
+def test_the_dialects_are_those_of_the_wire():
+    assert set(KNOWN_DIALECTS) == set(DIALECTS)
+
+
+@pytest.mark.parametrize("alias", ["a", "block-list.2_b", "9" * 63])
+def test_aliases(alias):
+    assert check_alias(alias) == alias
+
+
+# Files
+
+
+def test_a_folder_stands_for_the_file_in_it(tmp_path):
+    (tmp_path / "hyperbloom.toml").write_text("[node]\nleeway = 1\n")
+    assert load_config(tmp_path).leeway == 1.0
+    assert load_config(tmp_path).data == tmp_path
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(ConfigError, match=r"no such file; make a node with `hyperbloom init DIR`"):
+        load_config(tmp_path / "no.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_config(tmp_path / "bytes.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(tmp_path / "bytes.toml" / "deeper")
+
+
+# What init writes
+
+
+def test_the_template_is_the_default_configuration():
+    text = config_text()
+    assert parse(text) == parse("")
+    assert tomllib.loads(text) == {"node": {"listen": ["tcp:4365"]}, "sync": {}, "limits": {}}
+
+
+def test_every_setting_of_the_template_can_be_uncommented():
+    lines = []
+    table = ""
+    for line in config_text().splitlines():
+        table = line if line.startswith("[") else table
+        body = line.removeprefix("# ")
+        name = body.split(" = ")[0]
+        is_setting = line.startswith("# ") and " = " in body and name.isidentifier()
+        if is_setting and table in ("[sync]", "[limits]"):
+            line = body
+        lines.append(line)
+    text = "\n".join(lines)
+    assert parse(text) == parse("")
+    assert len(tomllib.loads(text)["limits"]) == len(dataclasses.fields(Limits))
+    assert len(tomllib.loads(text)["sync"]) == len(dataclasses.fields(SyncSettings))
+
+
+def test_the_template_takes_addresses():
+    config = parse(config_text(listen=("tcp:1:interface=127.0.0.1",), advertise=("a.example:1",)))
+    assert config.listen == ("tcp:1:interface=127.0.0.1",)
+    assert config.advertise == ("a.example:1",)
