@@ -244,7 +244,7 @@ class Environment:
             self._env.set_mapsize(size)
         except lmdb.Error as error:
             raise StoreFull(
-                f"the store {self.path} cannot have a map of {size} bytes ({error.reason}); "
+                f"the store {self.path} cannot have a map of {size} bytes ({error}); "
                 "allow the process more address space"
             ) from error
         self._map_bytes = size
