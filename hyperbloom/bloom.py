@@ -76,6 +76,15 @@ _Words = NDArray[np.uint32]
 _Indexes = NDArray[np.intp]
 
 
+def estimate_count(set_bits: int, size: int, n: int) -> float:
+    """How many distinct values a filter of ``size`` bits and ``n`` hash functions probably holds.
+
+    ``-size / n * ln(1 - set / size)`` (Swamidass and Baldi, 2007); infinite when every bit is set.
+    """
+    clear = size - set_bits
+    return math.inf if clear <= 0 else size / n * math.log(size / clear)
+
+
 class BloomFilter:
     """A Bloom filter of ``size`` bits with ``n`` hash functions, empty when made.
 
@@ -103,16 +112,19 @@ class BloomFilter:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, size: int, n: int, seed: int) -> BloomFilter:
-        """Read a filter as peers send it: ``ceil(size / 8)`` bytes and up to 3 bytes of padding.
+        """Read a filter as peers send it: its bytes, as many as the text allows, and padding.
+
+        The text allows ``size // 8 + 1`` bytes, one more than is needed where 8 divides ``size``;
+        peers pad to whole 32-bit words, up to 3 bytes more.
 
         Bits beyond ``size`` mean nothing and are dropped. Raises ValueError when the length does
         not fit ``size``, and as the constructor does.
         """
         needed = (size + 7) // 8
-        if not needed <= len(data) <= needed + _MAX_PADDING:
+        most = size // 8 + 1 + _MAX_PADDING
+        if not needed <= len(data) <= most:
             raise ValueError(
-                f"a filter of {size} bits takes {needed} to {needed + _MAX_PADDING} bytes, "
-                f"not {len(data)}"
+                f"a filter of {size} bits takes {needed} to {most} bytes, not {len(data)}"
             )
         made = cls(size, n, seed)
         packed = np.frombuffer(data, np.uint8, count=needed)
@@ -129,15 +141,8 @@ class BloomFilter:
         return not self._bits.view(np.bool_).any()
 
     def estimated_count(self) -> float:
-        """How many distinct values were probably added, from the share of set bits.
-
-        ``-size / n * ln(1 - set / size)`` (Swamidass and Baldi, 2007); infinite when every bit is
-        set.
-        """
-        clear = self.size - int(np.count_nonzero(self._bits))
-        if clear == 0:
-            return math.inf
-        return self.size / self.n * math.log(self.size / clear)
+        """How many distinct values were probably added; see `estimate_count`."""
+        return estimate_count(int(np.count_nonzero(self._bits)), self.size, self.n)
 
     def add(self, values: Sequence[bytes]) -> None:
         """Put values of any lengths into the filter."""

@@ -21,7 +21,7 @@ from hyperbloom.keys import Identity, discovery_key
 from hyperbloom.replication.fetch import fetch
 from hyperbloom.replication.limits import MAX_REPLY_SCALES, SLICE_BYTES, SLICE_VALUES, Limits
 from hyperbloom.replication.membership import Membership
-from hyperbloom.replication.plan import SyncPlan, contains
+from hyperbloom.replication.plan import FILTER_BYTES, SyncPlan, contains
 from hyperbloom.replication.refused import RefusedValues
 from hyperbloom.replication.reply import WasHere
 from hyperbloom.replication.settings import FeedSettings, KeyRange, SyncSettings
@@ -31,6 +31,7 @@ from hyperbloom.store import (
     FeedRecord,
     LinkRecord,
     LogSlice,
+    Operation,
     PutLinks,
     RangeSlice,
     RememberRefused,
@@ -40,7 +41,14 @@ from hyperbloom.store import (
     WriterInline,
 )
 from hyperbloom.trust import Chain, Member, TrustLink
-from hyperbloom.wire import DIALECTS, MAX_VALUE_BYTES, Credentials
+from hyperbloom.wire import (
+    DIALECTS,
+    MAX_VALUE_BYTES,
+    Credentials,
+    Data,
+    pack_values,
+    sign_data,
+)
 
 if TYPE_CHECKING:
     from hyperbloom.replication.peering import Peering
@@ -109,6 +117,7 @@ class Feed:
         self._subscribers: list[Subscriber] = []
         self._interests: list[KeyRange] = []
         self._reply_scale: dict[bytes, float] = {}
+        self._signed: tuple[Appended, Sequence[Data]] | None = None
         known = sorted(context.store.refused(settings.key), key=lambda one: one.last_seen)
         self._refused = RefusedValues(one.value for one in known)
 
@@ -247,8 +256,9 @@ class Feed:
         self.top_seq = max(self.top_seq, appended.top_seq)
         for subscriber in list(self._subscribers):
             subscriber(appended, origin)
+        self._signed = None
 
-    def write(self, op: PutLinks | RememberRefused) -> None:
+    def write(self, op: Operation) -> None:
         """Store what nobody waits for; a failure is logged, not lost in silence."""
 
         def done(outcome: object) -> None:
@@ -321,14 +331,21 @@ class Feed:
             self._reply_scale.clear()
         self._reply_scale[peer_key] = max(self.reply_scale(peer_key) / 4, 1e-6)
 
-    def plan(self) -> SyncPlan:
-        """A fresh plan of what to ask a peer for."""
+    def reply_arrived(self, peer_key: bytes) -> None:
+        """A full reply of such a peer arrived: by and by it is asked for more again."""
+        scale = self._reply_scale.pop(peer_key, 1.0) * 2
+        if scale < 1:
+            self._reply_scale[peer_key] = scale
+
+    def plan(self, filter_bytes: int = FILTER_BYTES) -> SyncPlan:
+        """A fresh plan of what to ask a peer for, with filters of at most `filter_bytes`."""
         return SyncPlan(
             () if self.is_full else self.settings.synced,
             read=self._read_for_plan,
             seed=lambda: int.from_bytes(self.context.random_bytes(4), "big"),
             false_positive=self.context.sync.false_positive,
             refused=tuple(self._refused),
+            filter_bytes=filter_bytes,
         )
 
     def _read_for_plan(self, start: bytes, end: bytes | None) -> RangeSlice:
@@ -373,6 +390,15 @@ class Feed:
         return Credentials(
             feed_key=self.key, identity=self.context.identity, chain=chain, dialect=self.dialect
         )
+
+    def sign(self, appended: Appended) -> Sequence[Data]:
+        """What was stored, as signed Data messages: one signature for all peers it goes to."""
+        if self._signed is None or self._signed[0] is not appended:
+            credentials = self.credentials()
+            portions = pack_values(appended.values) if credentials is not None else ()
+            signed = [sign_data(credentials, portion) for portion in portions if credentials]
+            self._signed = (appended, signed)
+        return self._signed[1]
 
     def learn(self, chain: Chain, introduced_by: bytes) -> None:
         """Store the links of a chain that a peer proved."""

@@ -41,7 +41,7 @@ class Broadcast:
             self.cursor = appended.top_seq
         elif follows and self._peer.outflow.is_idle and is_small(appended.values):
             self.cursor = appended.top_seq
-            self._peer.send_values(appended.values)
+            self._peer.send_signed(feed.sign(appended))
         if self.cursor < feed.top_seq:
             self._peer.outflow.add(self)
 
@@ -149,12 +149,13 @@ class AskOn:
         self._asked = asked
         self._next: deque[tuple[Sync | Request, int | None]] = deque()
 
-    def received(self, values: Sequence[bytes]) -> None:
-        """A Data came; if it was a full reply the next question follows."""
+    def received(self, values: Sequence[bytes]) -> bool:
+        """A Data came; if it was a full reply (then true) the next question follows."""
         following = self._asked.answered(values)
         if following is not None:
             self._next.append(following)
             self._peer.outflow.add(self)
+        return following is not None
 
     async def step(self) -> bool:
         """Send the next question."""

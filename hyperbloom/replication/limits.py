@@ -61,8 +61,9 @@ MAX_STRUCK = 10_000
 LONGEST_VALUE_BYTES = 261_049
 
 
-def _limit(default: float, least: float, text: str) -> Any:
-    return field(default=default, metadata={"help": text, "min": least})
+def _limit(default: float, least: float, text: str, most: float | None = None) -> Any:
+    bounds = {"min": least} if most is None else {"min": least, "max": most}
+    return field(default=default, metadata={"help": text, **bounds})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +86,15 @@ class Limits:
     unwritten_bytes: int = _limit(
         2_097_152, 262_144, "values of one peer that wait for the disk before reading is paused"
     )
-    pending_requests: int = _limit(
-        32, 1, "Sync and Request messages of one peer that wait before reading is paused"
+    queued_bytes: int = _limit(
+        67_108_864,
+        1_048_576,
+        "values of all peers that wait for the disk; beyond it each peer has one frame waiting",
     )
-    hash_functions: int = _limit(64, 1, "hash functions of a peer's filter; each costs time")
+    pending_requests: int = _limit(
+        8, 1, "Sync and Request messages of one peer that wait before reading is paused"
+    )
+    hash_functions: int = _limit(64, 1, "hash functions of a peer's filter; each costs time", 256)
     sync_rate: int = _limit(
         500_000, 1_000, "values a second tested against one peer's filters in the long run"
     )

@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.bloom import BloomFilter
+from hyperbloom.bloom import estimate_count
 from hyperbloom.replication.jobs import AskOn, Broadcast, Replies, Sweep
 from hyperbloom.replication.outflow import Outflow
 from hyperbloom.replication.plan import FILTER_BYTES, Asked, reply_limit
@@ -26,6 +26,7 @@ from hyperbloom.replication.status import PeerStatus
 from hyperbloom.store import Appended, StoreError
 from hyperbloom.trust import TrustLink
 from hyperbloom.wire import (
+    Data,
     DataReceived,
     DataRefused,
     Event,
@@ -52,6 +53,9 @@ SPLITS_REPLIES = "split-replies"
 
 #: How long a peer that cannot split its replies has to answer one question, in seconds.
 ANSWER_SECONDS = 5.0
+
+#: A peer that recommends smaller filters than this would have us send too many of them.
+LEAST_FILTER_BYTES = 8_192
 
 log = Logger()
 
@@ -101,6 +105,7 @@ class Peering:
         self._session = session
         self._stopped = False
         self._unwritten = 0
+        self._filter_bytes = FILTER_BYTES
         #: What the peer holds, in bytes, as far as its last filter and what it was sent tell.
         self._peer_bytes: float | None = None
         self._sync_call: IDelayedCall | None = None
@@ -141,8 +146,10 @@ class Peering:
     def is_behind(self) -> bool:
         """Whether this peer has as much waiting here as it may."""
         limits = self.context.limits
+        crowded = self._unwritten > 0 and self.context.writer.queued_bytes >= limits.queued_bytes
         return (
-            self._unwritten >= limits.unwritten_bytes
+            crowded
+            or self._unwritten >= limits.unwritten_bytes
             or len(self._replies) >= limits.pending_requests
         )
 
@@ -170,9 +177,7 @@ class Peering:
             case DataRefused():
                 self.connection.strike(f"its values were refused ({event.reason})")
             case FilterOptionsReceived():
-                log.debug(
-                    "{peer} recommends filters of {n} bits", peer=self.connection.name, n=event.size
-                )
+                self._filter_bytes = min(FILTER_BYTES, max(event.size // 8, LEAST_FILTER_BYTES))
             case _:
                 log.debug("{peer}: {event}", peer=self.connection.name, event=type(event).__name__)
 
@@ -181,7 +186,8 @@ class Peering:
         self.figures.values_in += len(values)
         self.figures.last_data = self.context.now()
         self._broadcast.peer_has(values)
-        self._ask_on.received(values)
+        if self._ask_on.received(values):
+            self.feed.reply_arrived(self.remote_key)
         self._unwritten += size
 
         def stored(appended: Appended) -> None:
@@ -209,21 +215,17 @@ class Peering:
                 self.connection.write(self._session.send_filter_options(options))
             self.connection.strike(f"its filter has {sync.n} hash functions")
             return
-        try:
-            bloom = BloomFilter.from_bytes(sync.filter, size=sync.size, n=sync.n, seed=sync.seed)
-        except ValueError as error:
-            self.connection.strike(f"its filter cannot be read: {error}")
-            self.connection.close(Refused("protocol", f"its filter cannot be read: {error}"))
-            return
-        self._weigh(sync, bloom)
+        self._weigh(sync)
         feed = self.feed
-        self._replies.add(reply_to_sync(sync, bloom, feed.read_for_reply, feed.was_here()))
+        self._replies.add(reply_to_sync(sync, feed.read_for_reply, feed.was_here()))
 
-    def _weigh(self, sync: Sync, bloom: BloomFilter) -> None:
+    def _weigh(self, sync: Sync) -> None:
         """Learn from the peer's filter how much it holds, and let its first Sync start ours."""
-        self._peer_bytes = (
-            bloom.estimated_count() * self.feed.mean_value_bytes if sync.range is None else None
-        )
+        self._peer_bytes = None
+        if sync.range is None:
+            set_bits = int.from_bytes(sync.filter, "little").bit_count()
+            theirs = estimate_count(set_bits, sync.size, sync.n)
+            self._peer_bytes = theirs * self.feed.mean_value_bytes
         if self._sweep is not None and self._peer_bytes is not None:
             self._sweep.consider(self._peer_bytes)
         elif self._sync_call is not None and self.figures.last_sync_sent is None:
@@ -237,6 +239,15 @@ class Peering:
             return
         for portion in pack_values(values):
             self.connection.write(self._session.send_data(portion))
+            self._count_out(portion)
+
+    def send_signed(self, messages: Sequence[Data]) -> None:
+        """Send Data that the feed has signed for all its peers."""
+        for message in () if self._stopped else messages:
+            self.connection.write(self._session.send_signed_data(message))
+            self._count_out(message.values)
+
+    def _count_out(self, values: Sequence[bytes]) -> None:
         self.figures.values_out += len(values)
         if self._peer_bytes is not None:
             self._peer_bytes += sum(map(len, values))
@@ -271,7 +282,7 @@ class Peering:
         self._sync_call = None
         if self._stopped or self._sweep is not None:
             return
-        plan = self.feed.plan()
+        plan = self.feed.plan(self._filter_bytes)
         if plan.done:
             self.sweep_done()
             return

@@ -30,12 +30,15 @@ PORTION_BYTES = SEND_FRAME_BYTES
 
 
 class Reply:
-    """An answer under way. `filter` None answers a Request: everything in the range."""
+    """An answer under way. `bloom` None answers a Request: everything in the range.
+
+    The filter is unpacked, at eight times its size, only when the answer's turn has come.
+    """
 
     def __init__(
         self,
         *,
-        bloom: BloomFilter | None,
+        bloom: Callable[[], BloomFilter] | None,
         start: bytes,
         end: bytes | None,
         limit: int | None,
@@ -43,7 +46,8 @@ class Reply:
         was_here: WasHere,
     ) -> None:
         self._was_here = was_here
-        self._bloom = bloom
+        self._make_bloom = bloom
+        self._bloom: BloomFilter | None = None
         self._position: bytes | None = start
         self._end = end
         self._left = limit
@@ -62,6 +66,8 @@ class Reply:
 
         Looks at no more than `most_slices` slices, so it may come back empty before `done`.
         """
+        if self._make_bloom is not None and self._bloom is None:
+            self._bloom = self._make_bloom()
         portion: list[bytes] = []
         weight = 0
         for _ in range(most_slices):
@@ -73,7 +79,7 @@ class Reply:
         return portion
 
     def _next_missing(self, start: bytes) -> list[bytes]:
-        most = self._left if self._bloom is None and self._left is not None else 0
+        most = self._left if self._make_bloom is None and self._left is not None else 0
         piece = self._read(start, self._end, most)
         self._position = piece.next_start
         values = piece.values
@@ -89,8 +95,12 @@ class Reply:
         return values
 
 
-def reply_to_sync(sync: Sync, bloom: BloomFilter, read: ReadUpTo, was_here: WasHere) -> Reply:
-    """The answer to a Sync whose filter was checked and built as `bloom`."""
+def reply_to_sync(sync: Sync, read: ReadUpTo, was_here: WasHere) -> Reply:
+    """The answer to a Sync, whose parameters the session has checked."""
+
+    def bloom() -> BloomFilter:
+        return BloomFilter.from_bytes(sync.filter, size=sync.size, n=sync.n, seed=sync.seed)
+
     start, end = (b"", None) if sync.range is None else (sync.range.start, sync.range.end)
     return Reply(bloom=bloom, start=start, end=end, limit=sync.limit, read=read, was_here=was_here)
 

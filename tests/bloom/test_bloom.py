@@ -170,7 +170,7 @@ class TestBytes:
         for padding in (b"", b"\0", b"\0\0", b"\0\0\0"):
             read = BloomFilter.from_bytes(exact + padding, size=size, n=3, seed=1)
             assert read.to_bytes() == exact
-        for wrong in (exact[:-1], exact + bytes(4)):
+        for wrong in (exact[:-1], exact + bytes(size // 8 + 5 - len(exact))):
             with pytest.raises(ValueError, match="bytes, not"):
                 BloomFilter.from_bytes(wrong, size=size, n=3, seed=1)
 

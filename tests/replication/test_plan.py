@@ -206,7 +206,7 @@ def test_a_reply_has_what_the_filter_lacks_in_order_up_to_the_limit(values, know
         limit=limit,
         range=Range(start=b"\x10", end=b"\xf0"),
     )
-    reply = reply_to_sync(sync, bloom, SortedValues(list(values)), list)
+    reply = reply_to_sync(sync, SortedValues(list(values)), list)
     sent = []
     while not reply.done:
         sent += reply.next_portion(most_slices=2)
