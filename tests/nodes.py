@@ -1,0 +1,224 @@
+"""Real nodes for tests: twistd processes in temporary folders on 127.0.0.1.
+
+They are controlled by the command and by the client of the control socket.
+
+A node is ready when its control socket answers; it is stopped by its process id. When a test fails
+the logs are printed (`Nodes.logs`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from hyperbloom.api.client import Client, NodeUnreachable
+from hyperbloom.keys import Identity, create_key_file
+
+READY_SECONDS = 30.0
+STOP_SECONDS = 20.0
+TWISTD = str(Path(sys.executable).with_name("twistd"))
+HYPERBLOOM = str(Path(sys.executable).with_name("hyperbloom"))
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody uses at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until(reached: Callable[[], object], seconds: float, what: str) -> None:
+    """Poll until `reached()` is true; an AssertionError names `what` when it takes too long."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
+        time.sleep(0.02)
+
+
+class RealNode:
+    """One node: its folder, its process, its client."""
+
+    def __init__(
+        self, folder: Path, *, seed: bytes | None = None, config: str = "", node: str = ""
+    ) -> None:
+        self.folder = folder
+        self.identity = Identity(seed or os.urandom(32))
+        self.port = free_port()
+        self.process: subprocess.Popen | None = None
+        folder.mkdir(mode=0o700, parents=True)
+        create_key_file(folder / "identity.key", self.identity.seed)
+        self.config_path = folder / "hyperbloom.toml"
+        self.config_path.write_text(
+            f'[node]\nlisten = ["tcp:{self.port}:interface=127.0.0.1"]\nlog_level = "debug"\n'
+            f"{node}\n{config}\n"
+        )
+
+    @property
+    def key(self) -> bytes:
+        """The node's public key."""
+        return self.identity.public_key
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_path(self) -> Path:
+        """What the process printed."""
+        return self.folder / "node.log"
+
+    def start(self, **popen: object) -> RealNode:
+        """Start twistd and wait until the control socket answers."""
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [TWISTD, "-n", "--pidfile=", "hyperbloom", "-c", str(self.config_path)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=self.folder,
+                **popen,
+            )
+        wait_until(self._answers, READY_SECONDS, f"{self.folder.name} is ready")
+        return self
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, f"the node ended: {self.log_path.read_text()[-2000:]}"
+        try:
+            with self.client() as client:
+                return client.ping()["pid"] == self.process.pid
+        except NodeUnreachable:
+            return False
+
+    def client(self, timeout: float = 30.0) -> Client:
+        """A client of its control socket."""
+        return Client(self.folder / "control.sock", timeout=timeout)
+
+    def stop(self) -> int:
+        """End it by SIGTERM; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(STOP_SECONDS)
+        self.process = None
+        return code
+
+    def kill(self) -> None:
+        """End it with −9, as a power cut would."""
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def command(
+        self, *arguments: str, stdin: bytes | None = None, timeout: float = 60.0
+    ) -> subprocess.CompletedProcess:
+        """Run the `hyperbloom` command on this node."""
+        return subprocess.run(
+            [HYPERBLOOM, "-c", str(self.config_path), *arguments],
+            input=stdin if stdin is not None else b"",
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def put(self, *values: bytes, feed: bytes | None = None) -> int:
+        """Insert values; how many were new."""
+        with self.client() as client:
+            return client.put(list(values), feed=(feed or self.key).hex())["new"]
+
+    def values(self, feed: bytes | None = None) -> list[bytes]:
+        """All values of a feed in order."""
+        with self.client() as client:
+            return list(client.range(feed=(feed or self.key).hex()))
+
+    def count(self, feed: bytes | None = None) -> int:
+        """How many values a feed has."""
+        with self.client() as client:
+            return client.count(feed=(feed or self.key).hex())["count"]
+
+    def digest(self, feed: bytes) -> str:
+        """The digest of a feed."""
+        with self.client() as client:
+            return client.feed(feed.hex())["digest"]
+
+    def peers(self, feed: bytes | None = None) -> list[dict]:
+        """The secure connections, of one feed or all."""
+        with self.client() as client:
+            return [p for p in client.peers() if feed is None or p["feed"] == feed.hex()]
+
+    def wait_for_count(self, feed: bytes, count: int, seconds: float = 30.0) -> None:
+        """Until a feed has that many values."""
+        wait_until(lambda: self.count(feed) >= count, seconds, f"{count} values")
+
+    def wait_for_peers(self, feed: bytes, count: int, seconds: float = 30.0) -> None:
+        """Until a feed has exactly that many secure peers."""
+        wait_until(lambda: len(self.peers(feed)) == count, seconds, f"{count} peers")
+
+
+class Nodes:
+    """Makes nodes and ends them all."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.made: list[RealNode] = []
+
+    def make(self, name: str, **more: object) -> RealNode:
+        """A node that is not started yet."""
+        node = RealNode(self.folder / name, **more)
+        self.made.append(node)
+        return node
+
+    def invited(
+        self,
+        owner: RealNode,
+        name: str,
+        *,
+        expires: str = "30d",
+        start: bool = True,
+        **more: object,
+    ) -> RealNode:
+        """A started node that has joined the owner's feed by an invitation."""
+        member = self.make(name, **more)
+        if start:
+            member.start()
+        invitation = owner.command("invite", member.key.hex(), "--expires", expires)
+        assert invitation.returncode == 0, invitation.stderr
+        joined = member.command("join", invitation.stdout.decode().strip())
+        assert joined.returncode == 0, joined.stderr
+        return member
+
+    def logs(self) -> str:
+        """The last lines of every node's log."""
+        parts = []
+        for node in self.made:
+            if node.log_path.exists():
+                lines = node.log_path.read_text(errors="replace").splitlines()[-40:]
+                parts.append("\n".join([f"--- {node.folder.name}", *lines]))
+        return "\n".join(parts)
+
+    def close(self) -> None:
+        """End every process that still runs."""
+        for node in self.made:
+            if node.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    node.process.terminate()
+                    node.process.wait(5)
+                node.process.kill()
+                node.process.wait()
+                node.process = None
+
+
+@contextlib.contextmanager
+def real_nodes(folder: Path) -> Iterator[Nodes]:
+    """Nodes that are ended at the end; their logs are printed, for pytest to show on failure."""
+    nodes = Nodes(folder)
+    try:
+        yield nodes
+    finally:
+        nodes.close()
+        print(nodes.logs())
