@@ -36,6 +36,8 @@ __all__ = ["Arrival", "Client", "NodeTimeout", "NodeUnreachable"]
 _KINDS = {kind.type: kind for kind in ProblemKind}
 #: Read at once from a watch.
 _STREAM_BYTES = 65_536
+#: A node sends a comment every 15 seconds to who watches; a longer silence means that it hangs.
+SILENT_SECONDS = 60.0
 
 
 class NodeUnreachable(Exception):
@@ -294,12 +296,12 @@ class Client:
                 )
 
     def _lines(self, response: http.client.HTTPResponse, deadline: float | None) -> Iterator[bytes]:
-        # The node sends a comment every 15 seconds; a longer silence means that it hangs.
-        silence = 60.0
         connection = cast("socket.socket", self._connection.sock)
         rest = b""
         while True:
-            left = silence if deadline is None else min(silence, deadline - time.monotonic())
+            left = SILENT_SECONDS
+            if deadline is not None:
+                left = min(left, deadline - time.monotonic())
             if left <= 0:
                 raise NodeTimeout("the time is over")
             try:
@@ -309,8 +311,8 @@ class Client:
                 self.close()
                 why = "the time is over" if deadline else "the node is silent"
                 raise NodeTimeout(why) from None
-            except (OSError, http.client.HTTPException) as error:
-                raise NodeUnreachable(f"the node ended the watch ({error})") from None
+            except (OSError, http.client.HTTPException):
+                part = b""
             if not part:
                 raise NodeUnreachable("the node has stopped")
             *lines, rest = (rest + part).split(b"\n")

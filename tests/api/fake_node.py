@@ -1,0 +1,250 @@
+"""A node in memory that records what the API asks of it: no network, no disk."""
+
+from __future__ import annotations
+
+import bisect
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+
+from hyperbloom.keys import Identity, discovery_key, keyed_hash
+from hyperbloom.replication.membership import NotTrusted
+from hyperbloom.replication.node import UnknownFeed
+from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.store import (
+    Appended,
+    FeedFigures,
+    FeedRecord,
+    LinkRecord,
+    LogRecord,
+    LogSlice,
+    RangeSlice,
+    SnapshotInfo,
+    StoreFull,
+    VerifyReport,
+)
+from hyperbloom.trust import Chain, LinkGraph, Member, TrustLink, issue_link, verify_chain
+
+
+class FakeFeed:
+    """Values in a sorted list and an arrival log; what fails is told by `failure`."""
+
+    def __init__(self, node: FakeNode, settings: FeedSettings) -> None:
+        self.node, self.settings = node, settings
+        self.key = settings.key
+        self.discovery_key = discovery_key(settings.key)
+        self.graph = LinkGraph(settings.key)
+        self.ordered: list[bytes] = []
+        self.known: set[bytes] = set()
+        self.log: list[LogRecord] = []
+        self.subscribers: list[Callable[..., None]] = []
+        self.raw_links: list[LinkRecord] = []
+        self.failure: Exception | None = None
+        self.insert_later: Callable[[Callable[[], None]], None] | None = None
+
+    @property
+    def chain(self) -> Chain | None:
+        return self.graph.shortest_chain(self.node.identity.public_key, now=time.time())
+
+    def record(self) -> FeedRecord:
+        digest = sum(int.from_bytes(keyed_hash(v), "big") for v in self.ordered) % 2**256
+        return FeedRecord(
+            key=self.key,
+            count=len(self.ordered),
+            bytes=sum(map(len, self.ordered)),
+            digest=digest.to_bytes(32, "big"),
+            top_seq=len(self.log),
+            settings=self.settings.to_json(),
+        )
+
+    def insert(self, values: Sequence[bytes]) -> Deferred[Appended]:
+        self.node.calls.append(("insert", self.key, len(values)))
+        if self.failure is not None:
+            return fail(self.failure)
+        if not all(values):
+            raise ValueError("a value has at least one byte")
+        if self.chain is None:
+            raise NotTrusted("no chain of links leads from the feed to this node's key")
+        new = [v for v in dict.fromkeys(values) if v not in self.known]
+        for value in new:
+            self.known.add(value)
+            bisect.insort(self.ordered, value)
+            self.log.append(
+                LogRecord(len(self.log) + 1, 1_000_000, self.node.identity.public_key, value)
+            )
+        appended = Appended(
+            values=new, first_seq=len(self.log) - len(new) + 1, top_seq=len(self.log)
+        )
+        for subscriber in list(self.subscribers):
+            subscriber(appended, self.node.identity.public_key)
+        return succeed(appended)
+
+    def has(self, values: Sequence[bytes]) -> list[bool]:
+        return [value in self.known for value in values]
+
+    def read(
+        self, start: bytes = b"", end: bytes | None = None, *, limit: int, max_bytes: int
+    ) -> Deferred[RangeSlice]:
+        self.node.calls.append(("read", start, end, limit))
+        first = bisect.bisect_left(self.ordered, start)
+        last = len(self.ordered) if end is None else bisect.bisect_left(self.ordered, end)
+        values: list[bytes] = []
+        size = 0
+        for value in self.ordered[first:last]:
+            if values and (len(values) >= limit or size + len(value) > max_bytes):
+                return succeed(RangeSlice(values=values, next_start=value))
+            values.append(value)
+            size += len(value)
+        return succeed(RangeSlice(values=values, next_start=None))
+
+    def fetch(
+        self, start: bytes, end: bytes | None, *, limit: int | None, timeout: float
+    ) -> Deferred[int]:
+        self.node.calls.append(("fetch", start, end, limit, timeout))
+        return succeed(0 if self.settings.mode == "full" else 5)
+
+    def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]:
+        self.node.calls.append(("log_after", seq))
+        if self.failure is not None:
+            return fail(self.failure)
+        records: list[LogRecord] = []
+        size = 0
+        for record in self.log[seq : seq + limit]:
+            if records and size + len(record.value) > max_bytes:
+                break
+            records.append(record)
+            size += len(record.value)
+        return succeed(LogSlice(records=records, last_seq=seq + len(records)))
+
+    def subscribe(self, subscriber: Callable[..., None]) -> Callable[[], None]:
+        self.subscribers.append(subscriber)
+        return lambda: self.subscribers.remove(subscriber)
+
+    def issue_link(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]:
+        chain = self.chain
+        if chain is None:
+            raise NotTrusted("no chain of links leads from the feed to this node's key")
+        link = issue_link(
+            self.node.identity, trustee, expires=min(expires, chain.expires), nonce=bytes(32)
+        )
+        self._learn(self.node.identity.public_key, link)
+        return succeed(link)
+
+    def _learn(self, issuer: bytes, link: TrustLink) -> None:
+        self.graph.add(issuer, link)
+        self.raw_links.append(
+            LinkRecord(
+                issuer=issuer,
+                trustee=link.public_key,
+                expires=link.expires,
+                first_seen=2_000_000,
+                introduced_by=issuer,
+                raw=link.to_bytes(),
+            )
+        )
+
+    def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]:
+        chain = verify_chain(self.key, raw, now=time.time())
+        for issuer, link in chain.issuers():
+            self._learn(issuer, link)
+        return succeed(chain)
+
+    def members(self) -> list[Member]:
+        return self.graph.members(now=time.time())
+
+    def links(self) -> list[LinkRecord]:
+        return self.raw_links
+
+
+class FakeStatus:
+    def __init__(self, form: dict[str, Any]) -> None:
+        self.form = form
+
+    def as_json(self) -> dict[str, Any]:
+        return self.form
+
+
+class FakeStore:
+    def __init__(self, node: FakeNode) -> None:
+        self.node = node
+
+    def snapshot(self, target: Path) -> SnapshotInfo:
+        if target.exists():
+            raise FileExistsError(target)
+        self.node.calls.append(("snapshot", target))
+        figures = [f.record() for f in self.node.feeds.values()]
+        return SnapshotInfo(
+            node_key=self.node.identity.public_key,
+            taken_at=3,
+            feeds=tuple(
+                FeedFigures(
+                    key=f.key, count=f.count, bytes=f.bytes, digest=f.digest, top_seq=f.top_seq
+                )
+                for f in figures
+            ),
+        )
+
+    def verify(self, progress: object = None) -> VerifyReport:
+        return VerifyReport(ok=False, problems=["one value is twice in the log"], values=7)
+
+
+class FakeContext:
+    now = staticmethod(time.time)
+
+
+class FakeNode:
+    """The node of an identity; `calls` is what it was asked."""
+
+    def __init__(self, seed: bytes = bytes(32)) -> None:
+        self.identity = Identity(seed)
+        self.calls: list[tuple[Any, ...]] = []
+        self.context = FakeContext()
+        self.store = FakeStore(self)
+        self.feeds: dict[bytes, FakeFeed] = {}
+        self.add(FeedSettings(key=self.identity.public_key))
+        self.listens = ["127.0.0.1:4365"]
+
+    def add(self, settings: FeedSettings) -> FakeFeed:
+        feed = self.feeds[settings.key] = FakeFeed(self, settings)
+        return feed
+
+    @property
+    def own(self) -> FakeFeed:
+        return self.feeds[self.identity.public_key]
+
+    def resolve(self, name: str | None) -> FakeFeed:
+        if name is None:
+            return self.own
+        for feed in self.feeds.values():
+            if name in (feed.settings.alias, feed.key.hex()):
+                return feed
+        raise UnknownFeed(f"there is no feed {name!r} on this node")
+
+    def join(self, settings: FeedSettings) -> Deferred[FakeFeed]:
+        self.calls.append(("join", settings))
+        return succeed(self.add(settings))
+
+    def leave(self, feed_key: bytes) -> Deferred[None]:
+        if feed_key == self.identity.public_key:
+            raise ValueError("this is the node's own feed; it cannot be left")
+        del self.feeds[feed_key]
+        return succeed(None)
+
+    def peers(self) -> list[FakeStatus]:
+        return [FakeStatus({"address": "127.0.0.1:1", "expires": float("inf")})]
+
+    def status(self) -> FakeStatus:
+        return FakeStatus({"public_key": self.identity.public_key.hex(), "expires": float("inf")})
+
+    def addresses(self) -> list[str]:
+        return [a for a in self.listens if not a.startswith("0.0.0.0")]
+
+    def listening(self) -> list[str]:
+        return self.listens
+
+
+def disk_full() -> StoreFull:
+    return StoreFull("the disk is full; make room")

@@ -1,0 +1,101 @@
+"""A control socket served in a thread: a reactor of its own, a recording node, a real socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fake_node import FakeNode
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.epollreactor import EPollReactor
+
+from hyperbloom.api.client import Client
+from hyperbloom.api.server import ControlService
+from hyperbloom.api.unix import connect_unix
+
+PATIENCE = 20.0
+
+
+class ReactorThread:
+    """A reactor that is not the process's, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.reactor = EPollReactor()
+        self.thread = threading.Thread(
+            target=self.reactor.run, kwargs={"installSignalHandlers": False}, daemon=True
+        )
+        self.thread.start()
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Calls it in the reactor's thread and waits for its result or its Deferred's."""
+        done = threading.Event()
+        outcome: list[Any] = []
+
+        def finished(result: Any) -> None:
+            outcome.append(result)
+            done.set()
+
+        self.reactor.callFromThread(lambda: maybeDeferred(function, *args).addBoth(finished))
+        if not done.wait(PATIENCE):
+            raise TimeoutError("the reactor did not answer")
+        result = outcome[0]
+        if hasattr(result, "raiseException"):
+            result.raiseException()
+        return result
+
+    def stop(self) -> None:
+        self.reactor.callFromThread(self.reactor.stop)
+        self.thread.join(PATIENCE)
+
+
+class Served:
+    """A fake node behind a control socket in a folder of its own."""
+
+    def __init__(self, reactor: ReactorThread, folder: Path | None = None) -> None:
+        self.made = None if folder else Path(tempfile.mkdtemp(prefix="hb-"))
+        self.folder = folder or self.made
+        self.path = self.folder / "control.sock"
+        self.thread = reactor
+        self.node = FakeNode()
+        self.service = ControlService(self.node, self.path, reactor=reactor.reactor)
+        self.clients: list[Client] = []
+        reactor.call(self.service.startService)
+
+    def client(self, timeout: float | None = PATIENCE) -> Client:
+        self.clients.append(Client(self.path, timeout=timeout))
+        return self.clients[-1]
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self.thread.call(function, *args)
+
+    def connection(self) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = connect_unix(self.path, PATIENCE)
+        return connection
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, http.client.HTTPMessage, Any]:
+        """A bare request: status, headers, JSON (None for an empty body)."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection = self.connection()
+        try:
+            connection.request(method, path, data, headers or {})
+            response = connection.getresponse()
+            text = response.read()
+            return response.status, response.headers, json.loads(text) if text else None
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        self.call(self.service.stopService)
+        if self.made is not None:
+            shutil.rmtree(self.made)

@@ -1,0 +1,520 @@
+"""The API over a real Unix socket, before a node that records what it is asked."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+import threading
+import time
+
+import pytest
+from fake_node import disk_full
+from twisted.internet.defer import Deferred
+from twisted.logger import globalLogPublisher
+
+from hyperbloom import __version__
+from hyperbloom.api.forms import MAX_VALUES
+from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.routes import ROUTES
+from hyperbloom.api.server import MAX_BODY_BYTES
+from hyperbloom.invitation import Invitation, decode_invitation, encode_invitation
+from hyperbloom.keys import Identity
+from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.trust import issue_link, parse_link, verify_chain
+
+FRIEND = Identity(b"f" * 32)
+OTHER = Identity(b"o" * 32)
+FAR = 4_000_000_000.0
+
+
+def joined(pages):
+    return list(itertools.chain.from_iterable(pages))
+
+
+def problem(call):
+    with pytest.raises(Problem) as caught:
+        call()
+    return caught.value
+
+
+# The node
+
+
+def test_ping(served):
+    answer = served.client().ping()
+    assert answer["version"] == __version__
+    assert answer["identity"] == served.node.identity.public_key.hex()
+
+
+def test_status_and_peers_hold_no_infinity(served):
+    client = served.client()
+    assert client.status()["expires"] is None
+    assert client.peers() == [{"address": "127.0.0.1:1", "expires": None}]
+
+
+def test_snapshot_and_verify(served, tmp_path):
+    client = served.client()
+    form = client.snapshot(tmp_path / "snap")
+    assert form["target"] == str(tmp_path / "snap")
+    assert form["feeds"][0]["key"] == served.node.own.key.hex()
+    assert served.node.calls == [("snapshot", tmp_path / "snap")]
+    assert problem(lambda: client.snapshot(tmp_path)).kind is ProblemKind.CONFLICT
+    assert client.verify() == {
+        "ok": False,
+        "problems": ["one value is twice in the log"],
+        "values": 7,
+    }
+
+
+# Values
+
+
+def test_put_tells_new_from_known(served):
+    client = served.client()
+    assert client.put([b"b", b"a", b"b"]) == {"new": 2, "known": 1, "top_seq": 2}
+    assert client.put([b"a", b"c"]) == {"new": 1, "known": 1, "top_seq": 3}
+    assert served.node.own.ordered == [b"a", b"b", b"c"]
+
+
+def test_has_and_count(served):
+    client = served.client()
+    client.put([b"a", b"\x00\xff"])
+    assert client.has([b"a", b"b", b"\x00\xff"]) == [True, False, True]
+    assert client.count() == {
+        "count": 2,
+        "bytes": 3,
+        "digest": served.node.own.record().digest.hex(),
+    }
+
+
+def test_range_in_pages(served):
+    client = served.client()
+    values = [b"%04d" % number for number in range(2_500)]
+    client.put(values)
+    assert client.range_page() == (values[:1_000], b"1000")
+    assert client.range_page(start=b"2000", limit=3) == (values[2_000:2_003], b"2003")
+    assert client.range_page(start=b"2499") == ([b"2499"], None)
+    assert client.range_page(start=b"3") == ([], None)
+    pages = list(client.range(page=700, start=b"0001", end=b"2400"))
+    assert joined(pages) == values[1:2_400]
+    assert [len(page) for page in pages] == [700, 700, 700, 299]
+    assert joined(client.range(limit=1_500, page=1_000)) == values[:1_500]
+    assert joined(client.range(limit=1_000, page=1_000)) == values[:1_000]
+    assert joined(client.range(limit=0)) == []
+
+
+def test_the_longest_values_pass_and_can_be_bounds(served):
+    client = served.client()
+    long = [b"a" * 261_049, b"b" * 261_049]
+    client.put(long)
+    # A page ends by its bytes too, so that the next one begins at such a value.
+    for number in range(6):
+        client.put([b"a" * 261_047 + b"b%d" % number])
+    assert joined(client.range()) == served.node.own.ordered
+    assert client.range_page(start=long[1], end=long[1] + b"\0")[0] == [long[1]]
+
+
+def test_a_fetch_asks_the_peers(served):
+    client = served.client()
+    assert client.fetch(timeout=1.0) == 0
+    key = OTHER.public_key
+    served.call(served.node.add, FeedSettings(key=key, mode="light"))
+    assert client.fetch(feed=key.hex(), start=b"a", end=b"b", limit=4, timeout=2.0) == 5
+    assert served.node.calls[-1] == ("fetch", b"a", b"b", 4, 2.0)
+
+
+def test_an_answer_waits_for_the_disk(served):
+    """What the node has not confirmed is not acknowledged."""
+    later: Deferred = Deferred()
+    feed = served.node.own
+    insert, feed.insert = feed.insert, lambda values: later.addCallback(lambda _: insert(values))
+    connection = served.connection()
+    connection.request("POST", "/v1/feeds/-/values", json.dumps({"values": ["61"]}))
+    connection.sock.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        connection.sock.recv(1)
+    connection.sock.settimeout(20)
+    served.call(later.callback, None)
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_a_client_that_leaves_before_the_answer_does_no_harm(served):
+    later: Deferred = Deferred()
+    asked = threading.Event()
+
+    def insert(values):
+        asked.set()
+        return later
+
+    served.node.own.insert = insert
+    connection = served.connection()
+    connection.request("POST", "/v1/feeds/-/values", json.dumps({"values": ["61"]}))
+    assert asked.wait(20)
+    connection.close()
+    served.client().ping()
+    served.call(later.errback, ValueError("too late"))
+    assert served.client().ping()
+
+
+def test_64_callers_at_once(served):
+    wrong = []
+
+    def call(caller):
+        try:
+            client = served.client()
+            for number in range(20):
+                answer = client.put([b"%d-%d" % (caller, number)])
+                assert answer["new"] == 1
+        except BaseException as error:
+            wrong.append(error)
+
+    callers = [threading.Thread(target=call, args=(caller,)) for caller in range(64)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+    assert served.client().count()["count"] == 64 * 20
+
+
+# Feeds
+
+
+def test_join_show_and_leave(served):
+    client = served.client()
+    settings = FeedSettings(
+        key=OTHER.public_key,
+        alias="other",
+        mode="range",
+        ranges=((b"a", b"b"), (b"\xff", None)),
+        peers=("127.0.0.1:4365",),
+        issue_links=False,
+    )
+    form = client.join_feed(settings.to_json())
+    assert served.node.calls == [("join", settings)]
+    assert FeedSettings.from_json(form) == settings
+    assert client.feed("other") == client.feed(OTHER.public_key.hex()) == form
+    assert form["chain"] is None
+    own = client.feed()
+    assert own["chain"] == {"links": 0, "expires": None}
+    assert client.feeds() == [own, form]
+    client.leave_feed("other")
+    assert client.feeds() == [own]
+    assert problem(lambda: client.leave_feed("other")).kind is ProblemKind.UNKNOWN_FEED
+    assert "cannot be left" in problem(lambda: client.leave_feed(own["key"])).detail
+
+
+def test_names_of_feeds_are_quoted(served):
+    assert problem(lambda: served.client().feed("a/b ?#é")).detail == (
+        "there is no feed 'a/b ?#é' on this node"
+    )
+
+
+# Trust
+
+
+def test_links_members_and_chains(served):
+    client = served.client()
+    answer = client.issue_link(FRIEND.public_key, expires=FAR)
+    link = parse_link(bytes.fromhex(answer["link"]))
+    assert (link.public_key, answer["expires"]) == (FRIEND.public_key, FAR)
+    onward = issue_link(FRIEND, OTHER.public_key, expires=FAR - 1, nonce=bytes(32))
+    own = served.node.own.key
+    added = client.add_links([bytes.fromhex(answer["link"]), onward.to_bytes()])
+    assert added == {"holder": OTHER.public_key.hex(), "links": 2, "expires": FAR - 1}
+    assert client.members() == [
+        {"key": own.hex(), "depth": 0, "introduced_by": None, "expires": None},
+        {
+            "key": FRIEND.public_key.hex(),
+            "depth": 1,
+            "introduced_by": own.hex(),
+            "expires": FAR,
+        },
+        {
+            "key": OTHER.public_key.hex(),
+            "depth": 2,
+            "introduced_by": FRIEND.public_key.hex(),
+            "expires": FAR - 1,
+        },
+    ]
+    assert client.links()[0] == {
+        "issuer": own.hex(),
+        "trustee": FRIEND.public_key.hex(),
+        "expires": FAR,
+        "first_seen": 2.0,
+        "introduced_by": own.hex(),
+        "link": answer["link"],
+    }
+
+
+def test_chains_that_do_not_hold(served):
+    client = served.client()
+    old = issue_link(served.node.identity, FRIEND.public_key, expires=5.0, nonce=bytes(32))
+    assert problem(lambda: client.add_links([old.to_bytes()])).kind is ProblemKind.EXPIRED
+    forged = issue_link(OTHER, FRIEND.public_key, expires=FAR, nonce=bytes(32))
+    assert problem(lambda: client.add_links([forged.to_bytes()])).kind is ProblemKind.BAD_CHAIN
+    assert problem(lambda: client.add_links([b"short"])).kind is ProblemKind.BAD_CHAIN
+
+
+def test_an_untrusted_node_is_told_so(served):
+    client = served.client()
+    client.join_feed({"key": OTHER.public_key.hex()})
+    feed = OTHER.public_key.hex()
+    for call in (
+        lambda: client.put([b"a"], feed=feed),
+        lambda: client.issue_link(FRIEND.public_key, expires=FAR, feed=feed),
+        lambda: client.invite(FRIEND.public_key, expires=FAR, feed=feed),
+    ):
+        refused = problem(call)
+        assert refused.kind is ProblemKind.NOT_TRUSTED
+        assert "no chain of links" in refused.detail
+
+
+# Invitations
+
+
+def test_an_invitation_holds_the_chain_and_addresses(served):
+    client = served.client()
+    form = client.invite(FRIEND.public_key, expires=FAR)
+    invitation = decode_invitation(form["invitation"])
+    assert invitation.feed_key == served.node.own.key
+    assert invitation.addresses == ("127.0.0.1:4365",)
+    chain = verify_chain(invitation.feed_key, invitation.links, now=time.time())
+    assert chain.holder == FRIEND.public_key
+    assert form["expires"] == chain.expires == FAR
+    given = client.invite(FRIEND.public_key, expires=FAR, addresses=["a.example:1"])
+    assert decode_invitation(given["invitation"]).addresses == ("a.example:1",)
+
+
+def test_a_wildcard_listener_is_made_an_address_that_can_be_dialled(served):
+    served.node.listens = ["0.0.0.0:4365"]
+    (address,) = served.client().invite(FRIEND.public_key, expires=FAR)["addresses"]
+    assert address.endswith(":4365")
+    assert not address.startswith("0.0.0.0")
+
+
+def invitation_for(key, *, issuer=OTHER, expires=FAR, addresses=("127.0.0.1:4365",)):
+    link = issue_link(issuer, key, expires=expires, nonce=bytes(32))
+    return encode_invitation(
+        Invitation(feed_key=OTHER.public_key, links=(link.to_bytes(),), addresses=addresses)
+    )
+
+
+def test_taking_an_invitation(served):
+    client = served.client()
+    line = invitation_for(served.node.identity.public_key)
+    form = client.accept(line, alias="other", mode="full")
+    assert form["alias"] == "other"
+    assert form["peers"] == ["127.0.0.1:4365"]
+    assert form["chain"] == {"links": 1, "expires": FAR}
+    assert client.put([b"a"], feed="other")["new"] == 1
+    # Taken again, nothing is lost and nothing joined anew.
+    assert client.accept(line)["alias"] == "other"
+    assert [call[0] for call in served.node.calls].count("join") == 1
+    # One with another address adds that, and keeps the rest.
+    more = invitation_for(served.node.identity.public_key, addresses=("b.example:1",))
+    assert client.accept(more)["peers"] == ["127.0.0.1:4365", "b.example:1"]
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "part"),
+    [
+        (lambda own: "hyperbloom:AAAA", ProblemKind.BAD_INVITATION, "cut short"),
+        (lambda own: invitation_for(own)[:-3], ProblemKind.BAD_INVITATION, "cut short"),
+        (lambda own: "nonsense", ProblemKind.BAD_INVITATION, "begins with"),
+        (
+            lambda own: invitation_for(FRIEND.public_key),
+            ProblemKind.BAD_INVITATION,
+            "is for " + FRIEND.public_key.hex(),
+        ),
+        (
+            lambda own: invitation_for(own, addresses=("\x1b[2J:1",)),
+            ProblemKind.BAD_INVITATION,
+            "addresses are damaged",
+        ),
+        (lambda own: invitation_for(own, expires=9.0), ProblemKind.EXPIRED, "expired"),
+        (lambda own: invitation_for(own, issuer=FRIEND), ProblemKind.BAD_CHAIN, "signed"),
+    ],
+)
+def test_a_bad_invitation_changes_nothing(served, make, kind, part):
+    line = make(served.node.identity.public_key)
+    refused = problem(lambda: served.client().accept(line))
+    assert refused.kind is kind
+    assert part in refused.detail
+    assert not served.node.calls
+    assert list(served.node.feeds) == [served.node.own.key]
+
+
+# What is refused
+
+VALUES = "/v1/feeds/-/values"
+KEY = OTHER.public_key.hex()
+REFUSED = [
+    # method, path, body, status, end of the type, part of the detail
+    ("GET", "/", None, 404, "not-found", "nothing at this path"),
+    ("GET", "/v1", None, 404, "not-found", "nothing at this path"),
+    ("GET", "/v1/", None, 404, "not-found", "nothing at this path"),
+    ("GET", "/v2/ping", None, 404, "not-found", "nothing at this path"),
+    ("GET", "/v1/ping/more", None, 404, "not-found", "nothing at this path"),
+    ("GET", "/v1/feeds//values", None, 404, "not-found", "nothing at this path"),
+    ("GET", "/v1/feeds/-/", None, 404, "not-found", "nothing at this path"),
+    ("PUT", VALUES, {}, 405, "method-not-allowed", "GET, POST only"),
+    ("GET", "/v1/feeds/nobody", None, 404, "unknown-feed", "no feed 'nobody'"),
+    ("POST", VALUES, b"{", 400, "bad-request", "not JSON"),
+    ("POST", VALUES, b"\xff", 400, "bad-request", "not JSON"),
+    ("POST", VALUES, b"[" * 100_000, 400, "bad-request", "not JSON"),
+    ("POST", VALUES, None, 400, "bad-request", "not JSON"),
+    ("POST", VALUES, [], 400, "bad-request", "a JSON object"),
+    ("POST", VALUES, {}, 400, "bad-request", "values must be a list"),
+    ("POST", VALUES, {"values": "61"}, 400, "bad-request", "values must be a list"),
+    ("POST", VALUES, {"values": []}, 400, "bad-request", "at least one"),
+    ("POST", VALUES, {"values": [1]}, 400, "bad-request", "hex digits"),
+    ("POST", VALUES, {"values": ["6"]}, 400, "bad-request", "hex digits"),
+    ("POST", VALUES, {"values": ["zz"]}, 400, "bad-request", "hex digits"),
+    ("POST", VALUES, {"values": [""]}, 400, "bad-request", "at least one byte"),
+    ("POST", VALUES, {"values": ["61"] * (MAX_VALUES + 1)}, 400, "bad-request", "send parts"),
+    ("POST", "/v1/feeds/-/has", {"values": [None]}, 400, "bad-request", "hex digits"),
+    ("GET", VALUES + "?limit=0", None, 400, "bad-request", "limit must be a whole number"),
+    ("GET", VALUES + "?limit=-1", None, 400, "bad-request", "limit must be a whole number"),
+    ("GET", VALUES + "?limit=1e3", None, 400, "bad-request", "limit must be a whole number"),
+    ("GET", VALUES + "?limit=99999", None, 400, "bad-request", "from 1 to 10,000"),
+    ("GET", VALUES + "?limit=" + "9" * 5000, None, 400, "bad-request", "from 1 to 10,000"),
+    ("GET", VALUES + "?start=z", None, 400, "bad-request", "start must be a text of hex"),
+    ("GET", VALUES + "?start=61&start=62", None, 400, "bad-request", "there twice"),
+    ("GET", VALUES + "?begin=61", None, 400, "bad-request", "no query parameter 'begin'"),
+    ("GET", VALUES + "?" + "a=1&" * 40, None, 400, "bad-request", "cannot be read"),
+    ("GET", "/v1/feeds/-/watch?after=x", None, 400, "bad-request", "after must be"),
+    ("POST", "/v1/feeds/-/fetch", {"timeout": 0}, 400, "bad-request", "timeout must be"),
+    ("POST", "/v1/feeds/-/fetch", {"timeout": True}, 400, "bad-request", "timeout must be"),
+    ("POST", "/v1/feeds/-/fetch", {"timeout": "soon"}, 400, "bad-request", "not a duration"),
+    ("POST", "/v1/feeds/-/fetch", {"limit": 0}, 400, "bad-request", "at least 1"),
+    ("POST", "/v1/feeds/-/fetch", {"limits": 1}, 400, "bad-request", "'limits' is not known"),
+    ("POST", "/v1/feeds", {}, 400, "bad-request", "key is missing"),
+    ("POST", "/v1/feeds", {"key": 1}, 400, "bad-request", "key must be a text"),
+    ("POST", "/v1/feeds", {"key": "61"}, 400, "bad-request", "key: "),
+    ("POST", "/v1/feeds", {"key": KEY, "mode": "x"}, 400, "bad-request", "mode must be one of"),
+    ("POST", "/v1/feeds", {"key": KEY, "mode": "range"}, 400, "bad-request", "ranges"),
+    ("POST", "/v1/feeds", {"key": KEY, "alias": "-"}, 400, "bad-request", "no alias"),
+    ("POST", "/v1/feeds", {"key": KEY, "alias": 3}, 400, "bad-request", "alias must be a text"),
+    ("POST", "/v1/feeds", {"key": KEY, "dialect": "9"}, 400, "bad-request", "dialect must be"),
+    ("POST", "/v1/feeds", {"key": KEY, "peers": ["x"]}, 400, "bad-request", "HOST:PORT"),
+    ("POST", "/v1/feeds", {"key": KEY, "peers": [1]}, 400, "bad-request", "HOST:PORT"),
+    ("POST", "/v1/feeds", {"key": KEY, "peers": "x"}, 400, "bad-request", "a list"),
+    ("POST", "/v1/feeds", {"key": KEY, "ranges": [["61"]]}, 400, "bad-request", "start and end"),
+    ("POST", "/v1/feeds", {"key": KEY, "ranges": ["61"]}, 400, "bad-request", "start and end"),
+    ("POST", "/v1/feeds", {"key": KEY, "peer": []}, 400, "bad-request", "'peer' is not known"),
+    ("POST", "/v1/feeds/-/links", {"expires": 1}, 400, "bad-request", "trustee is missing"),
+    ("POST", "/v1/feeds/-/links", {"trustee": KEY}, 400, "bad-request", "expires is missing"),
+    ("POST", "/v1/feeds/-/links", b'{"trustee":"%s","expires":NaN}' % KEY.encode(), 400,
+     "bad-request", "seconds since 1970"),
+    ("POST", "/v1/feeds/-/links", {"trustee": KEY, "expires": 1e300}, 400, "bad-request",
+     "seconds since 1970"),
+    ("POST", "/v1/feeds/-/chains", {"links": []}, 400, "bad-request", "at least one"),
+    ("POST", "/v1/feeds/-/chains", {"links": ["61"] * 65}, 400, "bad-request", "may hold 64"),
+    ("POST", "/v1/feeds/-/invitations", {"trustee": KEY, "expires": 9e9, "addresses": ["x"]}, 400,
+     "bad-request", "HOST:PORT"),
+    ("POST", "/v1/feeds/-/invitations", {"trustee": KEY, "expires": 9e9, "addresses": "x"}, 400,
+     "bad-request", "addresses must be a list"),
+    ("POST", "/v1/invitations", {"invitation": 1}, 400, "bad-request", "must be a text"),
+    ("POST", "/v1/snapshots", {"target": "relative"}, 400, "bad-request", "absolute path"),
+    ("POST", "/v1/snapshots", {}, 400, "bad-request", "target is missing"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "kind", "part"),
+    REFUSED,
+    ids=[f"{case[0]} {case[1][:40]} {str(case[2])[:40]}" for case in REFUSED],
+)
+def test_what_is_refused(served, method, path, body, status, kind, part):
+    found, headers, form = served.ask(method, path, body)
+    assert headers["content-type"] == "application/problem+json"
+    assert form["type"] == f"urn:hyperbloom:problem:{kind}"
+    assert form["status"] == status == found
+    assert part in form["detail"]
+    assert form["title"]
+    assert "Traceback" not in form["detail"]
+    assert not served.node.calls or served.node.calls[0][0] == "insert"
+    if status == 405:
+        assert headers["allow"] == "GET, POST"
+
+
+def test_every_route_refuses_other_methods(served):
+    for path in {route.path for route in ROUTES}:
+        status, headers, _ = served.ask("PATCH", path.replace("{feed}", "-"))
+        assert status == 405
+        methods = {route.method for route in ROUTES if route.path == path}
+        assert set(headers["allow"].split(", ")) == methods
+
+
+def test_what_the_store_refuses(served):
+    client = served.client()
+    served.node.own.failure = disk_full()
+    refused = problem(lambda: client.put([b"a"]))
+    assert refused.kind is ProblemKind.STORE_FULL
+    assert refused.detail == "the disk is full; make room"
+    served.node.own.failure = None
+    assert client.put([b"a"])["new"] == 1
+
+
+def test_what_nobody_foresaw_is_logged_and_not_told(served):
+    events = []
+    globalLogPublisher.addObserver(events.append)
+    try:
+        served.node.own.failure = RuntimeError("secret of the node")
+        refused = problem(lambda: served.client().put([b"a"]))
+    finally:
+        globalLogPublisher.removeObserver(events.append)
+    assert refused.kind is ProblemKind.UNEXPECTED
+    assert "secret" not in refused.detail
+    logged = [event["log_failure"] for event in events if "log_failure" in event]
+    assert [str(failure.value) for failure in logged] == ["secret of the node"]
+    # The same before the endpoint has begun.
+    served.node.own.has = lambda values: 1 / 0
+    assert problem(lambda: served.client().has([b"a"])).kind is ProblemKind.UNEXPECTED
+
+
+def test_a_body_at_its_bound_and_beyond(served):
+    room = MAX_BODY_BYTES - len('{"values":[""]}')
+    # "61" in white space: the body is as long as it may be.
+    body = b'{"values":["61"' + b" " * (room - 2) + b"]}"
+    assert len(body) == MAX_BODY_BYTES
+    assert served.ask("POST", VALUES, body)[0] == 200
+    connection = served.connection()
+    connection.request("POST", VALUES, body + b" ")
+    response = connection.getresponse()
+    form = json.loads(response.read())
+    assert (response.status, form["type"]) == (413, "urn:hyperbloom:problem:too-large")
+    # The connection can go on.
+    connection.request("GET", "/v1/ping")
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_a_body_without_a_length_is_bounded_too(served):
+    parts = (b'{"values":["' if n == 0 else b"61" * 32_768 for n in range(40))
+    connection = served.connection()
+    connection.request("POST", VALUES, parts, encode_chunked=True)
+    response = connection.getresponse()
+    assert response.status == 413
+    response.read()
+    connection.close()
+
+
+def test_a_sender_that_never_stops_is_cut(served):
+    with served.connection().sock as sender:
+        sender.sendall(
+            b"POST /v1/feeds HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n"
+        )
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            sender.sendall(bytes(1 << 28))
+
+
+def test_what_is_not_http_is_turned_away(served):
+    with served.connection().sock as sender:
+        sender.sendall(b"\x00\x01\x02 nonsense\r\n\r\n")
+        sender.shutdown(socket.SHUT_WR)
+        assert sender.recv(100).startswith(b"HTTP/1.1 400")
+    assert served.client().ping()

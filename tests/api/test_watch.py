@@ -1,0 +1,146 @@
+"""Watching: nothing is missed, nothing is queued, and nothing is left behind."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from hyperbloom.api import client as client_module
+from hyperbloom.api.client import NodeTimeout, NodeUnreachable
+from hyperbloom.api.problems import Problem, ProblemKind
+
+
+def until(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def insert(served, *values):
+    served.call(served.node.own.insert, list(values))
+
+
+def test_what_arrives_from_now_on(served):
+    insert(served, b"old")
+    watch = served.client().watch()
+    assert next(watch) is None
+    insert(served, b"one", b"two")
+    insert(served, b"three")
+    arrivals = list(itertools.islice(watch, 3))
+    assert [a.value for a in arrivals] == [b"one", b"two", b"three"]
+    assert [a.seq for a in arrivals] == [2, 3, 4]
+    assert arrivals[0].origin == served.node.identity.public_key
+    assert arrivals[0].received_at == 1.0
+
+
+def test_what_is_there_first_in_the_order_of_arrival(served):
+    insert(served, b"b", b"a")
+    watch = served.client().watch(after=0)
+    assert [a.value for a in itertools.islice(watch, 1, 3)] == [b"b", b"a"]
+    insert(served, b"c")
+    assert next(watch).value == b"c"
+
+
+def test_a_range_only(served):
+    watch = served.client().watch(start=b"b", end=b"d", after=0)
+    next(watch)
+    insert(served, b"a", b"b", b"c\xff", b"d", b"cc")
+    assert [next(watch).value for _ in range(3)] == [b"b", b"c\xff", b"cc"]
+
+
+def test_a_long_log_comes_in_slices(served):
+    values = [b"%06d" % number for number in range(25_000)]
+    served.call(served.node.own.insert, values)
+    watch = served.client().watch(after=0)
+    assert [a.value for a in itertools.islice(watch, 1, 25_001)] == values
+    slices = [call for call in served.node.calls if call[0] == "log_after"]
+    assert len(slices) >= 25
+
+
+def test_a_client_that_comes_back_goes_on_behind_the_last_event(served):
+    insert(served, b"a", b"b", b"c")
+    connection = served.connection()
+    connection.request("GET", "/v1/feeds/-/watch?after=0", headers={"Last-Event-ID": "2"})
+    response = connection.getresponse()
+    assert response.headers["content-type"] == "text/event-stream"
+    assert response.readline() == b": watching after 2\n"
+    assert response.readline() == b"\n"
+    assert response.readline() == b"id: 3\n"
+    assert response.readline().startswith(b'data: {"seq":3,"value":"63",')
+    assert response.readline() == b"\n"
+    connection.close()
+
+
+def test_a_slow_reader_costs_no_memory(served):
+    """The node is not read ahead of what the socket takes, whatever arrives meanwhile."""
+    watch = served.client().watch()
+    next(watch)
+    values = [number.to_bytes(3, "big") + bytes(9_997) for number in range(3_000)]
+    for start in range(0, len(values), 100):
+        insert(served, *values[start : start + 100])
+
+    def read_to():
+        return max(call[1] for call in served.node.calls if call[0] == "log_after")
+
+    time.sleep(0.3)
+    stopped_at = read_to()
+    # 30 MB were stored; the socket and one slice hold some hundred KB of hex.
+    assert stopped_at < 300
+    time.sleep(0.2)
+    assert read_to() == stopped_at
+    assert [a.value for a in itertools.islice(watch, 3_000)] == values
+
+
+def test_a_watcher_that_goes_leaves_nothing_behind(served):
+    client = served.client()
+    watch = client.watch()
+    next(watch)
+    assert len(served.node.own.subscribers) == 1
+    client.close()
+    watch.close()
+    until(lambda: not served.node.own.subscribers)
+    insert(served, b"a")
+    assert served.client().ping()
+
+
+def test_a_failing_log_ends_the_watch(served):
+    watch = served.client().watch()
+    next(watch)
+    served.node.own.failure = RuntimeError("the log is gone")
+    served.call(lambda: served.node.own.subscribers[0](None, b""))
+    with pytest.raises(NodeUnreachable, match="stopped"):
+        next(watch)
+    until(lambda: not served.node.own.subscribers)
+
+
+def test_a_watch_ends_when_its_time_is_over(served):
+    watch = served.client().watch(seconds=0.2)
+    assert next(watch) is None
+    with pytest.raises(NodeTimeout, match="the time is over"):
+        next(watch)
+
+
+def test_a_node_that_hangs_is_noticed(served, monkeypatch):
+    monkeypatch.setattr(client_module, "SILENT_SECONDS", 0.2)
+    watch = served.client().watch()
+    assert next(watch) is None
+    with pytest.raises(NodeTimeout, match="silent"):
+        next(watch)
+
+
+def test_a_watch_ends_when_the_node_stops(served):
+    watch = served.client().watch()
+    next(watch)
+    served.call(served.service.stopService)
+    with pytest.raises(NodeUnreachable, match="stopped"):
+        next(watch)
+    assert not served.node.own.subscribers
+
+
+def test_a_watch_of_no_feed_is_refused(served):
+    with pytest.raises(Problem) as caught:
+        next(served.client().watch(feed="nobody"))
+    assert caught.value.kind is ProblemKind.UNKNOWN_FEED
