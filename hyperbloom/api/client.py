@@ -177,9 +177,21 @@ class Client:
         start: bytes = b"",
         end: bytes | None = None,
         limit: int | None = None,
+    ) -> Iterator[bytes]:
+        """The values with start <= value < end in byte order, at most `limit`."""
+        for page in self.pages(feed=feed, start=start, end=end, limit=limit):
+            yield from page
+
+    def pages(
+        self,
+        *,
+        feed: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        limit: int | None = None,
         page: int = 10_000,
     ) -> Iterator[list[bytes]]:
-        """The values with start <= value < end in byte order, page by page, at most `limit`."""
+        """Like `range`, in the lists of at most `page` values in which they come."""
         left, position = limit, start
         while left is None or left > 0:
             most = page if left is None else min(left, page)

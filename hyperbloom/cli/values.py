@@ -101,7 +101,7 @@ def get(
             # Less than this command waits for the node, so that a slow peer is not a dead node.
             wait = min(FETCH_SECONDS, 0.8 * (app.timeout() or FETCH_SECONDS))
             client.fetch(feed=feed, start=first, end=beyond, limit=limit, timeout=wait)
-        pages = client.range(feed=feed, start=first, end=beyond, limit=limit)
+        pages = client.pages(feed=feed, start=first, end=beyond, limit=limit)
         if app.out.as_json:
             _print_json(app, pages)
             return

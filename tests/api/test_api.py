@@ -96,12 +96,12 @@ def test_range_in_pages(served):
     assert client.range_page(start=b"2000", limit=3) == (values[2_000:2_003], b"2003")
     assert client.range_page(start=b"2499") == ([b"2499"], None)
     assert client.range_page(start=b"3") == ([], None)
-    pages = list(client.range(page=700, start=b"0001", end=b"2400"))
+    pages = list(client.pages(page=700, start=b"0001", end=b"2400"))
     assert joined(pages) == values[1:2_400]
     assert [len(page) for page in pages] == [700, 700, 700, 299]
-    assert joined(client.range(limit=1_500, page=1_000)) == values[:1_500]
-    assert joined(client.range(limit=1_000, page=1_000)) == values[:1_000]
-    assert joined(client.range(limit=0)) == []
+    assert joined(client.pages(limit=1_500, page=1_000)) == values[:1_500]
+    assert joined(client.pages(limit=1_000, page=1_000)) == values[:1_000]
+    assert list(client.range(limit=0)) == []
 
 
 def test_the_longest_values_pass_and_can_be_bounds(served):
@@ -111,7 +111,7 @@ def test_the_longest_values_pass_and_can_be_bounds(served):
     # A page ends by its bytes too, so that the next one begins at such a value.
     for number in range(6):
         client.put([b"a" * 261_047 + b"b%d" % number])
-    assert joined(client.range()) == served.node.own.ordered
+    assert list(client.range()) == served.node.own.ordered
     assert client.range_page(start=long[1], end=long[1] + b"\0")[0] == [long[1]]
 
 
