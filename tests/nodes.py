@@ -101,12 +101,15 @@ class RealNode:
         """A client of its control socket."""
         return Client(self.folder / "control.sock", timeout=timeout)
 
-    def stop(self) -> int:
-        """End it by SIGTERM; its exit code."""
+    def stop(self) -> bool:
+        """End it by SIGTERM; whether it ended in order.
+
+        twistd stops its services and then ends by the same signal.
+        """
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(STOP_SECONDS)
         self.process = None
-        return code
+        return code == -signal.SIGTERM and "Stopped: everything" in self.log_path.read_text()
 
     def kill(self) -> None:
         """End it with −9, as a power cut would."""
