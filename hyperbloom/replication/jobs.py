@@ -112,6 +112,7 @@ class Sweep:
         self._peer = peer
         self._plan = plan
         self._asked = asked
+        self._seconds = 0.0
         self.ready_at = 0.0
 
     def consider(self, peer_bytes: float) -> None:
@@ -129,13 +130,13 @@ class Sweep:
             self.ready_at = min(self._asked.next_deadline() or 0.0, clock.seconds() + 0.1)
             return True
         limit = peer.reply_limit()
+        begun = clock.seconds()
         sync = await peer.context.in_thread(lambda: self._plan.next_sync(limit=limit))
-        if sync is None:
-            peer.sweep_done()
-            return False
-        peer.ask(sync)
+        self._seconds += clock.seconds() - begun
+        if sync is not None:
+            peer.ask(sync)
         if self._plan.done:
-            peer.sweep_done()
+            peer.sweep_done(self._seconds)
         return not self._plan.done
 
 

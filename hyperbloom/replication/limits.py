@@ -22,6 +22,7 @@ __all__ = [
     "REPLY_BYTES",
     "SLICE_BYTES",
     "SLICE_VALUES",
+    "SYNC_SHARE",
     "Limits",
 ]
 
@@ -40,6 +41,9 @@ REPLY_BYTES = 131_072
 #: Ranges asked of a peer that cannot split its replies before its answers are awaited; each keeps
 #: its filter (up to 256 KiB) so that a full reply can be asked on.
 OUTSTANDING_SYNCS = 4
+
+#: Part of the time that a node's own plans for one feed may take, over all of its peers.
+SYNC_SHARE = 0.05
 
 #: Values remembered a peer as already there (8 bytes each), so that a value is not echoed.
 PEER_KNOWN_VALUES = 4_096

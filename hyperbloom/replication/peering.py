@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 
 from hyperbloom.bloom import estimate_count
 from hyperbloom.replication.jobs import AskOn, Broadcast, Replies, Sweep
+from hyperbloom.replication.limits import SYNC_SHARE
 from hyperbloom.replication.outflow import Outflow
 from hyperbloom.replication.plan import FILTER_BYTES, Asked, reply_limit
 from hyperbloom.replication.refusal import Refused
@@ -291,11 +292,16 @@ class Peering:
             self._sweep.consider(self._peer_bytes)
         self.outflow.add(self._sweep)
 
-    def sweep_done(self) -> None:
-        """The plan is asked: the next one after the interval, with jitter."""
+    def sweep_done(self, seconds: float = 0.0) -> None:
+        """The plan is asked: the next one after the interval, with jitter.
+
+        `seconds` is what making the filters took. A large feed with many peers is asked less
+        often, so that plans take no more than `SYNC_SHARE` of the node's time.
+        """
         self._sweep = None
         if not self._stopped:
-            wait = self.context.jittered(self.context.sync.interval)
+            least = seconds * len(self.feed.peers) / SYNC_SHARE
+            wait = self.context.jittered(max(self.context.sync.interval, least))
             self._sync_call = self.context.clock.callLater(wait, self.sync_now)
 
     def answered(self, tested: int) -> float:

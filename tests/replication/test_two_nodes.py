@@ -601,3 +601,18 @@ def test_a_session_of_two_mutes_is_closed_by_both(tmp_path):
     assert not member.feed(feed).peers
     assert isinstance(connection.session, Session)
     network.close()
+
+
+def test_plans_that_take_long_are_made_less_often(network):
+    sync = SyncSettings(interval=5.0, jitter=0.0, answer_wait=0.5)
+    owner, member, feed = pair(
+        network, owner={"sync": sync, "thread_seconds": 2.0}, member={"sync": sync}
+    )
+    network.connect(owner, member, feed)
+    network.run(5)
+    (peering,) = owner.feed(feed).peers
+    first = peering.figures.last_sync_sent
+    network.run(34)
+    assert peering.figures.last_sync_sent == first, "two seconds of work: every forty seconds"
+    network.run(12)
+    assert peering.figures.last_sync_sent > first
