@@ -26,7 +26,7 @@ from hyperbloom.api.unix import SocketBusy, SocketError
 from hyperbloom.config import Config
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import Identity
-from hyperbloom.replication.feed import FeedContext
+from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.node import Node, settle_feeds
 from hyperbloom.store import PutMeta, Store, StoreError, Writer
 

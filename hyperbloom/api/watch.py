@@ -67,6 +67,8 @@ class Watcher:
         #: Something was stored since the last read began.
         self._woken = True
         self._unsubscribe = feed.subscribe(self._wake)
+        # A node that keeps no copy of the range asks its peers for it as long as this is open.
+        self._lose_interest = feed.take_interest(start, end)
         self._keep_alive: Any = None
 
     def begin(self) -> None:
@@ -98,6 +100,7 @@ class Watcher:
             return
         self._over = True
         self._unsubscribe()
+        self._lose_interest()
         if self._keep_alive is not None:
             self._keep_alive.cancel()
 

@@ -27,8 +27,8 @@ from hyperbloom.replication.protocol import PeerProtocol
 from hyperbloom.replication.refusal import Refused
 
 if TYPE_CHECKING:
+    from hyperbloom.replication.connections import Connections
     from hyperbloom.replication.feed import Feed
-    from hyperbloom.replication.node import Node
 
 __all__ = ["AcceptFactory", "DialFactory", "Dialer"]
 
@@ -46,13 +46,13 @@ class DialFactory(Factory):
 
     noisy = False
 
-    def __init__(self, node: Node, feed: Feed) -> None:
-        self._node = node
+    def __init__(self, connections: Connections, feed: Feed) -> None:
+        self._connections = connections
         self._feed = feed
 
     def buildProtocol(self, addr: IAddress | None) -> PeerProtocol:
         """A protocol that speaks first."""
-        return PeerProtocol(self._node, self._feed)
+        return PeerProtocol(self._connections, self._feed)
 
 
 class AcceptFactory(Factory):
@@ -60,12 +60,12 @@ class AcceptFactory(Factory):
 
     noisy = False
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
 
     def buildProtocol(self, addr: IAddress | None) -> PeerProtocol:
         """A protocol that waits to hear which feed it is about."""
-        return PeerProtocol(self._node, None)
+        return PeerProtocol(self._connections, None)
 
 
 @implementer(IStreamClientEndpoint)
@@ -92,18 +92,18 @@ class Dialer:
     `last_problem` says why there is none at the moment, for the status.
     """
 
-    def __init__(self, node: Node, feed: Feed, address: str) -> None:
+    def __init__(self, connections: Connections, feed: Feed, address: str) -> None:
         host, port = parse_host_port(address)
         self.address = address
         self.last_problem: str | None = None
-        context = node.context
+        context = connections.context
         backoff = backoffPolicy(
             context.sync.retry_first, context.sync.retry_longest, BACKOFF_FACTOR, jitter=lambda: 0.0
         )
         endpoint = HostnameEndpoint(context.clock, host, port, timeout=CONNECT_SECONDS)
         self._service = ClientService(
             _FeedEndpoint(self, feed, endpoint),
-            DialFactory(node, feed),
+            DialFactory(connections, feed),
             # Without a chain nothing is dialled, so nothing is backed off from.
             retryPolicy=lambda attempt: context.jittered(backoff(attempt - 1 if feed.chain else 0)),
             clock=context.clock,

@@ -4,27 +4,25 @@ One value's way: `accept` (from a peer) or `insert` (from here) → the writer, 
 transaction → `stored` → peers, watchers. Nothing is told to anyone before it is on disk, and the
 store never calls up: the writer's answer comes back as a Deferred.
 
-`FeedContext` is what all feeds of a node share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from hyperbloom.keys import Identity, discovery_key
+from hyperbloom.keys import discovery_key
+from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.fetch import fetch
-from hyperbloom.replication.limits import MAX_REPLY_SCALES, SLICE_BYTES, SLICE_VALUES, Limits
+from hyperbloom.replication.limits import MAX_REPLY_SCALES, SLICE_BYTES, SLICE_VALUES
 from hyperbloom.replication.membership import Membership
 from hyperbloom.replication.plan import FILTER_BYTES, SyncPlan, contains
 from hyperbloom.replication.refused import RefusedValues
 from hyperbloom.replication.reply import WasHere
-from hyperbloom.replication.settings import FeedSettings, KeyRange, SyncSettings
+from hyperbloom.replication.settings import FeedSettings, KeyRange
 from hyperbloom.store import (
     Appended,
     AppendValues,
@@ -35,10 +33,7 @@ from hyperbloom.store import (
     PutLinks,
     RangeSlice,
     RememberRefused,
-    Store,
     StoreError,
-    Writer,
-    WriterInline,
 )
 from hyperbloom.trust import Chain, Member, TrustLink
 from hyperbloom.wire import (
@@ -53,7 +48,7 @@ from hyperbloom.wire import (
 if TYPE_CHECKING:
     from hyperbloom.replication.peering import Peering
 
-__all__ = ["Feed", "FeedContext", "Subscriber"]
+__all__ = ["Feed", "Subscriber"]
 
 T = TypeVar("T")
 
@@ -61,38 +56,6 @@ T = TypeVar("T")
 Subscriber = Callable[[Appended, bytes], None]
 
 log = Logger()
-
-
-class InThread(Protocol):
-    """Runs a blocking call beside the reactor."""
-
-    def __call__(self, call: Callable[[], T], /) -> Deferred[T]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedContext:
-    """What the feeds of a node share; everything that is not pure comes in here.
-
-    now: seconds since 1970. random_bytes: unpredictable bytes. in_thread: runs a blocking call
-    and answers with a Deferred. peer_id: this process's id in handshakes.
-    """
-
-    identity: Identity
-    store: Store
-    writer: Writer | WriterInline
-    limits: Limits
-    sync: SyncSettings
-    clock: IReactorTime
-    now: Callable[[], float]
-    random_bytes: Callable[[int], bytes]
-    in_thread: InThread
-    peer_id: bytes
-    leeway: float = 0.0
-
-    def jittered(self, seconds: float) -> float:
-        """`seconds` varied at random by the setting `[sync] jitter`, so that nodes spread out."""
-        fraction = int.from_bytes(self.random_bytes(4), "big") / 2**32
-        return seconds * (1 + self.sync.jitter * (2 * fraction - 1))
 
 
 class Feed:
@@ -280,6 +243,12 @@ class Feed:
                 self._subscribers.remove(subscriber)
 
         return unsubscribe
+
+    def wake_all(self) -> None:
+        """Have every subscriber look again: the feed is gone, and the store will say so."""
+        nothing = Appended(values=[], first_seq=self.top_seq + 1, top_seq=self.top_seq)
+        for subscriber in list(self._subscribers):
+            subscriber(nothing, b"")
 
     def take_interest(
         self, start: bytes, end: bytes | None, *, limit: int | None = None

@@ -1,19 +1,18 @@
-"""The node: its feeds, its connections and who is let in.
+"""The node: its feeds, who listens and dials for them, and what is told about them.
 
-A Twisted service. It owns the listeners, the dialers and one timer that looks every second for
-chains that have run out and peers that read nothing. Store and writer are made by who makes the
+A Twisted service. It owns the listeners, the dialers and the timers; `connections` knows who is
+let in. Store and writer are made by who makes the
 node (`hyperbloom.service`) and closed by it, after this service has stopped.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import cast
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, DeferredList, gatherResults, succeed
+from twisted.internet.defer import Deferred, DeferredList, gatherResults
 from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -21,15 +20,14 @@ from twisted.python.failure import Failure
 
 from hyperbloom import __version__
 from hyperbloom.addresses import format_host_port
+from hyperbloom.replication.connections import Connections
+from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.dialer import AcceptFactory, Dialer
-from hyperbloom.replication.feed import Feed, FeedContext
-from hyperbloom.replication.limits import MAX_REFUSALS_SHOWN
+from hyperbloom.replication.feed import Feed
 from hyperbloom.replication.membership import NotTrusted
-from hyperbloom.replication.protocol import PeerProtocol
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.replication.status import FeedStatus, NodeStatus, PeerStatus, RefusalStatus
-from hyperbloom.replication.strikes import Strikes
+from hyperbloom.replication.status import FeedStatus, NodeStatus, PeerStatus
 from hyperbloom.store import (
     DropExpiredLinks,
     DropFeed,
@@ -38,7 +36,6 @@ from hyperbloom.store import (
     Store,
     WriterInline,
 )
-from hyperbloom.wire import RemotePeer
 
 __all__ = ["Node", "UnknownFeed", "settle_feeds"]
 
@@ -113,12 +110,8 @@ class Node(Service):
         self._ports: list[IListeningPort] = []
         self._by_discovery_key: dict[bytes, Feed] = {}
         self._dialers: dict[bytes, list[Dialer]] = {}
-        self._connections: set[PeerProtocol] = set()
-        self._per_host: Counter[str] = Counter()
-        self._refusals: deque[RefusalStatus] = deque(maxlen=MAX_REFUSALS_SHOWN)
-        self._strikes = Strikes(most=context.limits.strikes, memory=context.limits.ban_seconds)
-        self._all_closed: list[Deferred[None]] = []
-        self._sweep = LoopingCall(self._look_at_peers)
+        self.connections = Connections(context, self._by_discovery_key.get)
+        self._sweep = LoopingCall(self.connections.look)
         self._purge = LoopingCall(self._purge_links)
         for call in (self._sweep, self._purge):
             call.clock = context.clock
@@ -139,7 +132,7 @@ class Node(Service):
             if record is None:
                 raise LookupError("settle_feeds was not called for this store")
             self._take_in(settings, record)
-        factory = AcceptFactory(self)
+        factory = AcceptFactory(self.connections)
         for endpoint in self._endpoints:
             self._listen(endpoint, factory)
         for feed in self.feeds.values():
@@ -161,12 +154,8 @@ class Node(Service):
         for dialers in self._dialers.values():
             waiting += [cast("Deferred[object]", dialer.stop()) for dialer in dialers]
         self._ports, self._dialers = [], {}
-        for connection in list(self._connections):
-            connection.close(Refused("stopped", "this node is stopping"))
-        if self._connections:
-            gone: Deferred[None] = Deferred()
-            self._all_closed.append(gone)
-            waiting.append(cast("Deferred[object]", gone))
+        gone = self.connections.close(Refused("stopped", "this node is stopping"))
+        waiting.append(cast("Deferred[object]", gone))
         return DeferredList(waiting).addCallback(lambda _: None)
 
     def _listen(self, endpoint: IStreamServerEndpoint, factory: AcceptFactory) -> None:
@@ -191,7 +180,14 @@ class Node(Service):
         return feed
 
     def join(self, settings: FeedSettings) -> Deferred[Feed]:
-        """Take a feed in, or change the settings of one; fires when that is on disk."""
+        """Take a feed in, or change the settings of one; fires when that is on disk.
+
+        Raises `ValueError` for another dialect of a feed that is here: it would have to be left
+        first.
+        """
+        present = self.feeds.get(settings.key)
+        if present is not None and present.settings.dialect != settings.dialect:
+            raise ValueError("the dialect of a feed that is here cannot change; leave it first")
         result: Deferred[Feed] = Deferred()
 
         def done(outcome: FeedRecord | BaseException) -> None:
@@ -200,11 +196,12 @@ class Node(Service):
                 return
 
             def reopen(_: object) -> Feed:
-                feed = self._take_in(settings, outcome)
+                feed = self.feeds.get(settings.key) or self._take_in(settings, outcome)
+                feed.settings = settings
                 self._dial(feed)
                 return feed
 
-            closing = self._close_feed(settings.key, "its settings have changed")
+            closing = self._disconnect(settings.key, "its settings have changed")
             closing.addCallback(reopen).addCallbacks(result.callback, result.errback)
 
         op = PutFeed(feed_key=settings.key, settings=settings.to_json())
@@ -226,24 +223,26 @@ class Node(Service):
                 result.callback(None)
 
         def drop(_: object) -> None:
+            feed = self.feeds.pop(feed_key, None)
+            if feed is not None:
+                del self._by_discovery_key[feed.discovery_key]
             self.context.writer.submit(DropFeed(feed_key=feed_key), done)
+            if feed is not None:
+                feed.wake_all()
 
-        self._close_feed(feed_key, "the feed was left").addCallback(drop)
+        self._disconnect(feed_key, "the feed was left").addCallback(drop)
         return result
 
-    def _close_feed(self, feed_key: bytes, why: str) -> Deferred[object]:
+    def _disconnect(self, feed_key: bytes, why: str) -> Deferred[object]:
         """Stop dialling for a feed and close its connections."""
-        feed = self.feeds.pop(feed_key, None)
+        feed = self.feeds.get(feed_key)
         stopping = [dialer.stop() for dialer in self._dialers.pop(feed_key, [])]
         if feed is not None:
-            self._by_discovery_key.pop(feed.discovery_key, None)
-            for connection in list(self._connections):
-                if connection.feed is feed:
-                    connection.close(Refused("stopped", why))
-        return cast("Deferred[object]", gatherResults(stopping)) if stopping else succeed(None)
+            self.connections.close(Refused("stopped", why), feed)
+        return cast("Deferred[object]", gatherResults(stopping))
 
     def _dial(self, feed: Feed) -> None:
-        dialers = [Dialer(self, feed, address) for address in feed.settings.peers]
+        dialers = [Dialer(self.connections, feed, address) for address in feed.settings.peers]
         self._dialers[feed.key] = dialers
         for dialer in dialers:
             dialer.start()
@@ -263,89 +262,7 @@ class Node(Service):
         names = ", ".join(f.settings.alias or f.key.hex()[:16] + "…" for f in self.feeds.values())
         raise UnknownFeed(f"there is no feed {name!r} on this node; it has {names}")
 
-    def feed_by_discovery_key(self, discovery_key: bytes) -> Feed | None:
-        """The feed a peer asks for in its Open."""
-        return self._by_discovery_key.get(discovery_key)
-
-    # Connections: called by PeerProtocol
-
-    def admit(self, peer: PeerProtocol) -> Refused | None:
-        """Take a new connection in, or say why not."""
-        limits = self.context.limits
-        now = self.context.clock.seconds()
-        self._connections.add(peer)
-        self._per_host[peer.host] += 1
-        if peer.outgoing:
-            return None
-        if self._strikes.is_banned(peer.host, now=now):
-            return Refused("banned", "its address has broken the protocol too often")
-        if len(self._connections) > limits.connections:
-            return Refused("crowded", "there are as many connections as there may be")
-        if self._per_host[peer.host] > limits.connections_per_address:
-            return Refused("crowded", "its address has as many connections as it may")
-        return None
-
-    def check_secure(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
-        """Whether a peer that has proved itself is one too many: ourselves, or a twin.
-
-        Two nodes that dial each other have two connections; both keep the one dialled by the
-        side with the smaller peer id.
-        """
-        own_id = self.context.peer_id
-        if remote.id == own_id:
-            return Refused("own", "this node dialled itself")
-        for twin in self._connections:
-            if twin is peer or twin.peering is None or twin.feed is not peer.feed:
-                continue
-            if twin.peering.remote.id != remote.id or twin.close_reason is not None:
-                continue
-            keep_outgoing = own_id < remote.id
-            if twin.outgoing == peer.outgoing or twin.outgoing == keep_outgoing:
-                return Refused("twin", "there is a connection with this peer already")
-            twin.close(Refused("twin", "there is another connection with this peer"))
-        return None
-
-    def forget(self, peer: PeerProtocol) -> None:
-        """The connection is gone."""
-        self._connections.discard(peer)
-        self._per_host[peer.host] -= 1
-        if self._per_host[peer.host] <= 0:
-            del self._per_host[peer.host]
-        if not self._connections:
-            waiting, self._all_closed = self._all_closed, []
-            for deferred in waiting:
-                deferred.callback(None)
-
-    def refused(self, peer: PeerProtocol, why: Refused) -> None:
-        """A connection is being closed by this node; what may interest a person is kept."""
-        if why.kind in ("stopped", "twin", "own", "lost"):
-            return
-        log.info("{peer}: closed, {why}", peer=peer.address, why=str(why))
-        self._refusals.appendleft(
-            RefusalStatus(
-                at=self.context.now(), address=peer.address, kind=why.kind, reason=str(why)
-            )
-        )
-
-    def strike(self, peer: PeerProtocol) -> None:
-        """A peer broke the protocol."""
-        if self._strikes.strike(peer.host, now=self.context.clock.seconds()):
-            log.warn("{host} is banned for a while", host=peer.host)
-            peer.close(Refused("banned", "it has broken the protocol too often"))
-
     # Timers
-
-    def _look_at_peers(self) -> None:
-        now = self.context.now()
-        moment = self.context.clock.seconds()
-        for peer in list(self._connections):
-            peering = peer.peering
-            if peering is None or peer.close_reason is not None:
-                continue
-            if peering.remote.expires + self.context.leeway < now:
-                peer.close(Refused("expired", "a link of its chain has expired"))
-            elif peering.outflow.stalled_since(moment) > self.context.limits.stall_seconds:
-                peer.abort(Refused("stalled", "it reads nothing of what waits for it"))
 
     def _purge_links(self) -> None:
         now = self.context.now()
@@ -387,11 +304,7 @@ class Node(Service):
 
     def peers(self) -> list[PeerStatus]:
         """The secure connections."""
-        return [
-            connection.peering.status(connection.bytes_in, connection.bytes_out, connection.strikes)
-            for connection in self._connections
-            if connection.peering is not None and connection.close_reason is None
-        ]
+        return self.connections.peers()
 
     def status(self) -> NodeStatus:
         """The node as a whole."""
@@ -401,9 +314,9 @@ class Node(Service):
             public_key=self.identity.public_key,
             started=self.started,
             listening=tuple(self.listening()),
-            connections=len(self._connections),
+            connections=len(self.connections),
             feeds=tuple(self.feed_status(feed) for feed in self.feeds.values()),
-            refusals=tuple(self._refusals),
+            refusals=tuple(self.connections.refusals),
             store={
                 "map_bytes": size.map_bytes,
                 "used_bytes": size.used_bytes,

@@ -100,6 +100,7 @@ class Peering:
         self.context = feed.context
         self.remote = remote
         self.remote_key = remote.key
+        self.id = remote.id
         self.splits_replies = SPLITS_REPLIES in remote.extensions
         self.figures = Figures()
         self.since = self.context.now()

@@ -39,8 +39,8 @@ from hyperbloom.wire import (
 )
 
 if TYPE_CHECKING:
+    from hyperbloom.replication.connections import Connections
     from hyperbloom.replication.feed import Feed
-    from hyperbloom.replication.node import Node
 
 __all__ = ["PeerProtocol"]
 
@@ -52,12 +52,12 @@ log = Logger()
 class PeerProtocol(Protocol):
     """A connection about one feed. `feed` None: the other side dialled and will say which."""
 
-    def __init__(self, node: Node, feed: Feed | None) -> None:
-        self.node = node
-        self.context = node.context
+    def __init__(self, connections: Connections, feed: Feed | None) -> None:
+        self.connections = connections
+        self.context = connections.context
         self.feed = feed
         self.outgoing = feed is not None
-        self.session = Session(leeway=node.context.leeway)
+        self.session = Session(leeway=self.context.leeway)
         self.peering: Peering | None = None
         self.close_reason: Refused | None = None
         self.host = self.address = "unknown"
@@ -83,7 +83,7 @@ class PeerProtocol(Protocol):
         if hasattr(self._wire, "setTcpNoDelay"):
             self._wire.setTcpNoDelay(True)
             self._wire.setTcpKeepAlive(True)
-        refusal = self.node.admit(self)
+        refusal = self.connections.admit(self)
         if refusal is not None:
             self.abort(refusal)
             return
@@ -106,7 +106,7 @@ class PeerProtocol(Protocol):
                 self.peering.feed.reply_was_too_big(self.peering.remote_key)
             self.peering.stop()
         self.session.close()
-        self.node.forget(self)
+        self.connections.forget(self)
         self._fail_waiting(self.close_reason or Refused("lost", "the connection was lost"))
 
     def close(self, why: Refused) -> None:
@@ -129,7 +129,7 @@ class PeerProtocol(Protocol):
 
     def _give_up(self, why: Refused) -> None:
         self.close_reason = why
-        self.node.refused(self, why)
+        self.connections.refused(self, why)
         if self.peering is not None:
             self.peering.stop()
             self._wire.unregisterProducer()
@@ -230,7 +230,7 @@ class PeerProtocol(Protocol):
     def _strike(self, what: str) -> None:
         self.strikes += 1
         log.info("{peer} broke the protocol: {what}", peer=self.address, what=what)
-        self.node.strike(self)
+        self.connections.strike(self)
 
     # Bytes out
 
@@ -252,7 +252,7 @@ class PeerProtocol(Protocol):
 
     def _take_open(self, discovery_key: bytes) -> None:
         if self.feed is None:
-            feed = self.node.feed_by_discovery_key(discovery_key)
+            feed = self.connections.feed_of(discovery_key)
             if feed is None:
                 self.close(Refused("unknown-feed", "it asked for a feed that is not here"))
                 return
@@ -264,7 +264,7 @@ class PeerProtocol(Protocol):
         )
 
     def _take_handshake(self, event: HandshakeReceived) -> None:
-        refusal = self.node.check_secure(self, event.peer)
+        refusal = self.connections.check_secure(self, event.peer)
         if refusal is not None or self.feed is None:
             self.close(refusal or Refused("protocol", "it shook hands about no feed"))
             return

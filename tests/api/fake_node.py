@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from hyperbloom.keys import Identity, discovery_key, keyed_hash
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.replication.status import FeedStatus, NodeStatus, PeerStatus, RefusalStatus
 from hyperbloom.store import (
     Appended,
     FeedFigures,
@@ -41,6 +43,7 @@ class FakeFeed:
         self.known: set[bytes] = set()
         self.log: list[LogRecord] = []
         self.subscribers: list[Callable[..., None]] = []
+        self.interests: list[tuple[bytes, bytes | None]] = []
         self.raw_links: list[LinkRecord] = []
         self.failure: Exception | None = None
         self.insert_later: Callable[[Callable[[], None]], None] | None = None
@@ -119,6 +122,11 @@ class FakeFeed:
             size += len(record.value)
         return succeed(LogSlice(records=records, last_seq=seq + len(records)))
 
+    def take_interest(self, start: bytes, end: bytes | None) -> Callable[[], None]:
+        interest = (start, end)
+        self.interests.append(interest)
+        return lambda: self.interests.remove(interest)
+
     def subscribe(self, subscriber: Callable[..., None]) -> Callable[[], None]:
         self.subscribers.append(subscriber)
         return lambda: self.subscribers.remove(subscriber)
@@ -157,14 +165,6 @@ class FakeFeed:
 
     def links(self) -> list[LinkRecord]:
         return self.raw_links
-
-
-class FakeStatus:
-    def __init__(self, form: dict[str, Any]) -> None:
-        self.form = form
-
-    def as_json(self) -> dict[str, Any]:
-        return self.form
 
 
 class FakeStore:
@@ -233,11 +233,71 @@ class FakeNode:
         del self.feeds[feed_key]
         return succeed(None)
 
-    def peers(self) -> list[FakeStatus]:
-        return [FakeStatus({"address": "127.0.0.1:1", "expires": float("inf")})]
+    def peers(self) -> list[PeerStatus]:
+        return [
+            PeerStatus(
+                feed=self.own.key,
+                address="192.0.2.7:4365",
+                outgoing=True,
+                key=bytes(range(32)),
+                id=bytes(32),
+                chain_links=0,
+                expires=math.inf,
+                extensions=(),
+                since=time.time() - 3_700,
+                values_in=1_234,
+                values_new=1_000,
+                values_out=5,
+                bytes_in=1,
+                bytes_out=2,
+                last_sync_sent=time.time() - 5,
+                last_sync_received=None,
+                last_data=None,
+                strikes=0,
+            )
+        ]
 
-    def status(self) -> FakeStatus:
-        return FakeStatus({"public_key": self.identity.public_key.hex(), "expires": float("inf")})
+    def feed_status(self, feed: FakeFeed) -> FeedStatus:
+        record, chain = feed.record(), feed.chain
+        return FeedStatus(
+            key=feed.key,
+            discovery_key=feed.discovery_key,
+            alias=feed.settings.alias,
+            mode=feed.settings.mode,
+            dialect="2",
+            data_signed=True,
+            own=feed is self.own,
+            count=record.count,
+            bytes=record.bytes,
+            digest=record.digest,
+            top_seq=record.top_seq,
+            peers=0,
+            chain_links=None if chain is None else len(chain),
+            chain_expires=None if chain is None else chain.expires,
+            trusted=chain is not None,
+            problem="every link to this node's key has expired" if chain is None else None,
+            is_full=False,
+        )
+
+    def status(self) -> NodeStatus:
+        return NodeStatus(
+            version="9.9",
+            public_key=self.identity.public_key,
+            started=time.time() - 90_000,
+            listening=tuple(self.listens),
+            connections=1,
+            feeds=tuple(self.feed_status(feed) for feed in self.feeds.values()),
+            refusals=(
+                RefusalStatus(
+                    at=time.time() - 61,
+                    address="192.0.2.9:1",
+                    kind="expired",
+                    reason="a link of its chain has expired",
+                ),
+            ),
+            store={"map_bytes": 1, "used_bytes": 3 << 20, "free_bytes": 0, "file_bytes": 1},
+            queued_bytes=0,
+        )
 
     def addresses(self) -> list[str]:
         return [a for a in self.listens if not a.startswith("0.0.0.0")]

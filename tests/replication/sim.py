@@ -19,8 +19,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from hyperbloom.keys import Identity
+from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.dialer import AcceptFactory, DialFactory
-from hyperbloom.replication.feed import FeedContext
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.node import Node, settle_feeds
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
@@ -166,8 +166,9 @@ class Network:
         near = SimTransport(self, here, there, latency)
         far = SimTransport(self, there, here, latency)
         near.other, far.other = far, near
-        near.protocol = DialFactory(dialler.node, dialler.node.feeds[feed_key]).buildProtocol(there)
-        far.protocol = AcceptFactory(listener.node).buildProtocol(here)
+        dial = DialFactory(dialler.node.connections, dialler.feed(feed_key))
+        near.protocol = dial.buildProtocol(there)
+        far.protocol = AcceptFactory(listener.node.connections).buildProtocol(here)
         self.transports = {t for t in self.transports if t.connected} | {near, far}
         far.protocol.makeConnection(far)
         near.protocol.makeConnection(near)

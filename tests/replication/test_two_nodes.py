@@ -390,7 +390,7 @@ def test_connections_of_one_address_and_in_all_are_limited(network):
     network.connect(members[2], owner, owner.key)
     network.run(1)
     assert "crowded" in refusals(owner)
-    assert len(owner.node._connections) <= 3
+    assert len(owner.node.connections) <= 3
 
 
 class Intruder:

@@ -1,0 +1,145 @@
+"""Who is connected and who is let in: bounds, strikes, twins, chains that run out.
+
+Every `PeerProtocol` asks here when it is made, when it is secure and when it ends. Once in half a
+second all are looked at: one whose chain has run out is closed within the second, whatever the
+wall clock did meanwhile, and one that reads nothing is cut.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+
+from hyperbloom.replication.context import FeedContext
+from hyperbloom.replication.limits import MAX_REFUSALS_SHOWN
+from hyperbloom.replication.refusal import Refused
+from hyperbloom.replication.status import PeerStatus, RefusalStatus
+from hyperbloom.replication.strikes import Strikes
+from hyperbloom.wire import RemotePeer
+
+if TYPE_CHECKING:
+    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.protocol import PeerProtocol
+
+__all__ = ["Connections"]
+
+#: Closings that tell a person nothing.
+_ORDINARY = frozenset({"stopped", "twin", "own", "lost"})
+
+log = Logger()
+
+
+class Connections:
+    """All connections of a node. `feed_of` finds the feed of a discovery key, or None."""
+
+    def __init__(self, context: FeedContext, feed_of: Callable[[bytes], Feed | None]) -> None:
+        self.context = context
+        self.feed_of = feed_of
+        self.refusals: deque[RefusalStatus] = deque(maxlen=MAX_REFUSALS_SHOWN)
+        self._open: set[PeerProtocol] = set()
+        self._per_host: Counter[str] = Counter()
+        self._strikes = Strikes(most=context.limits.strikes, memory=context.limits.ban_seconds)
+        self._all_closed: list[Deferred[None]] = []
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    # Called by PeerProtocol
+
+    def admit(self, peer: PeerProtocol) -> Refused | None:
+        """Take a new connection in, or say why not."""
+        limits = self.context.limits
+        self._open.add(peer)
+        self._per_host[peer.host] += 1
+        if peer.outgoing:
+            return None
+        if self._strikes.is_banned(peer.host, now=self.context.clock.seconds()):
+            return Refused("banned", "its address has broken the protocol too often")
+        if len(self._open) > limits.connections:
+            return Refused("crowded", "there are as many connections as there may be")
+        if self._per_host[peer.host] > limits.connections_per_address:
+            return Refused("crowded", "its address has as many connections as it may")
+        return None
+
+    def check_secure(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
+        """Whether a peer that has proved itself is one too many: ourselves, or a twin.
+
+        Two nodes that dial each other have two connections; both keep the one dialled by the
+        side with the smaller peer id.
+        """
+        own_id = self.context.peer_id
+        if remote.id == own_id:
+            return Refused("own", "this node dialled itself")
+        twins = [p.connection for p in (peer.feed.peers if peer.feed else ()) if p.id == remote.id]
+        for twin in twins:
+            keep_outgoing = own_id < remote.id
+            if twin.outgoing == peer.outgoing or twin.outgoing == keep_outgoing:
+                return Refused("twin", "there is a connection with this peer already")
+            twin.close(Refused("twin", "there is another connection with this peer"))
+        return None
+
+    def forget(self, peer: PeerProtocol) -> None:
+        """The connection is gone."""
+        self._open.discard(peer)
+        self._per_host[peer.host] -= 1
+        if self._per_host[peer.host] <= 0:
+            del self._per_host[peer.host]
+        if not self._open:
+            waiting, self._all_closed = self._all_closed, []
+            for deferred in waiting:
+                deferred.callback(None)
+
+    def refused(self, peer: PeerProtocol, why: Refused) -> None:
+        """A connection is being closed by this node; what may interest a person is kept."""
+        if why.kind in _ORDINARY:
+            return
+        log.info("{peer}: closed, {why}", peer=peer.address, why=str(why))
+        self.refusals.appendleft(
+            RefusalStatus(
+                at=self.context.now(), address=peer.address, kind=why.kind, reason=str(why)
+            )
+        )
+
+    def strike(self, peer: PeerProtocol) -> None:
+        """A peer broke the protocol."""
+        if self._strikes.strike(peer.host, now=self.context.clock.seconds()):
+            log.warn("{host} is banned for a while", host=peer.host)
+            peer.close(Refused("banned", "it has broken the protocol too often"))
+
+    # Called by Node
+
+    def look(self) -> None:
+        """Close who may no longer take part, and cut who reads nothing."""
+        now = self.context.now()
+        moment = self.context.clock.seconds()
+        for peer in list(self._open):
+            peering = peer.peering
+            if peering is None or peer.close_reason is not None:
+                continue
+            if peering.remote.expires + self.context.leeway < now:
+                peer.close(Refused("expired", "a link of its chain has expired"))
+            elif peering.outflow.stalled_since(moment) > self.context.limits.stall_seconds:
+                peer.abort(Refused("stalled", "it reads nothing of what waits for it"))
+
+    def close(self, why: Refused, feed: Feed | None = None) -> Deferred[None]:
+        """Close the connections of a feed, or all; fires, for all, when they are gone."""
+        for peer in list(self._open):
+            if feed is None or peer.feed is feed:
+                peer.close(why)
+        if feed is not None or not self._open:
+            return succeed(None)
+        gone: Deferred[None] = Deferred()
+        self._all_closed.append(gone)
+        return gone
+
+    def peers(self) -> list[PeerStatus]:
+        """The secure ones."""
+        return [
+            peer.peering.status(peer.bytes_in, peer.bytes_out, peer.strikes)
+            for peer in self._open
+            if peer.peering is not None and peer.close_reason is None
+        ]

@@ -1,0 +1,51 @@
+"""What the feeds and connections of a node share: everything that is not pure comes in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+
+from hyperbloom.keys import Identity
+from hyperbloom.replication.limits import Limits
+from hyperbloom.replication.settings import SyncSettings
+from hyperbloom.store import Store, Writer, WriterInline
+
+__all__ = ["FeedContext", "InThread"]
+
+T = TypeVar("T")
+
+
+class InThread(Protocol):
+    """Runs a blocking call beside the reactor."""
+
+    def __call__(self, call: Callable[[], T], /) -> Deferred[T]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedContext:
+    """What the feeds of a node share; everything that is not pure comes in here.
+
+    now: seconds since 1970. random_bytes: unpredictable bytes. in_thread: runs a blocking call
+    and answers with a Deferred. peer_id: this process's id in handshakes.
+    """
+
+    identity: Identity
+    store: Store
+    writer: Writer | WriterInline
+    limits: Limits
+    sync: SyncSettings
+    clock: IReactorTime
+    now: Callable[[], float]
+    random_bytes: Callable[[int], bytes]
+    in_thread: InThread
+    peer_id: bytes
+    leeway: float = 0.0
+
+    def jittered(self, seconds: float) -> float:
+        """`seconds` varied at random by the setting `[sync] jitter`, so that nodes spread out."""
+        fraction = int.from_bytes(self.random_bytes(4), "big") / 2**32
+        return seconds * (1 + self.sync.jitter * (2 * fraction - 1))
