@@ -42,19 +42,19 @@ class ChainError(Exception):
         self.index = index
 
 
-class ChainMalformed(ChainError):  # noqa: N818
+class ChainMalformed(ChainError):
     """A link is not in the form of its dialect."""
 
 
-class ChainExpired(ChainError):  # noqa: N818
+class ChainExpired(ChainError):
     """A link no longer counts."""
 
 
-class ChainForged(ChainError):  # noqa: N818
+class ChainForged(ChainError):
     """A link is not signed by the key before it."""
 
 
-class ChainTooLong(ChainError):  # noqa: N818
+class ChainTooLong(ChainError):
     """There are more links than :data:`MAX_CHAIN_LINKS`; ``index`` is the first beyond."""
 
 
