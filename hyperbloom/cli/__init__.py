@@ -7,6 +7,9 @@ __all__ = ["main"]
 
 def main() -> None:
     """The console script; leaves by `SystemExit` with one of `hyperbloom.exit_codes`."""
-    from hyperbloom.cli.commands import hyperbloom
+    try:
+        from hyperbloom.cli.commands import hyperbloom
 
-    hyperbloom.main(prog_name="hyperbloom")
+        hyperbloom.main(prog_name="hyperbloom")
+    except KeyboardInterrupt:  # before or after the command itself
+        raise SystemExit(130) from None

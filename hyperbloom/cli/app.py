@@ -195,6 +195,10 @@ def exit_with(code: ExitCode) -> NoReturn:
     raise click.exceptions.Exit(int(code))
 
 
+class Interrupted(Exception):
+    """Ctrl-C."""
+
+
 class Root(Group):
     """The whole command line: here every error becomes a sentence and an exit code."""
 
@@ -211,7 +215,7 @@ class Root(Group):
             code = self._run(args, prog_name, complete_var, extra)
         except OutputClosed:
             code = ExitCode.OUTPUT_CLOSED
-        except (KeyboardInterrupt, click.Abort):
+        except (KeyboardInterrupt, Interrupted, click.Abort):
             code = ExitCode.INTERRUPTED
         except Exception as error:
             code = report(error)
@@ -232,6 +236,13 @@ class Root(Group):
         except BrokenPipeError:
             raise OutputClosed from None
         return result if isinstance(result, int) else 0
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; click would print an empty line for Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Exit codes, from their one list."""

@@ -96,9 +96,7 @@ def make_node(
         with open(config, "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(
-            f"{folder} is in the way: it is no folder, or has just been made"
-        ) from None
+        raise ConfigError(f"{folder} is in the way; name another folder") from None
     except OSError as error:
         raise ConfigError(f"{folder}: a node cannot be made there ({error.strerror})") from None
     return made, config

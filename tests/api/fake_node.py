@@ -46,7 +46,6 @@ class FakeFeed:
         self.interests: list[tuple[bytes, bytes | None]] = []
         self.raw_links: list[LinkRecord] = []
         self.failure: Exception | None = None
-        self.insert_later: Callable[[Callable[[], None]], None] | None = None
 
     @property
     def chain(self) -> Chain | None:

@@ -49,8 +49,12 @@ def test_ping(served):
 
 def test_status_and_peers_hold_no_infinity(served):
     client = served.client()
-    assert client.status()["expires"] is None
-    assert client.peers() == [{"address": "127.0.0.1:1", "expires": None}]
+    (feed,) = client.status()["feeds"]
+    assert feed["chain_expires"] is None
+    assert feed["key"] == served.node.own.key.hex()
+    (peer,) = client.peers()
+    assert peer["expires"] is None
+    assert peer["address"] == "192.0.2.7:4365"
 
 
 def test_snapshot_and_verify(served, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import stat
@@ -88,20 +89,29 @@ def test_a_folder_that_is_not_there(reactor_thread, tmp_path):
         Served(reactor_thread, tmp_path / "none")
 
 
+def opened(folder):
+    """How many descriptors of this process are open on the folder."""
+    found = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found += os.readlink(f"/proc/self/fd/{descriptor}") == str(folder)
+    return found
+
+
 def test_a_path_longer_than_a_socket_address(reactor_thread, tmp_path):
     folder = tmp_path
     while len(str(folder)) < 200:
         folder = folder / "a-rather-long-name"
     folder.mkdir(parents=True)
-    before = len(os.listdir("/proc/self/fd"))
     served = Served(reactor_thread, folder)
+    assert opened(folder) == 1
     assert stat.S_IMODE(served.path.stat().st_mode) == 0o600
     assert served.client().put([b"a"])["new"] == 1
     with pytest.raises(SocketBusy):
         Served(reactor_thread, folder)
     served.close()
     assert not list(folder.iterdir())
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert opened(folder) == 0
 
 
 def test_a_stop_does_not_wait_for_idle_clients(reactor_thread, tmp_path):

@@ -96,12 +96,14 @@ def test_a_slow_reader_costs_no_memory(served):
 
 def test_a_watcher_that_goes_leaves_nothing_behind(served):
     client = served.client()
-    watch = client.watch()
+    watch = client.watch(start=b"b")
     next(watch)
     assert len(served.node.own.subscribers) == 1
+    assert served.node.own.interests == [(b"b", None)]
     client.close()
     watch.close()
     until(lambda: not served.node.own.subscribers)
+    assert not served.node.own.interests
     insert(served, b"a")
     assert served.client().ping()
 

@@ -1,0 +1,390 @@
+"""Commands before a node that records: what they ask, what they print, how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+
+import pytest
+from fake_node import disk_full
+from twisted.internet.defer import Deferred
+
+from hyperbloom.cli import output
+from hyperbloom.invitation import Invitation, decode_invitation, encode_invitation
+from hyperbloom.keys import Identity
+from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.trust import issue_link, parse_link, verify_chain
+
+FRIEND = Identity(b"f" * 32)
+OTHER = Identity(b"o" * 32)
+FRIEND_KEY = FRIEND.public_key.hex()
+OTHER_KEY = OTHER.public_key.hex()
+FAR = 4_000_000_000.0
+
+
+# put, get, has, count
+
+
+def test_put(node, served):
+    assert node.out("put", "b", "a", "b") == "2 new, 1 known\n"
+    assert json.loads(node.out("put", "a", "c", "--json")) == {"new": 1, "known": 1}
+    assert node.out("put", "--hex", "00ff", "0A") == "2 new, 0 known\n"
+    assert served.node.own.ordered == [b"\0\xff", b"\n", b"a", b"b", b"c"]
+
+
+def test_values_that_are_not_utf8_pass_unchanged(node, served):
+    text = os.fsdecode(b"\xff\xfea")
+    node.out("put", text)
+    assert served.node.own.ordered == [b"\xff\xfea"]
+    assert node("get").stdout_bytes == b"\xff\xfea\n"
+    assert node("has", text).stdout == "yes\n"
+
+
+def test_options_end_at_two_dashes(node, served):
+    node.out("put", "--", "--hex", "-c")
+    assert served.node.own.ordered == [b"--hex", b"-c"]
+
+
+def test_get(node, served):
+    node.out("put", "a", "b", "c", "d")
+    assert node.out("get") == "a\nb\nc\nd\n"
+    assert node.out("get", "--start", "b", "--end", "d") == "b\nc\n"
+    assert node.out("get", "--limit", "3", "--start", "b") == "b\nc\nd\n"
+    assert node.out("get", "--limit", "0") == ""
+    assert node.out("get", "--hex", "--start", "63") == "63\n64\n"
+    assert json.loads(node.out("get", "--json", "--limit", "2")) == {"values": ["61", "62"]}
+    assert json.loads(node.out("get", "--json", "--start", "x")) == {"values": []}
+
+
+def test_get_in_pages(node, served):
+    values = [b"%06d" % number for number in range(25_000)]
+    served.call(served.node.own.insert, values)
+    assert node("get").stdout_bytes == b"".join(value + b"\n" for value in values)
+    assert len([call for call in served.node.calls if call[0] == "read"]) == 3
+    form = json.loads(node.out("get", "--json", "--limit", "24999"))
+    assert form["values"] == [value.hex() for value in values[:24_999]]
+
+
+def test_get_has_a_light_node_ask_its_peers_first(node, served):
+    served.call(served.node.add, FeedSettings(key=OTHER.public_key, alias="o", mode="light"))
+    node.out("get", "--feed", "o", "--start", "a", "--limit", "3", "--timeout", "2s")
+    assert served.node.calls == [("fetch", b"a", None, 3, 1.6), ("read", b"a", None, 3)]
+    served.node.calls.clear()
+    node.out("get", "--feed", "o", "--local")
+    assert [call[0] for call in served.node.calls] == ["read"]
+
+
+def test_has(node, served):
+    node.out("put", "a", "b")
+    assert node("has", "a").exit_code == 0
+    assert node("has", "a").stdout == "yes\n"
+    missing = node("has", "a", "x", "b")
+    assert (missing.exit_code, missing.stdout) == (1, "yes\ta\nno\tx\nyes\tb\n")
+    in_json = node("has", "61", "78", "--hex", "--json")
+    assert in_json.exit_code == 1
+    assert json.loads(in_json.stdout) == {"all": False, "has": [True, False]}
+    assert node("has", "b", "--json").exit_code == 0
+
+
+def test_count(node, served):
+    node.out("put", "a", "bc")
+    assert node.out("count") == "2\n"
+    form = json.loads(node.out("count", "--json"))
+    assert form == {"count": 2, "bytes": 3, "digest": served.node.own.record().digest.hex()}
+
+
+def test_more_values_than_one_request_takes(node, served):
+    values = [f"{number:05d}" for number in range(12_000)]
+    assert node.out("put", *values) == "12000 new, 0 known\n"
+    assert [call[2] for call in served.node.calls] == [5_000, 5_000, 2_000]
+    assert node("has", *values[:11_000]).exit_code == 0
+
+
+def test_what_was_put_before_it_failed_is_told(node, served):
+    def fail_later(values):
+        served.node.own.failure = disk_full() if len(served.node.calls) else None
+        return insert(values)
+
+    insert, served.node.own.insert = served.node.own.insert, fail_later
+    result = node("put", *[str(number) for number in range(6_000)])
+    assert result.exit_code == 7
+    assert result.stdout == ""
+    assert result.stderr == (
+        "hyperbloom: before this went wrong: 5000 new, 0 known\n"
+        "hyperbloom: the disk is full; make room\n"
+    )
+
+
+# What the node refuses
+
+
+@pytest.mark.parametrize("command", ["put", "has"])
+def test_an_unknown_feed(node, command):
+    assert node.refusal(8, command, "a", "--feed", "nobody").startswith("there is no feed 'nobody'")
+
+
+def test_not_trusted(node):
+    node.out("feed", "join", OTHER_KEY, "--alias", "o")
+    for arguments in (
+        ["put", "a"],
+        ["trust", "issue", FRIEND_KEY],
+        ["invite", FRIEND_KEY],
+    ):
+        assert "no chain of links" in node.refusal(5, *arguments, "--feed", "o")
+
+
+def test_an_empty_value(node):
+    assert "at least one byte" in node.refusal(1, "put", "")
+
+
+def test_an_unexpected_error_of_the_node(node, served):
+    served.node.own.failure = RuntimeError("secret")
+    assert node.refusal(70, "put", "a") == (
+        "the node met an unexpected error; its log has the details"
+    )
+
+
+def test_a_node_that_hangs(node, served):
+    never: Deferred = Deferred()
+    served.node.own.insert = lambda values: never
+    assert "did not answer within 0.3 s" in node.refusal(6, "put", "a", "--timeout", "0.3")
+    assert "did not answer within 0.3 s" in node.refusal(6, "--timeout", "0.3s", "put", "a")
+
+
+# watch
+
+
+def test_watch(node, served):
+    node.out("put", "old")
+    served.thread.reactor.callFromThread(
+        served.thread.reactor.callLater, 0.3, served.node.own.insert, [b"a", b"\xff", b"b"]
+    )
+    result = node("watch", "--count", "2", "--start", "b")
+    assert (result.exit_code, result.stdout_bytes) == (0, b"\xff\nb\n")
+
+
+def test_watch_what_is_there(node, served):
+    node.out("put", "b", "a", "c")
+    assert node.out("watch", "--existing", "--count", "2") == "b\na\n"
+    assert node.out("watch", "--existing", "--count", "1", "--hex", "--end", "62") == "61\n"
+    (line,) = node.out("watch", "--existing", "--count", "1", "--json").splitlines()
+    assert json.loads(line) == {
+        "seq": 1,
+        "value": "62",
+        "origin": served.node.identity.public_key.hex(),
+        "received_at": 1.0,
+    }
+
+
+def test_watch_for_a_while(node):
+    node.out("put", "a")
+    result = node("watch", "--existing", "--timeout", "0.3s")
+    assert (result.exit_code, result.stdout) == (6, "a\n")
+    assert result.stderr == "hyperbloom: the time is over\n"
+
+
+# trust
+
+
+def test_trust_issue_prints_the_link_and_nothing_else(node, served):
+    out = node.out("trust", "issue", FRIEND_KEY, "--expires", "2h")
+    assert re.fullmatch(r"[0-9a-f]{274}\n", out)
+    link = parse_link(bytes.fromhex(out))
+    assert link.public_key == FRIEND.public_key
+    assert abs(link.expires - time.time() - 7_200) < 60
+    chain = verify_chain(served.node.own.key, [bytes.fromhex(out)], now=time.time())
+    assert chain.holder == FRIEND.public_key
+    form = json.loads(node.out("trust", "issue", FRIEND_KEY, "--expires", "2097-01-01", "--json"))
+    assert form["expires"] == 4_007_836_800
+    assert set(form) == {"link", "expires"}
+    month = parse_link(bytes.fromhex(node.out("trust", "issue", FRIEND_KEY)))
+    assert abs(month.expires - time.time() - 30 * 86_400) < 60
+
+
+def test_a_link_that_ends_earlier_than_asked_is_remarked_on(node, served):
+    node.out("feed", "join", OTHER_KEY)
+    soon = time.time() + 3_600
+    own = issue_link(OTHER, served.node.identity.public_key, expires=soon, nonce=bytes(32))
+    node.out("trust", "add", OTHER_KEY, own.to_bytes().hex())
+    result = node("trust", "issue", FRIEND_KEY, "--feed", OTHER_KEY, "--expires", "1d")
+    assert result.exit_code == 0
+    assert parse_link(bytes.fromhex(result.stdout)).expires == soon
+    assert "because this node's own link ends then" in result.stderr
+
+
+def test_trust_add(node, served):
+    one = issue_link(served.node.identity, FRIEND.public_key, expires=FAR, nonce=bytes(32))
+    two = issue_link(FRIEND, OTHER.public_key, expires=FAR, nonce=bytes(32))
+    chain = [one.to_bytes().hex(), two.to_bytes().hex()]
+    own = served.node.own.key.hex()
+    out = node.out("trust", "add", own, *chain)
+    assert out.startswith(f"{OTHER_KEY} may write until 2096-10-02 07:06 UTC (in ")
+    form = json.loads(node.out("trust", "add", own, *chain, "--json"))
+    assert form == {"holder": OTHER_KEY, "links": 2, "expires": FAR}
+    forged = issue_link(OTHER, FRIEND.public_key, expires=FAR, nonce=bytes(32))
+    assert "signed" in node.refusal(5, "trust", "add", own, forged.to_bytes().hex())
+    old = issue_link(served.node.identity, FRIEND.public_key, expires=5.0, nonce=bytes(32))
+    assert "expired" in node.refusal(5, "trust", "add", own, old.to_bytes().hex())
+
+
+def test_trust_list_and_show(node, served):
+    node.out("trust", "issue", FRIEND_KEY, "--expires", "2097-01-01")
+    own = served.node.own.key.hex()
+    assert node.out("trust", "list").splitlines()[0] == "issuer\ttrusts\tuntil\tfirst seen"
+    row = node.out("trust", "list").splitlines()[1].split("\t")
+    assert row[:2] == [own, FRIEND_KEY]
+    assert row[2].startswith("2097-01-01 00:00 UTC (in ")
+    assert row[3] == "1970-01-01 00:00 UTC"
+    head, owner, friend = (line.split("\t") for line in node.out("trust", "show").splitlines())
+    assert head == ["who", "through", "links", "until"]
+    assert owner == [own, "owner", "0", "never expires"]
+    assert friend[:3] == [FRIEND_KEY, own, "1"]
+    form = json.loads(node.out("trust", "show", "--json"))
+    assert form["feed"] == own
+    assert [member["key"] for member in form["members"]] == [own, FRIEND_KEY]
+    assert json.loads(node.out("trust", "list", "--json"))["links"][0]["trustee"] == FRIEND_KEY
+
+
+# feed
+
+
+def test_feed_join_list_and_leave(node, served):
+    out = node.out(
+        "feed", "join", OTHER_KEY, "--peer", "a.example:1", "--peer", "b.example:2",
+        "--mode", "range", "--range", "a", "c", "--range", "x", "", "--alias", "o",
+    )  # fmt: skip
+    assert out == (
+        "Joined o. NOT TRUSTED: this node may not write here; ask a member for an invitation.\n"
+    )
+    settings = FeedSettings(
+        key=OTHER.public_key,
+        alias="o",
+        mode="range",
+        ranges=((b"a", b"c"), (b"x", None)),
+        peers=("a.example:1", "b.example:2"),
+    )
+    assert served.node.calls == [("join", settings)]
+    head, own, other = (line.split("\t") for line in node.out("feed", "list").splitlines())
+    assert head == ["feed", "alias", "mode", "values", "size", "trust"]
+    assert own == [served.node.own.key.hex(), "-", "full", "0", "0", "owner"]
+    assert other == [OTHER_KEY, "o", "range", "0", "0", "NOT TRUSTED"]
+    assert json.loads(node.out("feed", "list", "--json"))["feeds"][1]["alias"] == "o"
+    assert node.out("feed", "leave", "o") == "Left o; its values are removed.\n"
+    assert list(served.node.feeds) == [served.node.own.key]
+    assert node.refusal(8, "feed", "leave", "o").startswith("there is no feed 'o'")
+    own = served.node.own.key.hex()
+    assert "cannot be left" in node.refusal(1, "feed", "leave", own)
+
+
+def test_joining_again_keeps_what_is_not_named(node, served):
+    node.out(
+        "feed", "join", OTHER_KEY, "--hex", "--mode", "range", "--range", "61", "62",
+        "--peer", "a.example:1", "--no-issue-links",
+    )  # fmt: skip
+    node.out("feed", "join", OTHER_KEY, "--peer", "b.example:1", "--alias", "o")
+    assert served.node.feeds[OTHER.public_key].settings == FeedSettings(
+        key=OTHER.public_key,
+        alias="o",
+        mode="range",
+        ranges=((b"a", b"b"),),
+        peers=("a.example:1", "b.example:1"),
+        issue_links=False,
+    )
+    node.out("feed", "join", OTHER_KEY, "--mode", "light")
+    assert served.node.feeds[OTHER.public_key].settings.mode == "light"
+    assert served.node.feeds[OTHER.public_key].settings.ranges == ()
+
+
+# invite and join
+
+
+def test_an_invitation_is_one_line(node, served):
+    out = node.out("invite", FRIEND_KEY, "--expires", "30d")
+    assert re.fullmatch(r"hyperbloom:[A-Za-z0-9_-]+\n", out)
+    invitation = decode_invitation(out)
+    assert invitation.feed_key == served.node.own.key
+    assert invitation.addresses == ("127.0.0.1:4365",)
+    form = json.loads(node.out("invite", FRIEND_KEY, "--json", "--address", "a.example:1"))
+    assert form["addresses"] == ["a.example:1"]
+    assert form["trustee"] == FRIEND_KEY
+    served.node.listens = []
+    result = node("invite", FRIEND_KEY)
+    assert result.exit_code == 0
+    assert decode_invitation(result.stdout).addresses == ()
+    assert "holds no address" in result.stderr
+
+
+def test_join(node, served):
+    link = issue_link(OTHER, served.node.identity.public_key, expires=FAR, nonce=bytes(32))
+    line = encode_invitation(
+        Invitation(feed_key=OTHER.public_key, links=(link.to_bytes(),), addresses=("127.0.0.1:9",))
+    )
+    assert node.out("join", line, "--alias", "o").startswith(
+        "Joined o. This node may write until 2096-10-02 07:06 UTC (in "
+    )
+    assert node.out("put", "--feed", "o", "a") == "1 new, 0 known\n"
+    assert node.out("join", "-", stdin=line + "\n").startswith("Joined o.")
+    assert json.loads(node.out("join", line, "--json"))["key"] == OTHER_KEY
+    other = issue_link(OTHER, FRIEND.public_key, expires=FAR, nonce=bytes(32))
+    for_friend = encode_invitation(Invitation(feed_key=OTHER.public_key, links=(other.to_bytes(),)))
+    assert f"is for {FRIEND_KEY}" in node.refusal(3, "join", for_friend)
+
+
+# status, peers, snapshot, verify
+
+
+def test_status(node, served):
+    node.out("put", "a", "b")
+    node.out("feed", "join", OTHER_KEY, "--alias", "o")
+    own = served.node.own.key.hex()
+    digest = served.node.own.record().digest.hex()
+    assert node.out("status").splitlines() == [
+        f"node\t{own}",
+        "running\t9.9, 1d 1h",
+        "listening\t127.0.0.1:4365",
+        "connections\t1",
+        "store\t3.0 MiB used",
+        "feed\talias\tmode\tvalues\tpeers\ttrust\tdigest",
+        f"{own}\town\tfull\t2\t0\towner\t{digest[:8]}",
+        f"{OTHER_KEY}\to\tfull\t0\t0\tNOT TRUSTED\t00000000",
+        "o: every link to this node's key has expired",
+        "refused 192.0.2.9:1 1m 1s ago: a link of its chain has expired",
+    ]
+    assert json.loads(node.out("status", "--json"))["public_key"] == own
+
+
+def test_peers(node, served):
+    head, peer = (line.split("\t") for line in node.out("peers").splitlines())
+    assert head == ["address", "key", "feed", "way", "for", "in/out", "synced"]
+    own = served.node.own.key.hex()
+    assert peer[:4] == ["192.0.2.7:4365", bytes(range(32)).hex(), own, "out"]
+    assert peer[4:] == ["1h 1m", "1,234/5", "5s ago"]
+    assert json.loads(node.out("peers", "--json"))["peers"][0]["values_in"] == 1_234
+
+
+@pytest.mark.parametrize("command", [["status"], ["peers"], ["trust", "show"], ["feed", "list"]])
+def test_tables_for_people_fit_80_columns(node, served, monkeypatch, command):
+    node.out("feed", "join", OTHER_KEY, "--alias", "a-rather-long-alias")
+    node.out("trust", "issue", FRIEND_KEY)
+    monkeypatch.setattr(output.Output, "is_terminal", property(lambda self: True))
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = node.out(*command).splitlines()
+    assert max(map(len, lines)) <= 80, "\n".join(lines)
+    assert any("─" in line for line in lines)
+    assert "a-rather-long-alias" in node.out("status")
+
+
+def test_snapshot_and_verify(node, served, tmp_path):
+    node.out("put", "a", "b")
+    out = node.out("snapshot", "snap")
+    assert out == f"1 feeds with 2 values are in {tmp_path / 'snap'}\n"
+    assert served.node.calls[-1] == ("snapshot", tmp_path / "snap")
+    assert "exists; name a new folder" in node.refusal(1, "snapshot", str(tmp_path))
+    assert json.loads(node.out("snapshot", "s2", "--json"))["target"] == str(tmp_path / "s2")
+    result = node("verify")
+    assert (result.exit_code, result.stdout) == (1, "one value is twice in the log\n")
+    result = node("verify", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["values"] == 7

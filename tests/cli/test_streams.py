@@ -1,0 +1,98 @@
+"""Values from a pipe: any amount, any pace, in bounded batches."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperbloom.cli.streams import (
+    BATCH_BYTES,
+    BATCH_VALUES,
+    MAX_LINE_BYTES,
+    batches,
+)
+
+PAUSE = object()
+
+
+def piped(*parts, as_hex=False):
+    """The batches of what is written in parts; PAUSE waits until a batch was taken."""
+    reading, writing = os.pipe()
+    taken = threading.Semaphore(0)
+
+    def write():
+        with os.fdopen(writing, "wb", buffering=0) as pipe:
+            for part in parts:
+                if part is PAUSE:
+                    assert taken.acquire(timeout=20)
+                else:
+                    left = memoryview(part)
+                    while left:
+                        left = left[pipe.write(left) :]
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        for batch in batches(reading, as_hex=as_hex):
+            taken.release()
+            yield batch
+    finally:
+        os.close(reading)
+
+
+def values_of(*parts, **more):
+    return [value for batch in piped(*parts, **more) for value in batch]
+
+
+def test_lines():
+    assert values_of(b"a\nb\n\nc") == [b"a", b"b", b"c"]
+    assert values_of(b"a\nb\n") == [b"a", b"b"]
+    assert values_of(b"") == []
+    assert values_of(b"\n\n") == []
+    assert values_of(b" a \r\n\0\n") == [b" a \r", b"\0"]
+
+
+def test_a_line_in_many_parts():
+    assert values_of(b"ab", b"c", b"d\ne", b"f") == [b"abcd", b"ef"]
+
+
+def test_hex():
+    assert values_of(b"00ff\n 61 62 \r\n\n", as_hex=True) == [b"\0\xff", b"ab"]
+    with pytest.raises(click.UsageError, match="'zz' is not hex"):
+        values_of(b"61\nzz\n", as_hex=True)
+
+
+def test_batches_are_bounded_in_number_and_size():
+    lines = b"".join(b"%06d\n" % number for number in range(12_000))
+    found = list(piped(lines))
+    assert max(map(len, found)) <= BATCH_VALUES
+    assert sum(map(len, found)) == 12_000
+    big = b"".join(b"%c" % letter + b"x" * 200_000 + b"\n" for letter in b"abcdef")
+    found = list(piped(big))
+    assert max(sum(map(len, batch)) for batch in found) <= BATCH_BYTES
+    assert sum(map(len, found)) == 6
+
+
+def test_a_slow_source_is_not_waited_for():
+    """What has come is sent while more may come: `tail -f | hyperbloom put -`."""
+    assert list(piped(b"a\nb\n", PAUSE, b"c\n", PAUSE, b"d")) == [[b"a", b"b"], [b"c"], [b"d"]]
+
+
+def test_a_line_that_no_value_can_be_is_refused_before_it_ends():
+    with pytest.raises(click.UsageError, match="near line 2"):
+        values_of(b"a\n", b"x" * (MAX_LINE_BYTES + 65_537))
+    with pytest.raises(click.UsageError, match="no value may have"):
+        values_of(b"x" * (MAX_LINE_BYTES + 1) + b"\n")
+    assert values_of(b"x" * MAX_LINE_BYTES) == [b"x" * MAX_LINE_BYTES]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40).filter(lambda v: b"\n" not in v)), st.data())
+def test_however_it_is_cut(values, data):
+    text = b"".join(value + b"\n" for value in values)
+    cut = data.draw(st.integers(0, len(text)))
+    assert values_of(text[:cut], text[cut:]) == values
