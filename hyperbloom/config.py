@@ -7,6 +7,7 @@ Paths are relative to the file's folder. Durations are seconds or texts such as 
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable
@@ -168,7 +169,7 @@ def _path(table: ConfigTable, key: str, base: Path, default: str) -> Path:
     if not found or "\0" in found:
         raise table.error(key, "must be a path, not an empty text")
     try:
-        return (base / Path(found).expanduser()).resolve()
+        return Path(os.path.abspath(base / Path(found).expanduser()))
     except (RuntimeError, OSError) as error:
         raise table.error(key, f"{found!r} is not a usable path ({error})") from None
 
@@ -191,7 +192,8 @@ def parse_config(text: str, *, path: Path) -> Config:
         expected, form = (list, f"[[{name}]]") if name == "feeds" else (dict, f"[{name}]")
         if not isinstance(found, expected):
             raise ConfigError(f"{file}: {name} must be written as {form}")
-    return _config(ConfigTable(file, "the file:", data), path.resolve())
+    # Not resolved: beside a link to a file lies the link's folder, not the file's.
+    return _config(ConfigTable(file, "the file:", data), path.absolute())
 
 
 def _config(root: ConfigTable, path: Path) -> Config:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,15 +15,21 @@ from hyperbloom.api.forms import bad_request, hex_bytes
 from hyperbloom.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from twisted.web.server import Request
 
     from hyperbloom.api.node import ServedFeed, ServedNode
 
-__all__ = ["STREAMED", "Answer", "Call", "Context", "Result"]
+__all__ = ["STREAMED", "Answer", "Call", "Context", "Result", "told"]
 
 T = TypeVar("T")
+
+
+async def told(operation: Callable[[], Deferred[T]]) -> T:
+    """What an operation of the node comes to; its `ValueError` is a mistake of who asked for it."""
+    try:
+        return await operation()
+    except ValueError as error:
+        raise bad_request(str(error)) from None
 
 
 class _Streamed:

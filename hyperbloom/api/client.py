@@ -36,8 +36,8 @@ __all__ = ["Arrival", "Client", "NodeTimeout", "NodeUnreachable"]
 _KINDS = {kind.type: kind for kind in ProblemKind}
 #: Read at once from a watch.
 _STREAM_BYTES = 65_536
-#: A node sends a comment every 15 seconds to who watches; a longer silence means that it hangs.
-SILENT_SECONDS = 60.0
+#: A node sends a comment every 5 seconds to who watches; a longer silence means that it hangs.
+SILENT_SECONDS = 30.0
 
 
 class NodeUnreachable(Exception):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperbloom import __version__
-from hyperbloom.api.call import Answer, Call
+from hyperbloom.api.call import Answer, Call, told
 from hyperbloom.api.forms import (
     bad_request,
     feed_form,
@@ -65,14 +65,15 @@ def show_feed(call: Call) -> Answer:
 async def join_feed(call: Call) -> Mapping[str, Any]:
     """A feed's settings (the keys of `[[feeds]]`): the node takes part in it from now on."""
     settings = feed_settings(call.body())
-    await call.node.join(settings)
+    await told(lambda: call.node.join(settings))
     call.status = 201
     return feed_form(call.node.feeds[settings.key])
 
 
 async def leave_feed(call: Call) -> None:
     """The node takes no part any more, and removes the feed's values and links."""
-    await call.node.leave(call.feed().key)
+    key = call.feed().key
+    await told(lambda: call.node.leave(key))
 
 
 async def take_snapshot(call: Call) -> Mapping[str, Any]:

@@ -68,7 +68,6 @@ _KINDS: tuple[tuple[type[BaseException], ProblemKind], ...] = (
     (StoreFull, ProblemKind.STORE_FULL),
     (StoreError, ProblemKind.STORE),
     (TimeoutError, ProblemKind.TIMEOUT),
-    (ValueError, ProblemKind.BAD_REQUEST),
 )
 
 

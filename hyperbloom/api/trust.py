@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from hyperbloom.addresses import format_host_port, parse_host_port
-from hyperbloom.api.call import Answer, Call
+from hyperbloom.api.call import Answer, Call, told
 from hyperbloom.api.forms import (
     InvitationForm,
     LinkForm,
@@ -32,9 +32,7 @@ from hyperbloom.invitation import (
 )
 
 if TYPE_CHECKING:
-    from hyperbloom.api.node import ServedFeed
     from hyperbloom.replication.settings import FeedSettings
-    from hyperbloom.trust import TrustLink
 
 __all__ = [
     "accept_invitation",
@@ -55,23 +53,18 @@ async def issue_link(call: Call) -> Mapping[str, Any]:
     feed, body = call.feed(), call.body()
     only(body, ("trustee", "expires"))
     trustee = public_key(body, "trustee")
-    link = await _issue(feed, trustee, moment(body, "expires"))
+    expires = moment(body, "expires")
+    link = await told(lambda: feed.issue_link(trustee, expires=expires))
     call.status = 201
     return {"link": link.to_bytes().hex(), "expires": expiry_form(link.expires)}
-
-
-async def _issue(feed: ServedFeed, trustee: bytes, expires: float) -> TrustLink:
-    try:
-        return await feed.issue_link(trustee, expires=expires)
-    except ValueError as error:
-        raise bad_request(str(error)) from None
 
 
 async def add_chain(call: Call) -> Mapping[str, Any]:
     """`{"links": [hex, …]}`: stores a chain, its links from the feed's owner on."""
     feed, body = call.feed(), call.body()
     only(body, ("links",))
-    chain = await feed.add_links(bytes_list(body, "links", most=MAX_LINKS_GIVEN))
+    links = bytes_list(body, "links", most=MAX_LINKS_GIVEN)
+    chain = await told(lambda: feed.add_links(links))
     return {
         "holder": chain.holder.hex(),
         "links": len(chain),
@@ -166,7 +159,8 @@ async def invite(call: Call) -> Mapping[str, Any]:
     only(body, ("trustee", "expires", "addresses"))
     trustee = public_key(body, "trustee")
     addresses = _invitation_addresses(call, body)
-    link = await _issue(feed, trustee, moment(body, "expires"))
+    expires = moment(body, "expires")
+    link = await told(lambda: feed.issue_link(trustee, expires=expires))
     chain = feed.chain
     if chain is None:
         raise Problem(ProblemKind.NOT_TRUSTED, "this node's own link has just expired")
@@ -238,8 +232,8 @@ async def accept_invitation(call: Call) -> Mapping[str, Any]:
     invitation = _open_invitation(call, line)
     settings, changed = _joined_settings(call, invitation, body)
     if changed:
-        await call.node.join(settings)
+        await told(lambda: call.node.join(settings))
     feed = call.node.feeds[invitation.feed_key]
-    await feed.add_links(invitation.links)
+    await told(lambda: feed.add_links(invitation.links))
     call.status = 201
     return feed_form(feed)

@@ -9,6 +9,8 @@ from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.forms import MAX_VALUES, bad_request, bytes_list, hex_bytes, member, only
 
 if TYPE_CHECKING:
+    from twisted.python.failure import Failure
+
     from hyperbloom.store import Appended, RangeSlice
 
 __all__ = ["count_values", "fetch_values", "has_values", "put_values", "range_values"]
@@ -30,7 +32,13 @@ def put_values(call: Call) -> Answer:
         new = len(appended.values)
         return b'{"new":%d,"known":%d,"top_seq":%d}' % (new, given - new, appended.top_seq)
 
-    return feed.insert(values).addCallback(answer)
+    def refused(failure: Failure) -> None:
+        raise bad_request(str(failure.value)) if failure.check(ValueError) else failure
+
+    try:
+        return feed.insert(values).addCallbacks(answer, refused)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
 
 
 def range_values(call: Call) -> Answer:

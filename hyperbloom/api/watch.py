@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from hyperbloom.api.call import STREAMED, Answer, Call
+from hyperbloom.store import NoSuchFeed
 
 if TYPE_CHECKING:
     from hyperbloom.api.node import ServedFeed
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["KEEP_ALIVE_SECONDS", "Watcher", "watch_values"]
 
 #: A comment line this often lets both sides notice that the other is gone.
-KEEP_ALIVE_SECONDS = 15.0
+KEEP_ALIVE_SECONDS = 5.0
 #: One turn's work: read, turned into text and handed to the transport in a few milliseconds.
 SLICE_VALUES = 1_000
 SLICE_BYTES = 262_144
@@ -60,6 +61,7 @@ class Watcher:
     ) -> None:
         self._request = call.request
         self._clock = call.context.clock
+        self._node = call.node
         self._feed = feed
         self._start, self._end = start, end
         self._seq = after
@@ -101,7 +103,7 @@ class Watcher:
         self._over = True
         self._unsubscribe()
         self._lose_interest()
-        if self._keep_alive is not None:
+        if self._keep_alive is not None and self._keep_alive.active():
             self._keep_alive.cancel()
 
     # What the feed says
@@ -147,7 +149,11 @@ class Watcher:
     def _fail(self, failure: Failure) -> None:
         if self._over:
             return
-        log.failure("A watch ended early", failure)
+        if not failure.check(NoSuchFeed):
+            log.failure("A watch ended early", failure)
+        self._end_response()
+
+    def _end_response(self) -> None:
         self.stopProducing()
         self._request.unregisterProducer()
         self._request.finish()
@@ -156,8 +162,9 @@ class Watcher:
         self._keep_alive = self._clock.callLater(KEEP_ALIVE_SECONDS, self._send_keep_alive)
 
     def _send_keep_alive(self) -> None:
+        if self._node.feeds.get(self._feed.key) is not self._feed:
+            self._end_response()  # the feed was left
+            return
         if not self._paused:
             self._request.write(b":\n\n")
         self._schedule_keep_alive()
-        # A feed whose settings were changed is another object; this one is woken by it no more.
-        self._wake()

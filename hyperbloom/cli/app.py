@@ -272,6 +272,9 @@ def code_of(error: Exception) -> ExitCode | None:
     return ExitCode.FAILED if isinstance(error, click.ClickException) else None
 
 
+#: What click raises, from 8.2 on, where a group is called without a command.
+_HELP_INSTEAD: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
 _NAMED_CODES = {
     "hyperbloom.config_table.ConfigError": ExitCode.CONFIG,
     "hyperbloom.keys.KeyFileError": ExitCode.CONFIG,
@@ -289,6 +292,9 @@ def report(error: Exception) -> ExitCode:
         details = _keep_details(error)
         say = f"unexpected error ({type(error).__name__}: {error}); {details}"
         code = ExitCode.UNEXPECTED
+    elif isinstance(error, _HELP_INSTEAD):
+        error.show()  # type: ignore[attr-defined]
+        return code
     elif isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "hyperbloom"
         say = f"{error.format_message().rstrip('.')} (see `{command} --help`)"

@@ -34,7 +34,8 @@ def trust_cell(links: int | None, expires: float | None) -> str:
     if expires is None:
         return "member"
     left = expires - time.time()
-    return f"member, {format_duration(left)} left" if left >= 0 else "EXPIRED"
+    # The larger unit is enough in a table.
+    return f"member, {format_duration(left).split()[0]} left" if left >= 0 else "EXPIRED"
 
 
 def _present(client: Client, key: bytes) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def list_feeds(app: App) -> None:
                 Key(form["key"]),
                 form["alias"] or "-",
                 form["mode"],
-                f"{form['count']:,}" if app.out.is_terminal else str(form["count"]),
+                app.out.number(form["count"]),
                 format_size(form["bytes"]) if app.out.is_terminal else str(form["bytes"]),
                 trust_cell(links, expires),
             )

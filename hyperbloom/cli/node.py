@@ -123,10 +123,10 @@ def status(app: App) -> None:
             Key(feed["key"]),
             feed["alias"] or ("own" if feed["own"] else "-"),
             feed["mode"],
-            f"{feed['count']:,}" if app.out.is_terminal else str(feed["count"]),
+            app.out.number(feed["count"]),
             str(feed["peers"]),
             trust_cell(feed["chain_links"], feed["chain_expires"]),
-            feed["digest"][:8],
+            feed["digest"][:8] if app.out.is_terminal else feed["digest"],
         )
         for feed in form["feeds"]
     ]
@@ -171,7 +171,7 @@ def peers(app: App) -> None:
             Key(peer["feed"]),
             "out" if peer["outgoing"] else "in",
             format_duration(time.time() - peer["since"]),
-            f"{peer['values_in']:,}/{peer['values_out']:,}",
+            f"{app.out.number(peer['values_in'])}/{app.out.number(peer['values_out'])}",
             _ago(peer["last_sync_sent"]),
         )
         for peer in found

@@ -44,6 +44,10 @@ class Output:
         """Whether a person looks at it."""
         return sys.stdout.isatty()
 
+    def number(self, count: int) -> str:
+        """A number: with separators for people, without for pipes."""
+        return f"{count:,}" if self.is_terminal else str(count)
+
     def raw(self, data: bytes, *, flush: bool = False) -> None:
         """Bytes as they are."""
         stream = sys.stdout.buffer
@@ -96,7 +100,7 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
         for column, name in zip(columns, names, strict=True):
             table.add_column(
                 name, justify="right" if column.endswith(">") else "left", overflow="fold"

@@ -202,6 +202,8 @@ def join(app: App, line: str, alias: str | None, mode: str | None) -> None:
     }
     with app.client() as client:
         form = client.accept(text, **settings)
+    if not form["peers"]:
+        app.out.note("the invitation holds no address; name a node to dial with `feed join --peer`")
     if app.out.as_json:
         app.out.json(form)
     else:

@@ -93,6 +93,7 @@ def get(
     """Print values in byte order, one a line.
 
     A node that keeps the feed in part (mode range or light) first asks its peers for the range.
+    Values that may hold line feeds or are no text are better printed with --hex.
     """
     first = optional_bytes(start, as_hex=as_hex) or b""
     beyond = optional_bytes(end, as_hex=as_hex)

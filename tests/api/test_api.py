@@ -463,6 +463,18 @@ def test_what_the_store_refuses(served):
     assert client.put([b"a"])["new"] == 1
 
 
+def test_only_the_nodes_own_word_on_a_value_is_passed_on(served):
+    """A ValueError out of a bug is not the caller's mistake."""
+    served.node.own.has = lambda values: int("x")
+    assert problem(lambda: served.client().has([b"a"])).kind is ProblemKind.UNEXPECTED
+    served.node.own.failure = ValueError("a value has at most 3 bytes")
+    refused = problem(lambda: served.client().put([b"long"]))
+    assert (refused.kind, refused.detail) == (
+        ProblemKind.BAD_REQUEST,
+        "a value has at most 3 bytes",
+    )
+
+
 def test_what_nobody_foresaw_is_logged_and_not_told(served):
     events = []
     globalLogPublisher.addObserver(events.append)

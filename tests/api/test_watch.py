@@ -8,8 +8,10 @@ import time
 import pytest
 
 from hyperbloom.api import client as client_module
+from hyperbloom.api import watch as watch_module
 from hyperbloom.api.client import NodeTimeout, NodeUnreachable
 from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.replication.settings import FeedSettings
 
 
 def until(condition, seconds=20.0):
@@ -106,6 +108,17 @@ def test_a_watcher_that_goes_leaves_nothing_behind(served):
     assert not served.node.own.interests
     insert(served, b"a")
     assert served.client().ping()
+
+
+def test_a_watch_ends_with_its_feed(served, monkeypatch):
+    monkeypatch.setattr(watch_module, "KEEP_ALIVE_SECONDS", 0.1)
+    key = bytes(range(32))
+    served.call(served.node.add, FeedSettings(key=key))
+    watch = served.client().watch(feed=key.hex())
+    next(watch)
+    served.client().leave_feed(key.hex())
+    with pytest.raises(NodeUnreachable):
+        next(watch)
 
 
 def test_a_failing_log_ends_the_watch(served):

@@ -182,7 +182,6 @@ def test_no_node_runs(offline, arguments):
 
 
 USAGE = [
-    [],
     ["nonsense"],
     ["trust", "nonsense"],
     ["put"],
@@ -210,11 +209,19 @@ USAGE = [
 ]
 
 
-@pytest.mark.parametrize("arguments", USAGE[1:], ids=" ".join)
+@pytest.mark.parametrize("arguments", USAGE, ids=" ".join)
 def test_a_wrong_command_line(offline, arguments):
     offline.out("init", "n")
     sentence = offline.refusal(2, "-c", "n", *arguments)
     assert re.search(r" \(see `.+ --help`\)$", sentence) or "--" in sentence
+
+
+@pytest.mark.parametrize("arguments", [[], ["trust"], ["feed"]])
+def test_no_command_at_all_shows_what_there_is(offline, arguments):
+    result = offline(*arguments)
+    assert result.exit_code in (0, 2)
+    assert "\nCommands:\n" in result.output
+    assert not result.output.startswith("hyperbloom:")
 
 
 def test_a_damaged_invitation_needs_no_node(offline):

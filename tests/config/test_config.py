@@ -273,6 +273,14 @@ def test_a_folder_stands_for_the_file_in_it(tmp_path):
     assert load_config(tmp_path).data == tmp_path
 
 
+def test_paths_are_beside_a_link_and_not_beside_its_file(tmp_path):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "node.toml").write_text("")
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "hyperbloom.toml").symlink_to(tmp_path / "store" / "node.toml")
+    assert load_config(tmp_path / "node").data == tmp_path / "node"
+
+
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(ConfigError, match=r"no such file; make a node with `hyperbloom init DIR`"):
         load_config(tmp_path / "no.toml")
