@@ -293,7 +293,7 @@ def report(error: Exception) -> ExitCode:
         say = f"unexpected error ({type(error).__name__}: {error}); {details}"
         code = ExitCode.UNEXPECTED
     elif isinstance(error, _HELP_INSTEAD):
-        error.show()  # type: ignore[attr-defined]
+        error.show()
         return code
     elif isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "hyperbloom"
