@@ -29,6 +29,7 @@ from hyperbloom.trust import ChainExpired
 from hyperbloom.wire import (
     ConnectionEnded,
     Event,
+    FrameTooLong,
     HandshakeReceived,
     LocalProtocolError,
     OpenReceived,
@@ -224,7 +225,12 @@ class PeerProtocol(Protocol):
             kind = "expired" if isinstance(error.reason, ChainExpired) else "untrusted"
             self.close(Refused(kind, str(error)))
             return
-        self._strike(str(error))
+        peering = self.peering
+        if isinstance(error, FrameTooLong) and peering is not None and peering.awaits_reply:
+            # It cannot split its replies, and the values we asked for were longer than the mean.
+            peering.feed.reply_was_too_big(peering.remote_key)
+        else:
+            self._strike(str(error))
         self.close(Refused("protocol", str(error)))
 
     def _strike(self, what: str) -> None:

@@ -13,6 +13,7 @@ from hyperbloom.wire.dialect import (
     Dialect,
 )
 from hyperbloom.wire.errors import (
+    FrameTooLong,
     LocalProtocolError,
     ProtocolError,
     RemoteProtocolError,
@@ -110,6 +111,7 @@ __all__ = [
     "Event",
     "FilterOptions",
     "FilterOptionsReceived",
+    "FrameTooLong",
     "Handshake",
     "HandshakeReceived",
     "Input",

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from hyperbloom.trust import ChainError
 
-__all__ = ["LocalProtocolError", "ProtocolError", "RemoteProtocolError", "UntrustedPeer"]
+__all__ = [
+    "FrameTooLong",
+    "LocalProtocolError",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "UntrustedPeer",
+]
 
 
 class ProtocolError(Exception):
@@ -21,6 +27,10 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """The peer broke the protocol; its connection is of no more use."""
+
+
+class FrameTooLong(RemoteProtocolError):
+    """The peer announced a frame longer than any may be."""
 
 
 class UntrustedPeer(RemoteProtocolError):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.wire.errors import FrameTooLong, LocalProtocolError, RemoteProtocolError
 from hyperbloom.wire.limits import (
     MAX_FRAME_BYTES,
     MAX_LENGTH_BYTES,
@@ -155,7 +155,8 @@ class FrameReader:
             return False
         length, end = read
         if not 0 < length <= limit:
-            raise RemoteProtocolError(f"the length of {what} is {length}, not 1 to {limit}")
+            error = FrameTooLong if length else RemoteProtocolError
+            raise error(f"the length of {what} is {length}, not 1 to {limit}")
         self._length = length
         self._cut(end)
         return True
