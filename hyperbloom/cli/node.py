@@ -105,6 +105,12 @@ def _feed_name(feed: Mapping[str, Any]) -> str:
     return feed["alias"] or ("own feed" if feed["own"] else feed["key"][:12] + "…")
 
 
+def _trust(feed: Mapping[str, Any]) -> str:
+    cell = trust_cell(feed["chain_links"], feed["chain_expires"])
+    has_expired = cell == "NOT TRUSTED" and "expired" in (feed["problem"] or "")
+    return "EXPIRED" if has_expired else cell
+
+
 @click.command(cls=Command)
 @pass_app
 def status(app: App) -> None:
@@ -125,7 +131,7 @@ def status(app: App) -> None:
             feed["mode"],
             app.out.number(feed["count"]),
             str(feed["peers"]),
-            trust_cell(feed["chain_links"], feed["chain_expires"]),
+            _trust(feed),
             feed["digest"][:8] if app.out.is_terminal else feed["digest"],
         )
         for feed in form["feeds"]

@@ -30,8 +30,8 @@ def _read(descriptor: int, *, wait: bool) -> bytes | None:
 def read_lines(descriptor: int) -> Iterator[list[bytes]]:
     """Non-empty lines without their line feed; an empty list when the source pauses.
 
-    The pause is said once, so that what has come can be sent. Raises `click.UsageError` for a line
-    that is too long to be a value.
+    The pause is said once, so that what has come can be sent. Raises `click.ClickException` for a
+    line that is too long to be a value.
     """
     rest, paused, number = b"", False, 0
     while True:
@@ -44,7 +44,7 @@ def read_lines(descriptor: int) -> Iterator[list[bytes]]:
         *lines, rest = (rest + part).split(b"\n") if part else (rest, b"")
         number += len(lines)
         if len(rest) > MAX_LINE_BYTES or any(len(line) > MAX_LINE_BYTES for line in lines):
-            raise click.UsageError(
+            raise click.ClickException(
                 f"near line {number + 1} of standard input: a line has more than "
                 f"{MAX_LINE_BYTES:,} bytes, which no value may have"
             )
@@ -60,7 +60,7 @@ def _from_hex(lines: list[bytes]) -> list[bytes]:
             values.append(bytes.fromhex(line.decode("ascii")))
         except ValueError:
             shown = line[:40].decode("ascii", "replace")
-            raise click.UsageError(f"standard input: {shown!r} is not hex") from None
+            raise click.ClickException(f"standard input: {shown!r} is not hex") from None
     return [value for value in values if value]
 
 

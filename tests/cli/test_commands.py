@@ -348,7 +348,7 @@ def test_status(node, served):
         "store\t3.0 MiB used",
         "feed\talias\tmode\tvalues\tpeers\ttrust\tdigest",
         f"{own}\town\tfull\t2\t0\towner\t{digest}",
-        f"{OTHER_KEY}\to\tfull\t0\t0\tNOT TRUSTED\t{'0' * 64}",
+        f"{OTHER_KEY}\to\tfull\t0\t0\tEXPIRED\t{'0' * 64}",
         "o: every link to this node's key has expired",
         "refused 192.0.2.9:1 1m 1s ago: a link of its chain has expired",
     ]

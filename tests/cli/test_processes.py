@@ -187,7 +187,7 @@ def test_links_passed_by_hand(nodes):
         return member.command("put", "c").returncode == 5
 
     wait_until(refused, 10, "the link has run out")
-    assert "NOT TRUSTED" in say(member, "status")
+    assert "EXPIRED" in say(member, "status")
 
 
 def test_a_watch_of_a_real_node(nodes):
