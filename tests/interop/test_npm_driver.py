@@ -293,7 +293,7 @@ class TestInstall:
     def test_without_a_registry_the_reason_is_named(
         self, npm_modules: Path, tmp_path: Path
     ) -> None:
-        nowhere = ["--registry=http://127.0.0.1:9", "--fetch-retries=0"]
+        nowhere = ["--registry", "http://127.0.0.1:9", "--fetch-retries=0"]
         with pytest.raises(npm_peer.UnavailableError, match="reached no registry"):
             npm_peer.install(tmp_path / "a", extra=[*nowhere, f"--cache={tmp_path / 'b'}"])
 

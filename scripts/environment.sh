@@ -1,0 +1,61 @@
+# Sourced by scripts/run, scripts/test and scripts/bench: an environment with the project installed.
+#
+#   use_environment FOLDER [EXTRAS]    sets ENVIRONMENT, and installs again when the sources changed
+#
+# The caller defines `say TEXT` and `give_up SENTENCE LOG`.
+
+use_environment() {
+    ENVIRONMENT=$1
+    local extras=${2:-} wanted
+    wanted="$(fingerprint) $extras"
+    if [ "$(cat "$ENVIRONMENT/installed" 2>/dev/null)" = "$wanted" ] &&
+        "$ENVIRONMENT/bin/hyperbloom" --version >/dev/null 2>&1; then
+        say "$ENVIRONMENT is up to date"
+    else
+        make_environment
+        install_project "$extras"
+        echo "$wanted" >"$ENVIRONMENT/installed"
+    fi
+}
+
+# What the environment was made of: when any of it changes, the project is installed again.
+fingerprint() {
+    find setup.cfg pyproject.toml hyperbloom twisted_plugins -type f \
+        ! -path '*/__pycache__/*' ! -name dropin.cache | LC_ALL=C sort | xargs cksum | cksum
+}
+
+make_environment() {
+    "$ENVIRONMENT/bin/python" -c '' 2>/dev/null && return
+    local python
+    python=$(find_python) || give_up \
+        "Python 3.11 or later with its venv module is needed and not found; install it (on Debian: python3 python3-venv), or name one: PYTHON=python3.12 $0" \
+        /dev/null
+    say "making $ENVIRONMENT with $python"
+    rm -rf "$ENVIRONMENT"
+    mkdir -p "$(dirname "$ENVIRONMENT")"
+    "$python" -m venv "$ENVIRONMENT"
+}
+
+find_python() {
+    local python
+    for python in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11 python; do
+        if "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+            >/dev/null 2>&1; then
+            echo "$python"
+            return
+        fi
+    done
+    return 1
+}
+
+install_project() {
+    local log="$ENVIRONMENT/install.log" extras=${1:+[$1]}
+    say "installing the project and what it needs (some seconds; it downloads packages once)"
+    # The build's own files stay out of the source folder.
+    printf '[build]\nbuild_base = %s\n[egg_info]\negg_base = %s\n' \
+        "$PWD/$ENVIRONMENT/build" "$PWD/$ENVIRONMENT" >"$ENVIRONMENT/build.cfg"
+    rm -rf "$ENVIRONMENT/build" "$ENVIRONMENT/installed"
+    DIST_EXTRA_CONFIG="$PWD/$ENVIRONMENT/build.cfg" "$ENVIRONMENT/bin/python" -m pip install \
+        --disable-pip-version-check --upgrade ".$extras" >"$log" 2>&1 ||
+        give_up "the project could not be installed; is there a way to a package index?" "$log"
+}

@@ -1,0 +1,211 @@
+"""Rule 1 of the house: imports point down, and the core has no clock, no chance and no I/O.
+
+`ROOMS` is the plan of the house: what each room may know of the others and of other people's
+packages. A new room is entered there first; the order of the table is the order of the floors.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from source_tree import PACKAGE, Module, is_within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a room may import: rooms below it, and top-level packages from elsewhere."""
+
+    knows: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+
+
+CORE = ("keys", "bloom", "trust", "wire")
+_CORE_AND_STORE = (*CORE, "store")
+
+ROOMS: Mapping[str, Room] = MappingProxyType(
+    {
+        "keys": Room(packages=("nacl",)),
+        "bloom": Room(packages=("mmh3", "numpy")),
+        "trust": Room(knows=("keys",)),
+        "wire": Room(knows=("keys", "bloom", "trust"), packages=("google", "nacl")),
+        "store": Room(knows=("keys",), packages=("lmdb",)),
+        # Small things that people write and read; no room of their own.
+        "units": Room(),
+        "addresses": Room(),
+        "exit_codes": Room(),
+        "invitation": Room(knows=("keys",)),
+        "logs": Room(packages=("twisted",)),
+        # The three network parts, which do not know each other.
+        "replication": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
+        "discovery": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
+        "objects": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
+        "export": Room(knows=("keys", "store", "units"), packages=("pyarrow", "pyspark")),
+        "config_table": Room(knows=("units",)),
+        "config": Room(knows=("keys", "units", "addresses", "config_table", "replication")),
+        "api": Room(
+            knows=(*CORE, "store", "units", "addresses", "invitation", "config", "replication"),
+            packages=("twisted", "zope"),
+        ),
+        # The plugin's side: everything meets here.
+        "service": Room(
+            knows=(*CORE, "store", "addresses", "replication", "discovery", "objects", "config",
+                   "api", "exit_codes"),
+            packages=("twisted", "zope"),
+        ),
+        "tap": Room(
+            knows=("config", "service", "exit_codes", "keys", "logs", "store"),
+            packages=("twisted", "zope"),
+        ),
+        # The command's side: it reaches a node through the control socket, and offline the files.
+        "cli": Room(
+            knows=("keys", "trust", "store", "units", "addresses", "exit_codes", "invitation",
+                   "config", "config_table", "api"),
+            packages=("click", "rich"),
+        ),
+    }
+)  # fmt: skip
+
+CORE_STDLIB_REFUSED = (
+    "_socket", "_thread", "asyncio", "concurrent", "ftplib", "getpass", "http", "io", "locale",
+    "logging", "mmap", "multiprocessing", "platform", "random", "secrets", "select", "selectors",
+    "shutil", "signal", "smtplib", "socket", "socketserver", "sqlite3", "ssl", "subprocess",
+    "sys", "tempfile", "threading", "time", "urllib", "uuid", "warnings",
+)  # fmt: skip
+"""Parts of the standard library that bring I/O, a clock, chance or global state into the core."""
+
+CORE_NAMES_REFUSED = (
+    "datetime.date.today",
+    "datetime.datetime.now",
+    "datetime.datetime.today",
+    "datetime.datetime.utcnow",
+    "nacl.public.PrivateKey.generate",
+    "nacl.signing.SigningKey.generate",
+    "nacl.bindings.crypto_box_keypair",
+    "nacl.bindings.crypto_sign_keypair",
+    "nacl.bindings.randombytes",
+    "nacl.utils.random",
+    "numpy.fromfile",
+    "numpy.load",
+    "numpy.memmap",
+    "numpy.random",
+    "numpy.save",
+    "os.getpid",
+    "os.getrandom",
+    "os.times",
+    "os.urandom",
+    "breakpoint",
+    "input",
+    "print",
+)
+"""Clocks, chance and output that hide behind harmless modules."""
+
+CORE_FILE_NAMES_REFUSED = ("open", "os.open", "os.remove", "os.environ", "os.getenv", "pathlib")
+"""Files, for the core outside keys.py, which reads and writes key files."""
+
+NETWORK = (
+    "_socket", "asyncio", "http", "requests", "select", "selectors", "smtplib", "socket",
+    "socketserver", "ssl", "twisted", "urllib",
+)  # fmt: skip
+
+
+def _breach(module: Module, line: int, sentence: str) -> str:
+    return f"{module.where}:{line}: {sentence}"
+
+
+def unplanned_rooms(modules: list[Module], rooms: Mapping[str, Room] = ROOMS) -> list[str]:
+    """Modules whose room is not in the plan."""
+    return [
+        _breach(module, 1, f"the room {module.room!r} is not in the plan (ROOMS)")
+        for module in modules
+        if module.room and module.room not in rooms
+    ]
+
+
+def circles(rooms: Mapping[str, Room] = ROOMS) -> list[str]:
+    """Rooms that the plan lets know a room which is not below them in the table."""
+    floors = list(rooms)
+    return [
+        f"{name} may know {known}, which does not stand below it"
+        for name, room in rooms.items()
+        for known in room.knows
+        if known not in floors or floors.index(known) >= floors.index(name)
+    ]
+
+
+def upward_imports(modules: list[Module], rooms: Mapping[str, Room] = ROOMS) -> list[str]:
+    """Imports of a room that the importing room may not know."""
+    return [breach for module in modules for breach in _upward(module, rooms)]
+
+
+def _upward(module: Module, rooms: Mapping[str, Room]) -> Iterator[str]:
+    allowed = rooms.get(module.room, Room()).knows
+    for reach in module.imports:
+        if not is_within(reach.name, PACKAGE):
+            continue
+        parts = reach.name.split(".")
+        room = parts[1] if len(parts) > 1 else ""
+        if room in ("", "__version__", module.room) or room in allowed:
+            continue
+        yield _breach(module, reach.line, f"{module.room or PACKAGE} may not know {room}")
+
+
+def foreign_imports(modules: list[Module], rooms: Mapping[str, Room] = ROOMS) -> list[str]:
+    """Imports of packages from elsewhere that the plan does not give to the room."""
+    breaches = []
+    for module in modules:
+        allowed = rooms.get(module.room, Room()).packages
+        for reach in module.imports:
+            top = reach.name.partition(".")[0]
+            if top != PACKAGE and top not in sys.stdlib_module_names and top not in allowed:
+                sentence = f"{module.room or PACKAGE} may not import {top}"
+                breaches.append(_breach(module, reach.line, sentence))
+    return breaches
+
+
+def private_imports(modules: list[Module]) -> list[str]:
+    """Imports of another room's private modules or names."""
+    breaches = []
+    for module in modules:
+        for reach in module.imports:
+            parts = reach.name.split(".")
+            if parts[0] != PACKAGE or len(parts) < 2 or parts[1] == module.room:
+                continue
+            if any(part.startswith("_") and not part.endswith("__") for part in parts):
+                breaches.append(_breach(module, reach.line, f"{reach.name} is private"))
+    return breaches
+
+
+def impure_core(modules: list[Module]) -> list[str]:
+    """Clocks, chance, I/O and global state in keys, bloom, trust and wire."""
+    return [
+        breach
+        for module in modules
+        if module.room in CORE and not module.is_generated
+        for breach in _impure(module)
+    ]
+
+
+def _impure(module: Module) -> Iterator[str]:
+    refused = CORE_NAMES_REFUSED
+    if module.room != "keys":
+        refused += CORE_FILE_NAMES_REFUSED
+    for reach in module.imports:
+        if reach.name.partition(".")[0] in CORE_STDLIB_REFUSED:
+            yield _breach(module, reach.line, f"the core may not import {reach.name}")
+    for reach in module.reaches:
+        if any(is_within(reach.name, name) for name in refused):
+            yield _breach(module, reach.line, f"the core may not use {reach.name}")
+
+
+def network_in(modules: list[Module], rooms: tuple[str, ...] = ("store", "export")) -> list[str]:
+    """Anything of the network in the store or the export."""
+    return [
+        _breach(module, reach.line, f"{module.room} knows nothing of the network: {reach.name}")
+        for module in modules
+        if module.room in rooms
+        for reach in module.imports
+        if reach.name.partition(".")[0] in NETWORK
+    ]

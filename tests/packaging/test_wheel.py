@@ -1,0 +1,102 @@
+"""A plain wheel in a clean environment: what a user who installs hyperbloom gets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("hyperbloom", "twisted_plugins", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+INSTALL_SECONDS = 240
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def run(*command: str | Path, **more: object) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_SECONDS,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        **more,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, so that the build leaves nothing in the checkout."""
+    copy = tmp_path_factory.mktemp("source")
+    listed = run("git", "-C", ROOT, "ls-files", "-z", "--", *SOURCES).split("\0")
+    for name in filter(None, listed):
+        target = copy / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((ROOT / name).read_bytes())
+    out = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", out, copy)
+    (made,) = out.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with the wheel and what it says it needs, nothing else."""
+    folder = tmp_path_factory.mktemp("clean")
+    run(sys.executable, "-m", "venv", folder)
+    run(folder / "bin" / "pip", "install", "--disable-pip-version-check", "--quiet", wheel)
+    return folder
+
+
+def clean_environ() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "HYPERBLOOM"))}
+
+
+def test_the_wheel_holds_the_package_the_plugin_and_nothing_of_the_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "hyperbloom/py.typed" in names
+    assert "twisted/plugins/hyperbloom_plugin.py" in names
+    assert "hyperbloom/wire/_pb2/hyperbloom_pb2.py" in names
+    assert "twisted/plugins/__init__.py" not in names, "it would hide Twisted's own"
+    roots = {name.split("/")[0] for name in names}
+    assert {root for root in roots if not root.endswith(".dist-info")} == {"hyperbloom", "twisted"}
+
+
+def test_every_module_of_the_package_is_in_the_wheel(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    modules = run("git", "-C", ROOT, "ls-files", "--", "hyperbloom/*.py").split()
+    assert modules
+    assert set(modules) <= names
+
+
+def test_twistd_knows_the_plugin(environment: Path, tmp_path: Path) -> None:
+    told = run(
+        environment / "bin" / "twistd", "hyperbloom", "--help", cwd=tmp_path, env=clean_environ()
+    )
+    assert "--config" in told
+    listed = run(environment / "bin" / "twistd", "--help", cwd=tmp_path, env=clean_environ())
+    assert "hyperbloom" in listed
+
+
+def test_the_command_runs(environment: Path, tmp_path: Path) -> None:
+    command = environment / "bin" / "hyperbloom"
+    assert "init" in run(command, "--help", cwd=tmp_path, env=clean_environ())
+    run(command, "init", tmp_path / "node", cwd=tmp_path, env=clean_environ())
+    key = run(command, "-c", tmp_path / "node" / "hyperbloom.toml", "key", env=clean_environ())
+    assert "public" in key
+
+
+def test_every_module_can_be_imported(environment: Path, tmp_path: Path) -> None:
+    script = (
+        "import importlib, pkgutil, hyperbloom\n"
+        "for m in pkgutil.walk_packages(hyperbloom.__path__, 'hyperbloom.'):\n"
+        "    if not m.name.endswith('__main__'): importlib.import_module(m.name)\n"
+    )
+    run(environment / "bin" / "python", "-c", script, cwd=tmp_path, env=clean_environ())
