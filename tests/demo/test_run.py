@@ -108,7 +108,8 @@ def test_a_second_run_starts_anew_and_leaves_nodes_that_can_be_stopped(project: 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     scripts = tmp_path / "scripts"
     scripts.mkdir()
-    shutil.copy(ROOT / "scripts" / "run", scripts)
+    for name in ("run", "environment.sh"):
+        shutil.copy(ROOT / "scripts" / name, scripts)
     # An environment that is up to date as far as the script can see.
     text = (scripts / "run").read_text()
     (scripts / "run").write_text(text.replace("    prepare_environment\n", ""))
