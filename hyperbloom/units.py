@@ -59,8 +59,15 @@ def parse_expiry(text: str, *, now: float) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration by its two largest units: `2d 3h`, `45s`; below a second `0s`."""
+    """A duration by its two largest units, rounded to the second of them: `2d 3h`, `45s`.
+
+    Half a unit more or less is nothing to a person, and a month that began a moment ago is `30d`.
+    """
     left = int(max(0.0, seconds))
+    for larger, smaller in (("d", "h"), ("h", "m")):
+        if left >= _SECONDS[larger]:
+            left = int(left / _SECONDS[smaller] + 0.5) * _SECONDS[smaller]
+            break
     parts: list[str] = []
     for unit, size in _SECONDS.items():
         if unit == "w":

@@ -96,6 +96,9 @@ class ServedContext(Protocol):
     @property
     def now(self) -> Callable[[], float]: ...
 
+    @property
+    def leeway(self) -> float: ...
+
 
 class ServedNode(Protocol):
     """`hyperbloom.replication.node.Node`, as far as the API uses it."""

@@ -30,6 +30,7 @@ from hyperbloom.invitation import (
     decode_invitation,
     encode_invitation,
 )
+from hyperbloom.trust import ChainError, ChainExpired, verify_chain
 
 if TYPE_CHECKING:
     from hyperbloom.replication.settings import FeedSettings
@@ -182,8 +183,6 @@ async def invite(call: Call) -> Mapping[str, Any]:
 
 def _open_invitation(call: Call, text: str) -> Invitation:
     """The invitation, whose chain must hold now and end at this node's identity."""
-    from hyperbloom.trust import verify_chain
-
     try:
         invitation = decode_invitation(text)
         for address in invitation.addresses:
@@ -195,8 +194,7 @@ def _open_invitation(call: Call, text: str) -> Invitation:
             ProblemKind.BAD_INVITATION, "the invitation's addresses are damaged"
         ) from None
     identity = call.node.identity.public_key
-    # Looked at before anything is changed: a bad invitation must leave no feed behind.
-    holder = verify_chain(invitation.feed_key, invitation.links, now=call.context.now()).holder
+    holder = _invited(call, invitation)
     if holder != identity:
         raise Problem(
             ProblemKind.BAD_INVITATION,
@@ -204,6 +202,25 @@ def _open_invitation(call: Call, text: str) -> Invitation:
             "for this node's key (`hyperbloom key`)",
         )
     return invitation
+
+
+def _invited(call: Call, invitation: Invitation) -> bytes:
+    """The key that the invitation is for.
+
+    Looked at before anything is changed: a bad invitation must leave no feed behind.
+    """
+    now, leeway = call.context.now(), call.node.context.leeway
+    try:
+        chain = verify_chain(invitation.feed_key, invitation.links, now=now, leeway=leeway)
+    except ChainExpired as error:
+        raise Problem(
+            ProblemKind.EXPIRED, f"the invitation is out of date ({error}); ask for a new one"
+        ) from None
+    except ChainError as error:
+        raise Problem(
+            ProblemKind.BAD_CHAIN, f"the invitation does not hold ({error}); ask for a new one"
+        ) from None
+    return chain.holder
 
 
 def _joined_settings(

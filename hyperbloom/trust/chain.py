@@ -7,6 +7,7 @@ counts as long as all of its links do, so it expires with the first of them.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,11 +35,12 @@ MAX_CHAIN_LINKS: Final = 5
 class ChainError(Exception):
     """A chain does not prove the right to write.
 
-    ``index`` is the first bad link, counted from 0 at the feed's end, which the message names too.
+    ``index`` is the first bad link, counted from 0 at the feed's end. The message is for people and
+    counts from 1.
     """
 
     def __init__(self, index: int, problem: str) -> None:
-        super().__init__(f"trust link {index}: {problem}")
+        super().__init__(f"trust link {index + 1}: {problem}")
         self.index = index
 
 
@@ -106,6 +108,14 @@ class Chain:
         return tuple(link.to_bytes() for link in self.links)
 
 
+def _date(seconds: float) -> str:
+    """Seconds since 1970 as a date in UTC; as they are where no calendar reaches."""
+    try:
+        return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g} s since 1970"
+
+
 def verify_chain(
     feed_key: bytes,
     raw_links: Sequence[bytes],
@@ -132,8 +142,10 @@ def verify_chain(
         except ValueError as error:
             raise ChainMalformed(index, str(error)) from error
         if link.is_expired(now=now, leeway=leeway):
-            raise ChainExpired(index, f"expired at {link.expires:.3f}, now it is {now:.3f}")
+            raise ChainExpired(
+                index, f"it expired on {_date(link.expires)}; the time here is {_date(now)}"
+            )
         if not link.is_signed_by(chain.holder):
-            raise ChainForged(index, f"not signed by {chain.holder.hex()}")
+            raise ChainForged(index, f"it is not signed by {chain.holder.hex()}")
         chain = Chain(feed_key, (*chain.links, link))
     return chain

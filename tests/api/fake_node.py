@@ -154,7 +154,7 @@ class FakeFeed:
         )
 
     def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]:
-        chain = verify_chain(self.key, raw, now=time.time())
+        chain = verify_chain(self.key, raw, now=time.time(), leeway=self.node.context.leeway)
         for issuer, link in chain.issuers():
             self._learn(issuer, link)
         return succeed(chain)
@@ -192,6 +192,7 @@ class FakeStore:
 
 class FakeContext:
     now = staticmethod(time.time)
+    leeway = 0.0
 
 
 class FakeNode:
@@ -243,7 +244,7 @@ class FakeNode:
                 chain_links=0,
                 expires=math.inf,
                 extensions=(),
-                since=time.time() - 3_700,
+                since=time.time() - 3_670,
                 values_in=1_234,
                 values_new=1_000,
                 values_out=5,

@@ -322,6 +322,24 @@ def test_taking_an_invitation(served):
     assert client.accept(more)["peers"] == ["127.0.0.1:4365", "b.example:1"]
 
 
+def test_an_expired_invitation_says_what_to_do(served):
+    line = invitation_for(served.node.identity.public_key, expires=1e9 + 0.5)
+    refused = problem(lambda: served.client().accept(line))
+    assert refused.detail.startswith(
+        "the invitation is out of date (trust link 1: it expired on 2001-09-09 01:46:40 UTC; the "
+        "time here is 20"
+    )
+    assert refused.detail.endswith("); ask for a new one")
+
+
+def test_an_invitation_is_granted_the_leeway_of_the_node(served):
+    line = invitation_for(served.node.identity.public_key, expires=time.time() - 60)
+    served.node.context.leeway = 30.0
+    assert problem(lambda: served.client().accept(line)).kind is ProblemKind.EXPIRED
+    served.node.context.leeway = 3_600.0
+    assert served.client().accept(line)["key"] == OTHER.public_key.hex()
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "part"),
     [

@@ -53,11 +53,23 @@ class TestRecordedChain:
         root = bytes.fromhex(hyperbloom_vectors["chain"]["root"])
         raw = [bytes.fromhex(link["raw"]) for link in hyperbloom_vectors["chain"]["links"]]
         verify_chain(root, raw, now=3999999999.125)
-        with pytest.raises(ChainExpired, match="trust link 4") as caught:
+        with pytest.raises(ChainExpired, match="trust link 5: ") as caught:
             verify_chain(root, raw, now=3999999999.25)
         assert caught.value.index == 4
-        with pytest.raises(ChainExpired, match="trust link 2"):
+        with pytest.raises(ChainExpired, match="trust link 3: "):
             verify_chain(root, raw, now=4e9 + 1)
+
+    def test_people_read_dates_and_count_from_one(self) -> None:
+        for expires, when in (
+            (NOW - 86_400.5, "1970-01-11 13:46:39 UTC"),
+            (-1e20, "-1e+20 s since 1970"),
+        ):
+            old = issue_link(PEOPLE[0], PEOPLE[1].public_key, expires=expires, nonce=bytes(32))
+            with pytest.raises(ChainExpired) as caught:
+                verify_chain(FEED, [old.to_bytes()], now=NOW)
+            assert str(caught.value) == (
+                f"trust link 1: it expired on {when}; the time here is 1970-01-12 13:46:40 UTC"
+            )
 
 
 class TestChain:
@@ -99,7 +111,7 @@ class TestVerify:
             with pytest.raises(ChainError) as caught:
                 verify_chain(FEED, [*raw[:place], bytes(changed), *raw[place + 1 :]], now=NOW)
             assert caught.value.index == place
-            assert f"trust link {place}" in str(caught.value)
+            assert f"trust link {place + 1}: " in str(caught.value)
 
     def test_permutations(self) -> None:
         raw = line(4)
@@ -116,17 +128,17 @@ class TestVerify:
     def test_every_gap(self) -> None:
         raw = line(5)
         for gap in range(4):
-            with pytest.raises(ChainForged, match=f"trust link {gap}"):
+            with pytest.raises(ChainForged, match=f"trust link {gap + 1}: "):
                 verify_chain(FEED, raw[:gap] + raw[gap + 1 :], now=NOW)
 
     def test_another_feed(self) -> None:
         for person in PEOPLE[1:]:
-            with pytest.raises(ChainForged, match="trust link 0"):
+            with pytest.raises(ChainForged, match="trust link 1: "):
                 verify_chain(person.public_key, line(2), now=NOW)
 
     def test_wrong_issuer(self) -> None:
         raw = [issued(0, 1).to_bytes(), issued(3, 2).to_bytes()]
-        with pytest.raises(ChainForged, match="trust link 1") as caught:
+        with pytest.raises(ChainForged, match="trust link 2: ") as caught:
             verify_chain(FEED, raw, now=NOW)
         assert PEOPLE[1].public_key.hex() in str(caught.value)
 
@@ -135,12 +147,12 @@ class TestVerify:
         first = issue_link(PEOPLE[0], bytes(32), expires=NOW, nonce=bytes(32)).to_bytes()
         forged = issued(1, 2).to_bytes()[:73] + b"\x01" + bytes(63)
         assert verify_chain(FEED, [first], now=NOW).holder == bytes(32)
-        with pytest.raises(ChainForged, match="trust link 1"):
+        with pytest.raises(ChainForged, match="trust link 2: "):
             verify_chain(FEED, [first, forged], now=NOW)
 
     @pytest.mark.parametrize("length", [0, 1, 136, 138])
     def test_malformed(self, length: int) -> None:
-        with pytest.raises(ChainMalformed, match=f"trust link 1: .*not {length}"):
+        with pytest.raises(ChainMalformed, match=f"trust link 2: .*not {length}"):
             verify_chain(FEED, [*line(1), bytes(length)], now=NOW)
 
     @pytest.mark.parametrize("expires", [math.nan, math.inf])
@@ -162,7 +174,7 @@ class TestExpiry:
         raw = [issued(i, i + 1, NOW if i == place else NOW + 9).to_bytes() for i in range(5)]
         assert verify_chain(FEED, raw, now=NOW).expires == NOW
         later = math.nextafter(NOW, math.inf)
-        with pytest.raises(ChainExpired, match=f"trust link {place}"):
+        with pytest.raises(ChainExpired, match=f"trust link {place + 1}: "):
             verify_chain(FEED, raw, now=later)
 
     def test_leeway(self) -> None:
