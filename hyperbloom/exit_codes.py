@@ -27,12 +27,12 @@ class ExitCode(IntEnum):
 
 EXIT_MEANINGS: dict[ExitCode, str] = {
     ExitCode.OK: "done; for `has`: every value is there; for `verify`: nothing is wrong",
-    ExitCode.FAILED: "not done, or the answer is no (`has`, `verify`)",
+    ExitCode.FAILED: "not done, for what the message says; or the answer is no (`has`, `verify`)",
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.CONFIG: "the configuration, the key file or an invitation cannot be used",
     ExitCode.UNREACHABLE: "no node runs on this data folder, or it does not answer",
     ExitCode.REFUSED: "refused: this node is not trusted on the feed, or a link has expired",
-    ExitCode.TIMEOUT: "the time given by --timeout is over",
+    ExitCode.TIMEOUT: "what was asked for did not come within --timeout (or, left out, 30 s)",
     ExitCode.STORE: "the store cannot be used: disk full, damaged, locked by another process",
     ExitCode.NOT_FOUND: "no such feed on this node",
     ExitCode.BUSY: "an address or the control socket is in use by another process",

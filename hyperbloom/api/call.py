@@ -12,6 +12,8 @@ from urllib.parse import parse_qsl
 from twisted.internet.defer import Deferred
 
 from hyperbloom.api.forms import bad_request, hex_bytes
+from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.units import parse_duration
 
 if TYPE_CHECKING:
@@ -30,6 +32,10 @@ async def told(operation: Callable[[], Deferred[T]]) -> T:
         return await operation()
     except ValueError as error:
         raise bad_request(str(error)) from None
+
+
+#: What the node's own feed is called where it has no alias.
+OWN = "own"
 
 
 class _Streamed:
@@ -74,9 +80,24 @@ class Call:
         return self.context.node
 
     def feed(self) -> ServedFeed:
-        """The feed that the path names: a key, an alias, or `-` for the node's default."""
-        name = self.arguments[0]
-        return self.context.node.resolve(None if name == "-" else name)
+        """The feed that the path names: a key, an alias, `own`, or `-` for the node's default.
+
+        An alias `own` comes before the word.
+        """
+        name, node = self.arguments[0], self.context.node
+        try:
+            return node.resolve(None if name == "-" else name)
+        except UnknownFeed:
+            if name != OWN:
+                raise
+            return node.feeds[node.identity.public_key]
+
+    def feed_of(self, key: bytes) -> ServedFeed:
+        """The feed of a key that was there a moment ago."""
+        feed = self.context.node.feeds.get(key)
+        if feed is None:
+            raise Problem(ProblemKind.UNKNOWN_FEED, "the feed was left")
+        return feed
 
     def body(self) -> dict[str, Any]:
         """The body, which must be a JSON object."""

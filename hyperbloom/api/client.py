@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,6 +72,11 @@ def _feed_path(feed: str | None, end: str = "") -> str:
     return f"/v1/feeds/{'-' if feed is None else quote(feed, safe='')}{end}"
 
 
+def _problem(form: Mapping[str, Any]) -> Problem:
+    kind = _KINDS.get(form.get("type", ""), ProblemKind.UNEXPECTED)
+    return Problem(kind, str(form.get("detail", kind.title)))
+
+
 def _hex_list(values: Sequence[bytes]) -> list[str]:
     return [value.hex() for value in values]
 
@@ -78,14 +84,18 @@ def _hex_list(values: Sequence[bytes]) -> list[str]:
 class Client:
     """Asks the node whose control socket is at `path`.
 
-    timeout: seconds to wait for each answer, None for as long as it takes. In every method `feed`
-    is a key in hex, an alias, or None for the node's default. Methods raise `Problem` when the node
+    timeout: seconds to wait for each answer, None for as long as it takes. run_command: what a
+    person types to start the node, for the message when it does not run. In every method `feed` is
+    a key in hex, an alias, or None for the node's default. Methods raise `Problem` when the node
     refuses, `NodeUnreachable` and `NodeTimeout`.
     """
 
-    def __init__(self, path: Path, *, timeout: float | None = None) -> None:
+    def __init__(
+        self, path: Path, *, timeout: float | None = None, run_command: str = "hyperbloom run"
+    ) -> None:
         self._path = path
         self._timeout = timeout
+        self._run_command = run_command
         self._connection = _Connection(path, timeout)
 
     def __enter__(self) -> Client:
@@ -284,7 +294,8 @@ class Client:
         """Values as they arrive; the first item is None: from then on nothing is missed.
 
         after: arrival number to begin behind (0: everything), default what arrives from now on.
-        Ends with `NodeTimeout` after `seconds`, with `NodeUnreachable` when the node stops.
+        Ends with `NodeTimeout` after `seconds`, with `NodeUnreachable` when the node stops, with
+        `Problem` when the feed is left.
         """
         query = {"start": start.hex()}
         if end is not None:
@@ -292,14 +303,20 @@ class Client:
         if after is not None:
             query["after"] = str(after)
         path = _feed_path(feed, f"/watch?{urlencode(query)}")
-        deadline = None if seconds is None else time.monotonic() + seconds
         response = self._send("GET", path, None)
         if response.status != 200:
             self._result(response)
         yield None
-        for line in self._lines(response, deadline):
-            if line.startswith(b"data: "):
-                event = json.loads(line[6:])
+        kind, count = b"", 0
+        for line in self._lines(response, seconds):
+            name, _, text = line.partition(b": ")
+            if name == b"event":
+                kind = text
+            elif name == b"data":
+                event = json.loads(text)
+                if kind == b"problem":
+                    raise _problem(event)
+                count += 1
                 yield Arrival(
                     event["seq"],
                     bytes.fromhex(event["value"]),
@@ -307,22 +324,30 @@ class Client:
                     event["received_at"],
                 )
 
-    def _lines(self, response: http.client.HTTPResponse, deadline: float | None) -> Iterator[bytes]:
+        came = (
+            f"{count:,} {'value' if count == 1 else 'values'} and no more" if count else "no value"
+        )
+        raise NodeTimeout(f"{came} came within {seconds:g} s")
+
+    def _lines(self, response: http.client.HTTPResponse, seconds: float | None) -> Iterator[bytes]:
+        """What comes within `seconds`."""
         connection = cast("socket.socket", self._connection.sock)
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         rest = b""
         while True:
-            left = SILENT_SECONDS
-            if deadline is not None:
-                left = min(left, deadline - time.monotonic())
-            if left <= 0:
-                raise NodeTimeout("the time is over")
+            left = deadline - time.monotonic()
             try:
-                connection.settimeout(left)
+                if left <= 0:
+                    raise TimeoutError
+                connection.settimeout(min(left, SILENT_SECONDS))
                 part = response.read1(_STREAM_BYTES)
             except TimeoutError:
                 self.close()
-                why = "the time is over" if deadline else "the node is silent"
-                raise NodeTimeout(why) from None
+                if left <= SILENT_SECONDS:
+                    return
+                raise NodeTimeout(
+                    f"the node has been silent for {SILENT_SECONDS:g} s: it hangs"
+                ) from None
             except (OSError, http.client.HTTPException):
                 part = b""
             if not part:
@@ -348,10 +373,7 @@ class Client:
             return self._connection.getresponse()
         except TimeoutError:
             self.close()
-            raise NodeTimeout(
-                f"the node did not answer within {self._timeout:g} s; it may still do what was "
-                "asked"
-            ) from None
+            raise self._too_slow() from None
         except (ConnectionError, http.client.HTTPException, OSError) as error:
             self.close()
             if reused and isinstance(error, (ConnectionError, http.client.RemoteDisconnected)):
@@ -360,10 +382,15 @@ class Client:
                 return self._send(method, path, body)
             raise self._unreachable(error) from None
 
+    def _too_slow(self) -> NodeTimeout:
+        return NodeTimeout(
+            f"the node did not answer within {self._timeout:g} s; it may still do what was asked"
+        )
+
     def _unreachable(self, error: Exception) -> NodeUnreachable:
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)):
             return NodeUnreachable(
-                f"no node runs on {self._path.parent}; start it with `hyperbloom run`"
+                f"no node runs on {self._path.parent}; start it with `{self._run_command}`"
             )
         if isinstance(error, PermissionError):
             return NodeUnreachable(
@@ -376,7 +403,7 @@ class Client:
             data = response.read()
         except TimeoutError:
             self.close()
-            raise NodeTimeout("the node did not answer in time") from None
+            raise self._too_slow() from None
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise self._unreachable(error) from None
@@ -390,5 +417,4 @@ class Client:
             ) from None
         if response.status < 400:
             return answer
-        kind = _KINDS.get(answer.get("type"), ProblemKind.UNEXPECTED)
-        raise Problem(kind, str(answer.get("detail", response.reason)))
+        raise _problem(answer)

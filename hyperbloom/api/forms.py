@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
 
 from hyperbloom.addresses import parse_host_port
 from hyperbloom.api.problems import Problem, ProblemKind
@@ -30,6 +31,7 @@ __all__ = [
     "MemberForm",
     "PutForm",
     "RangeForm",
+    "TrustWord",
     "bad_request",
     "bytes_list",
     "expiry_form",
@@ -40,6 +42,8 @@ __all__ = [
     "member",
     "moment",
     "public_key",
+    "snapshot_target",
+    "trust_word",
 ]
 
 #: Values of one request: some 20 ms of work at most, so that the reactor is never held for long.
@@ -75,11 +79,17 @@ class ChainForm(TypedDict):
     expires: float | None
 
 
+#: Whether this node may write: as the feed's owner; as a member; no more, because the last of its
+#: links is out of date; or not, because nobody has invited it.
+TrustWord = Literal["owner", "member", "expired", "none"]
+
+
 class FeedForm(TypedDict):
-    """A feed of the node."""
+    """A feed of the node; `own`: the node's own."""
 
     key: str
     discovery_key: str
+    own: bool
     alias: str | None
     mode: str
     ranges: list[list[str | None]]
@@ -90,6 +100,7 @@ class FeedForm(TypedDict):
     bytes: int
     digest: str
     top_seq: int
+    trust: TrustWord
     chain: ChainForm | None
 
 
@@ -257,8 +268,21 @@ def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
         raise bad_request(str(error)) from None
 
 
-def feed_form(feed: ServedFeed) -> FeedForm:
-    """A feed as the API shows it."""
+def trust_word(feed: ServedFeed, own_key: bytes) -> TrustWord:
+    """Whether the node with `own_key` may write to the feed.
+
+    A node comes to a link of its own by a chain that held, so one without a chain has been a member
+    if there is such a link, until expired links are cleared away.
+    """
+    chain = feed.chain
+    if chain is not None:
+        return "member" if len(chain) else "owner"
+    was_member = any(link.trustee == own_key for link in feed.links())
+    return "expired" if was_member else "none"
+
+
+def feed_form(feed: ServedFeed, own_key: bytes) -> FeedForm:
+    """A feed as the API shows it; `own_key` is the node's."""
     record, settings, chain = feed.record(), feed.settings, feed.chain
     shown: ChainForm | None = None
     if chain is not None:
@@ -266,6 +290,7 @@ def feed_form(feed: ServedFeed) -> FeedForm:
     return {
         "key": feed.key.hex(),
         "discovery_key": feed.discovery_key.hex(),
+        "own": feed.key == own_key,
         "alias": settings.alias,
         "mode": settings.mode,
         "ranges": [[s.hex(), None if e is None else e.hex()] for s, e in settings.ranges],
@@ -276,8 +301,23 @@ def feed_form(feed: ServedFeed) -> FeedForm:
         "bytes": record.bytes,
         "digest": record.digest.hex(),
         "top_seq": record.top_seq,
+        "trust": trust_word(feed, own_key),
         "chain": shown,
     }
+
+
+def snapshot_target(text: str) -> Path:
+    """The new folder for a snapshot: one that is not there, in a folder that is."""
+    target = Path(text)
+    if not target.is_absolute():
+        raise bad_request("target must be an absolute path")
+    if os.path.lexists(target):
+        raise Problem(ProblemKind.CONFLICT, f"{target} exists already; name a new folder")
+    if not target.parent.is_dir():
+        raise bad_request(f"there is no folder {target.parent} to put the snapshot in; make it")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise bad_request(f"the snapshot's writer may not write into the folder {target.parent}")
+    return target
 
 
 def flat_json(found: object) -> Any:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from hyperbloom import __version__
 from hyperbloom.api.call import Answer, Call, told
 from hyperbloom.api.forms import (
-    bad_request,
     feed_form,
     feed_settings,
     flat_json,
     member,
     only,
+    snapshot_target,
+    trust_word,
 )
-from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.reach import own_addresses
 
 __all__ = [
     "join_feed",
@@ -42,8 +42,18 @@ def ping(call: Call) -> Answer:
 
 
 def status(call: Call) -> Answer:
-    """The node and its feeds at a glance."""
-    form: dict[str, Any] = flat_json(call.node.status().as_json())
+    """The node and its feeds at a glance.
+
+    To what the node says of itself come `addresses` (what invitations name) and, for each feed,
+    `trust` and `dials` (the peers its settings name).
+    """
+    node = call.node
+    form: dict[str, Any] = flat_json(node.status().as_json())
+    form["addresses"] = own_addresses(node)
+    for shown in form["feeds"]:
+        feed = call.feed_of(bytes.fromhex(shown["key"]))
+        shown["trust"] = trust_word(feed, node.identity.public_key)
+        shown["dials"] = list(feed.settings.peers)
     return form
 
 
@@ -54,12 +64,13 @@ def list_peers(call: Call) -> Answer:
 
 def list_feeds(call: Call) -> Answer:
     """Every feed of the node."""
-    return {"feeds": [feed_form(feed) for feed in call.node.feeds.values()]}
+    own = call.node.identity.public_key
+    return {"feeds": [feed_form(feed, own) for feed in call.node.feeds.values()]}
 
 
 def show_feed(call: Call) -> Answer:
     """One feed."""
-    return feed_form(call.feed())
+    return feed_form(call.feed(), call.node.identity.public_key)
 
 
 async def join_feed(call: Call) -> Mapping[str, Any]:
@@ -67,7 +78,7 @@ async def join_feed(call: Call) -> Mapping[str, Any]:
     settings = feed_settings(call.body())
     await told(lambda: call.node.join(settings))
     call.status = 201
-    return feed_form(call.node.feeds[settings.key])
+    return feed_form(call.feed_of(settings.key), call.node.identity.public_key)
 
 
 async def leave_feed(call: Call) -> None:
@@ -80,16 +91,10 @@ async def take_snapshot(call: Call) -> Mapping[str, Any]:
     """`{"target": absolute path}`: a copy of the store in a new folder, made while it runs."""
     body = call.body()
     only(body, ("target",))
-    target = Path(member(body, "target", str))
-    if not target.is_absolute():
-        raise bad_request("target must be an absolute path")
-    store = call.node.store
-    try:
-        info = await call.context.in_thread(lambda: store.snapshot(target))
-    except FileExistsError:
-        raise Problem(ProblemKind.CONFLICT, f"{target} exists; name a new folder") from None
+    text, store = member(body, "target", str), call.node.store
+    info = await call.context.in_thread(lambda: store.snapshot(snapshot_target(text)))
     call.status = 201
-    return {"target": str(target), **flat_json(info)}
+    return {"target": text, **flat_json(info)}
 
 
 async def verify_store(call: Call) -> Mapping[str, Any]:

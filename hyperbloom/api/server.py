@@ -75,6 +75,8 @@ def problem_of(error: BaseException) -> Problem | None:
     """The problem that an error of the node is to the client; None for an unexpected one."""
     if isinstance(error, Problem):
         return error
+    if type(error) is LookupError:  # its subclasses are mistakes in the code
+        return Problem(ProblemKind.UNKNOWN_FEED, str(error))
     for kind_of_error, kind in _KINDS:
         if isinstance(error, kind_of_error):
             return Problem(kind, str(error))
@@ -205,6 +207,7 @@ class ApiSite(Site):
     """twisted.web's factory without its access log, which would name feeds and ranges."""
 
     protocol: Any = ApiChannel
+    noisy = False
     displayTracebacks = False
 
     def __init__(self, context: Context, *, reactor: Any) -> None:

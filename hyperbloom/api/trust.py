@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from hyperbloom.addresses import format_host_port, parse_host_port
 from hyperbloom.api.call import Answer, Call, told
@@ -23,6 +21,7 @@ from hyperbloom.api.forms import (
     public_key,
 )
 from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.reach import own_addresses
 from hyperbloom.invitation import (
     MAX_ADDRESSES,
     Invitation,
@@ -110,39 +109,10 @@ def list_members(call: Call) -> Answer:
     return {"members": [owner, *members]}
 
 
-def _outward_address() -> str:
-    """The address this machine shows to others; loopback where it has no route out.
-
-    Connecting a datagram socket sends nothing: it only asks the system which of its own addresses
-    it would use (192.0.2.0/24 is set aside for documentation).
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        return cast("str", probe.getsockname()[0])
-
-
-def reachable(addresses: Sequence[str]) -> list[str]:
-    """Addresses that others can dial: one that means "all of this machine's" is made concrete."""
-    found = []
-    for address in addresses:
-        host, port = parse_host_port(address)
-        try:
-            if ipaddress.ip_address(host).is_unspecified:
-                host = _outward_address()
-        except ValueError:
-            pass  # a name
-        found.append(format_host_port(host, port))
-    return list(dict.fromkeys(found))
-
-
 def _invitation_addresses(call: Call, body: Mapping[str, Any]) -> list[str]:
     given = body.get("addresses")
     if given is None:
-        listening = call.node.addresses() or call.node.listening()
-        return reachable(listening)[:MAX_ADDRESSES]
+        return own_addresses(call.node)[:MAX_ADDRESSES]
     if type(given) is not list or len(given) > MAX_ADDRESSES_GIVEN:
         raise bad_request(f"addresses must be a list of at most {MAX_ADDRESSES_GIVEN} HOST:PORT")
     try:
@@ -250,7 +220,7 @@ async def accept_invitation(call: Call) -> Mapping[str, Any]:
     settings, changed = _joined_settings(call, invitation, body)
     if changed:
         await told(lambda: call.node.join(settings))
-    feed = call.node.feeds[invitation.feed_key]
+    feed = call.feed_of(invitation.feed_key)
     await told(lambda: feed.add_links(invitation.links))
     call.status = 201
-    return feed_form(feed)
+    return feed_form(feed, call.node.identity.public_key)

@@ -9,6 +9,7 @@ reader therefore costs one slice of memory and no value is left out.
 # (twisted.web has no annotations on its requests)
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IPushProducer
@@ -17,6 +18,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from hyperbloom.api.call import STREAMED, Answer, Call
+from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.store import NoSuchFeed
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ SLICE_VALUES = 1_000
 SLICE_BYTES = 262_144
 MAX_SEQ = 2**64 - 1
 
+FEED_LEFT = Problem(ProblemKind.UNKNOWN_FEED, "the feed was left")
+
 log = Logger()
 
 
@@ -39,7 +43,7 @@ def watch_values(call: Call) -> Answer:
     """`start`, `end` (hex), `after` (arrival number; default: what arrives from now on).
 
     Events carry the arrival number as their id; a client that comes back with `Last-Event-ID` goes
-    on behind it.
+    on behind it. Where the watch cannot go on, its last event is called `problem`.
     """
     call.only_query("start", "end", "after")
     feed = call.feed()
@@ -149,12 +153,18 @@ class Watcher:
     def _fail(self, failure: Failure) -> None:
         if self._over:
             return
-        if not failure.check(NoSuchFeed):
-            log.failure("A watch ended early", failure)
-        self._end_response()
+        if failure.check(NoSuchFeed):
+            self._end_response(FEED_LEFT)
+            return
+        log.failure("A watch ended early", failure)
+        self._end_response(
+            Problem(ProblemKind.UNEXPECTED, "the watch ended early; the node's log has the details")
+        )
 
-    def _end_response(self) -> None:
+    def _end_response(self, problem: Problem) -> None:
         self.stopProducing()
+        text = json.dumps(problem.as_json(), separators=(",", ":"))
+        self._request.write(f"event: problem\ndata: {text}\n\n".encode("ascii"))
         self._request.unregisterProducer()
         self._request.finish()
 
@@ -163,7 +173,7 @@ class Watcher:
 
     def _send_keep_alive(self) -> None:
         if self._node.feeds.get(self._feed.key) is not self._feed:
-            self._end_response()  # the feed was left
+            self._end_response(FEED_LEFT)
             return
         if not self._paused:
             self._request.write(b":\n\n")

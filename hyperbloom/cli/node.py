@@ -193,7 +193,10 @@ def peers(app: App) -> None:
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @pass_app
 def snapshot(app: App, target: Path) -> None:
-    """Copy the store into a new folder OUT, of the running node or of one at rest."""
+    """Copy the store into a new folder OUT, of the running node or of one at rest.
+
+    Exit code 1 if OUT is there already, or the folder it is to be in is not.
+    """
     from hyperbloom.api.client import NodeUnreachable
 
     target = target.absolute()
@@ -211,9 +214,10 @@ def snapshot(app: App, target: Path) -> None:
 
 
 def _snapshot_at_rest(app: App, target: Path) -> dict[str, Any]:
-    from hyperbloom.api.forms import flat_json
+    from hyperbloom.api.forms import flat_json, snapshot_target
     from hyperbloom.store import Store
 
+    snapshot_target(str(target))
     store = Store.open(app.config.store_path, create=False)
     try:
         return {"target": str(target), **flat_json(store.snapshot(target))}

@@ -25,6 +25,7 @@ from hyperbloom.store import (
     LogSlice,
     RangeSlice,
     SnapshotInfo,
+    StoreError,
     StoreFull,
     VerifyReport,
 )
@@ -172,7 +173,7 @@ class FakeStore:
 
     def snapshot(self, target: Path) -> SnapshotInfo:
         if target.exists():
-            raise FileExistsError(target)
+            raise StoreError(f"the snapshot {target} exists already; name another folder")
         self.node.calls.append(("snapshot", target))
         figures = [f.record() for f in self.node.feeds.values()]
         return SnapshotInfo(

@@ -63,12 +63,69 @@ def test_snapshot_and_verify(served, tmp_path):
     assert form["target"] == str(tmp_path / "snap")
     assert form["feeds"][0]["key"] == served.node.own.key.hex()
     assert served.node.calls == [("snapshot", tmp_path / "snap")]
-    assert problem(lambda: client.snapshot(tmp_path)).kind is ProblemKind.CONFLICT
+    taken = problem(lambda: client.snapshot(tmp_path))
+    assert taken.kind is ProblemKind.CONFLICT
+    assert taken.detail == f"{tmp_path} exists already; name a new folder"
+    lost = problem(lambda: client.snapshot(tmp_path / "a" / "b"))
+    assert lost.kind is ProblemKind.BAD_REQUEST
+    assert lost.detail == f"there is no folder {tmp_path / 'a'} to put the snapshot in; make it"
     assert client.verify() == {
         "ok": False,
         "problems": ["one value is twice in the log"],
         "values": 7,
     }
+
+
+def test_a_feed_that_was_left_meanwhile(served):
+    def gone():
+        raise LookupError("the feed was left")
+
+    served.call(served.node.add, FeedSettings(key=OTHER.public_key))
+    served.node.feeds[OTHER.public_key].record = gone
+    client, key = served.client(), OTHER.public_key.hex()
+    for call in (
+        lambda: client.feed(key),
+        lambda: client.count(feed=key),
+        lambda: next(client.watch(feed=key)),
+    ):
+        refused = problem(call)
+        assert refused.kind is ProblemKind.UNKNOWN_FEED
+        assert refused.detail == "the feed was left"
+    # Left while the node joins it.
+    served.node.join = lambda settings: served.node.leave(OTHER.public_key)
+    assert problem(lambda: client.join_feed({"key": key})).kind is ProblemKind.UNKNOWN_FEED
+
+
+def test_a_mistake_in_the_code_is_not_taken_for_a_feed_that_was_left(served):
+    def wrong():
+        return {}["key"]
+
+    served.node.own.record = wrong
+    assert problem(served.client().count).kind is ProblemKind.UNEXPECTED
+
+
+def test_trust_in_a_word_everywhere_alike(served):
+    client, own = served.client(), served.node.identity.public_key
+    keys = [Identity(bytes([number]) * 32) for number in range(1, 4)]
+    for key in keys:
+        served.call(served.node.add, FeedSettings(key=key.public_key, peers=("a.example:1",)))
+    for key, seconds in zip(keys, (3_600, -3_600), strict=False):
+        link = issue_link(key, own, expires=time.time() + seconds, nonce=bytes(32))
+        served.node.feeds[key.public_key]._learn(key.public_key, link)
+    words = ["owner", "member", "expired", "none"]
+    assert [feed["trust"] for feed in client.feeds()] == words
+    status = client.status()
+    assert [feed["trust"] for feed in status["feeds"]] == words
+    assert [feed["own"] for feed in client.feeds()] == [True, False, False, False]
+    assert [feed["dials"] for feed in status["feeds"]] == [[], *[["a.example:1"]] * 3]
+    assert status["addresses"] == ["127.0.0.1:4365"]
+
+
+def test_the_own_feed_goes_by_that_word(served):
+    client = served.client()
+    assert client.feed("own")["key"] == served.node.own.key.hex()
+    served.call(served.node.add, FeedSettings(key=OTHER.public_key, alias="own"))
+    assert client.feed("own")["key"] == OTHER.public_key.hex()
 
 
 # Values

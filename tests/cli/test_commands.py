@@ -182,7 +182,8 @@ def test_watch_for_a_while(node):
     node.out("put", "a")
     result = node("watch", "--existing", "--timeout", "0.3s")
     assert (result.exit_code, result.stdout) == (6, "a\n")
-    assert result.stderr == "hyperbloom: the time is over\n"
+    assert result.stderr == "hyperbloom: 1 value and no more came within 0.3 s\n"
+    assert node.refusal(6, "watch", "--timeout", "0.2") == "no value came within 0.2 s"
 
 
 # trust
@@ -381,7 +382,10 @@ def test_snapshot_and_verify(node, served, tmp_path):
     out = node.out("snapshot", "snap")
     assert out == f"1 feeds with 2 values are in {tmp_path / 'snap'}\n"
     assert served.node.calls[-1] == ("snapshot", tmp_path / "snap")
-    assert "exists; name a new folder" in node.refusal(1, "snapshot", str(tmp_path))
+    assert "exists already; name a new folder" in node.refusal(1, "snapshot", str(tmp_path))
+    assert node.refusal(1, "snapshot", "no/such") == (
+        f"there is no folder {tmp_path / 'no'} to put the snapshot in; make it"
+    )
     assert json.loads(node.out("snapshot", "s2", "--json"))["target"] == str(tmp_path / "s2")
     result = node("verify")
     assert (result.exit_code, result.stdout) == (1, "one value is twice in the log\n")
