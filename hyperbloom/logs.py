@@ -1,7 +1,6 @@
 """What the node writes to its log: everything from `log_level` up, in twistd's own format.
 
-Twisted's redialling says at every attempt when the next will be; that is told once, by the
-dialler, when the reason changes, and so is silenced here below warnings.
+Twisted tells of every factory that starts and stops; that is silenced here below warnings.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from twisted.python.logfile import LogFile
 
 __all__ = ["log_observer"]
 
-_QUIET = ("twisted.application._client_service", "twisted.internet.protocol")
+_QUIET = ("twisted.internet.protocol",)
 
 
 def log_observer(level: str, logfile: str | None) -> ILogObserver:

@@ -1,26 +1,23 @@
 """Outgoing connections: one for each address of a feed, kept up with backoff and jitter.
 
-Twisted's `ClientService` does the redialling. An attempt counts as a success only when the
-handshake is done, so that a peer that accepts and then refuses us is backed off from as well.
+Twisted's `ClientService` is not for this: it counts a connection as a success as soon as it is
+ready, and takes the end of one that did not get ready for the end of the next. Here an attempt is a
+success when the connection was secure for a while, so that a peer that accepts and then refuses us,
+or ends every connection, is backed off from as well; and the next begins when the last is closed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from twisted.application.internet import ClientService, backoffPolicy
-from twisted.internet.defer import CancelledError, Deferred, fail, maybeDeferred
+from twisted.application.internet import backoffPolicy
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.endpoints import HostnameEndpoint
-from twisted.internet.interfaces import (
-    IAddress,
-    IProtocol,
-    IProtocolFactory,
-    IStreamClientEndpoint,
-)
+from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from hyperbloom.addresses import parse_host_port
 from hyperbloom.replication.protocol import PeerProtocol
@@ -34,6 +31,9 @@ __all__ = ["AcceptFactory", "DialFactory", "Dialer"]
 
 #: Growth of the wait from one failed attempt to the next.
 BACKOFF_FACTOR = 1.7
+
+#: A connection that was secure for this many seconds counts as a success.
+STEADY_SECONDS = 5.0
 
 #: An address that does not answer is given up on after this many seconds.
 CONNECT_SECONDS = 20.0
@@ -68,24 +68,6 @@ class AcceptFactory(Factory):
         return PeerProtocol(self._connections, None)
 
 
-@implementer(IStreamClientEndpoint)
-class _FeedEndpoint:
-    """An endpoint that does not dial while this node has nothing to prove itself with."""
-
-    def __init__(self, dialer: Dialer, feed: Feed, endpoint: IStreamClientEndpoint) -> None:
-        self._dialer = dialer
-        self._feed = feed
-        self._endpoint = endpoint
-
-    def connect(self, protocolFactory: IProtocolFactory) -> Deferred[IProtocol]:
-        """Dial, or fail with `Refused`."""
-        if self._feed.credentials() is None:
-            reason = Refused("no-chain", "this node has no unexpired chain for the feed")
-            return cast("Deferred[IProtocol]", fail(reason).addErrback(self._dialer.failed))
-        connecting = self._endpoint.connect(protocolFactory)
-        return connecting.addErrback(self._dialer.failed)
-
-
 class Dialer:
     """Keeps one connection to one address, from `start` to `stop`.
 
@@ -96,40 +78,83 @@ class Dialer:
         host, port = parse_host_port(address)
         self.address = address
         self.last_problem: str | None = None
-        context = connections.context
-        backoff = backoffPolicy(
+        self._context = context = connections.context
+        self._feed = feed
+        self._factory = DialFactory(connections, feed)
+        self._endpoint = HostnameEndpoint(context.clock, host, port, timeout=CONNECT_SECONDS)
+        self._backoff = backoffPolicy(
             context.sync.retry_first, context.sync.retry_longest, BACKOFF_FACTOR, jitter=lambda: 0.0
         )
-        endpoint = HostnameEndpoint(context.clock, host, port, timeout=CONNECT_SECONDS)
-        self._service = ClientService(
-            _FeedEndpoint(self, feed, endpoint),
-            DialFactory(connections, feed),
-            # Without a chain nothing is dialled, so nothing is backed off from.
-            retryPolicy=lambda attempt: context.jittered(backoff(attempt - 1 if feed.chain else 0)),
-            clock=context.clock,
-            prepareConnection=self._prepare,
-        )
+        self._failures = 0
+        self._running = False
+        self._dialling: Deferred[None] | None = None
+        self._peer: PeerProtocol | None = None
 
     def start(self) -> None:
         """Dial now, and again whenever the connection is lost."""
-        self._service.startService()
+        self._running = True
+        self._dialling = Deferred.fromCoroutine(self._keep_dialling())
+        self._dialling.addErrback(self._ended)
 
     def stop(self) -> Deferred[None]:
         """Stop dialling and close what is open; fires when it is closed."""
-        return maybeDeferred(self._service.stopService).addCallback(lambda _: None)
+        self._running = False
+        if self._dialling is not None:
+            self._dialling.cancel()
+        if self._peer is None:
+            return succeed(None)
+        self._peer.close(Refused("stopped", "this node dials it no more"))
+        return self._peer.when_lost()
 
-    def _prepare(self, protocol: IProtocol) -> Deferred[PeerProtocol]:
-        secure = cast(PeerProtocol, protocol).when_secure()
-        return secure.addCallbacks(self._secure, self.failed)
+    async def _keep_dialling(self) -> None:
+        while self._running:
+            wait = await self._dial()
+            if self._running:
+                await deferLater(self._context.clock, wait)
 
-    def _secure(self, peer: PeerProtocol) -> PeerProtocol:
-        self.last_problem = None
-        return peer
+    async def _dial(self) -> float:
+        """Dial once and stay until the connection is lost; seconds to wait before the next time."""
+        context = self._context
+        if self._feed.credentials() is None:
+            # Nothing is dialled, so nothing is backed off from.
+            self._note("this node has no unexpired chain for the feed")
+            return context.jittered(context.sync.retry_first)
+        if await self._stay_connected() >= STEADY_SECONDS:
+            self._failures = 0
+            return context.jittered(context.sync.retry_first)
+        self._failures += 1
+        return context.jittered(self._backoff(self._failures - 1))
 
-    def failed(self, failure: Failure) -> Failure:
-        """Note why an attempt failed; each reason is logged once, not at every attempt."""
-        problem = failure.getErrorMessage()
-        if problem != self.last_problem and not failure.check(CancelledError):
+    async def _stay_connected(self) -> float:
+        """How many seconds a secure connection lasted; 0 where it did not come to that."""
+        clock = self._context.clock
+        try:
+            peer = cast(PeerProtocol, await self._endpoint.connect(self._factory))
+        except Exception as error:
+            self._note(Failure(error).getErrorMessage())
+            return 0.0
+        self._peer = peer
+        try:
+            await peer.when_secure()
+        except Refused as why:
+            self._note(str(why))
+            await peer.when_lost()
+            return 0.0
+        else:
+            self.last_problem = None
+            since = clock.seconds()
+            await peer.when_lost()
+            return clock.seconds() - since
+        finally:
+            if peer.is_lost:
+                self._peer = None
+
+    def _note(self, problem: str) -> None:
+        """Keep why an attempt failed; each reason is logged once, not at every attempt."""
+        if self._running and problem != self.last_problem:
             log.info("No peer at {address}: {why}", address=self.address, why=problem)
             self.last_problem = problem
-        return failure
+
+    def _ended(self, failure: Failure) -> None:
+        if not failure.check(CancelledError):
+            log.failure("Dialling {address} ended", failure=failure, address=self.address)

@@ -5,7 +5,9 @@ connection is secure is `peering`'s, what is sent and when `outflow`'s and `jobs
 
 Frames are taken from the session one at a time. While the peering is behind (values that wait
 for the disk, questions that wait for an answer) none is taken and the transport is paused, so
-that TCP slows the peer. No turn of the reactor takes more than `FRAMES_PER_TURN`.
+that TCP slows the peer. (`Peering.is_behind` sees to it that two nodes that are both held up by
+the other's questions do not wait for each other.) No turn of the reactor takes more than
+`FRAMES_PER_TURN`.
 
 Closing has two stages: what is buffered is flushed, and after `close_seconds` the connection is
 cut. The handshake has its time; only valid frames count as life.
@@ -66,6 +68,7 @@ class PeerProtocol(Protocol):
         self._lost = False
         self._holding = False
         self._waiting: list[Deferred[PeerProtocol]] = []
+        self._waiting_for_end: list[Deferred[None]] = []
         self._handshake_call: IDelayedCall | None = None
         self._close_call: IDelayedCall | None = None
         self._turn_call: IDelayedCall | None = None
@@ -109,6 +112,9 @@ class PeerProtocol(Protocol):
         self.session.close()
         self.connections.forget(self)
         self._fail_waiting(self.close_reason or Refused("lost", "the connection was lost"))
+        waiting, self._waiting_for_end = self._waiting_for_end, []
+        for deferred in waiting:
+            deferred.callback(None)
 
     def close(self, why: Refused) -> None:
         """Flush, then cut after `close_seconds`; no frame is taken any more."""
@@ -147,6 +153,20 @@ class PeerProtocol(Protocol):
         else:
             self._waiting.append(deferred)
         return deferred
+
+    def when_lost(self) -> Deferred[None]:
+        """Fires when the connection is gone, for whatever reason."""
+        deferred: Deferred[None] = Deferred()
+        if self._lost:
+            deferred.callback(None)
+        else:
+            self._waiting_for_end.append(deferred)
+        return deferred
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is gone."""
+        return self._lost
 
     def _fail_waiting(self, why: Refused) -> None:
         waiting, self._waiting = self._waiting, []
@@ -203,7 +223,8 @@ class PeerProtocol(Protocol):
                 self._wire.resumeProducing()
         return hold or self._turn_call is not None
 
-    def _release(self) -> None:
+    def look_again(self) -> None:
+        """Go on taking frames if the peering is no longer behind."""
         if self._holding and self.close_reason is None and not self._lost:
             self._pump()
 
@@ -281,7 +302,7 @@ class PeerProtocol(Protocol):
             name=self.address,
             outgoing=self.outgoing,
             write=self.write,
-            release=self._release,
+            release=self.look_again,
             strike=self._strike,
             close=self.close,
         )

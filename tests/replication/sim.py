@@ -156,7 +156,7 @@ class Network:
         self.group[name] = 0
         return node
 
-    def connect(self, dialler: SimNode, listener: SimNode, feed_key: bytes):
+    def connect(self, dialler: SimNode, listener: SimNode, feed_key: bytes, factory=None):
         """A connection as the dialler of `dialler` would make it; its PeerProtocol, or None."""
         if self.group[dialler.name] != self.group[listener.name]:
             raise ConnectionLost("partitioned")
@@ -166,7 +166,7 @@ class Network:
         near = SimTransport(self, here, there, latency)
         far = SimTransport(self, there, here, latency)
         near.other, far.other = far, near
-        dial = DialFactory(dialler.node.connections, dialler.feed(feed_key))
+        dial = factory or DialFactory(dialler.node.connections, dialler.feed(feed_key))
         near.protocol = dial.buildProtocol(there)
         far.protocol = AcceptFactory(listener.node.connections).buildProtocol(here)
         self.transports = {t for t in self.transports if t.connected} | {near, far}
