@@ -32,6 +32,13 @@ from hyperbloom.wire import Dialect
 
 __all__ = ["Membership", "NotTrusted"]
 
+#: The part of the room for links that what peers bring may fill; the rest is for what is issued
+#: or handed over by hand, so that no member can shut others out with links it makes up.
+PEERS_SHARE = 0.75
+
+#: A link with the key of its issuer.
+_Issued = tuple[bytes, TrustLink]
+
 
 class NotTrusted(Exception):
     """This node has no unexpired chain of links from the feed to its key; the text says so."""
@@ -56,7 +63,7 @@ class Membership:
         self._graph = LinkGraph(feed_key)
         self._known: set[bytes] = set()
         self._chain: Chain | None = None
-        self._searched_until = -math.inf
+        self._searched_at, self._searched_until = math.inf, -math.inf
         for record in records:
             self._graph.add(record.issuer, parse_link(record.raw, self._format))
             self._known.add(record.raw)
@@ -64,7 +71,9 @@ class Membership:
 
     def chain(self, *, now: float) -> Chain | None:
         """The chain this node proves itself with at `now`, or None when it has none."""
-        if now > self._searched_until:
+        # A clock that was wrong and has been set back counts as well.
+        if not self._searched_at <= now <= self._searched_until:
+            self._searched_at = now
             self._chain = self._graph.shortest_chain(self._identity.public_key, now=now)
             self._searched_until = math.inf if self._chain is None else self._chain.expires
         return self._chain
@@ -88,22 +97,33 @@ class Membership:
         """A chain handed over as bytes, checked; raises `ChainError`."""
         return verify_chain(self.feed_key, raw, now=now, leeway=self._leeway, format=self._format)
 
-    def learn(self, chain: Chain, *, introduced_by: bytes, seen_at: int) -> PutLinks | None:
-        """Take a verified chain in; what is to be stored of it (seen_at in µs), or None."""
-        fresh = [
-            (issuer, link) for issuer, link in chain.issuers() if link.to_bytes() not in self._known
-        ]
-        if not fresh or not self._has_room(fresh):
+    def learn(self, chain: Chain, *, introduced_by: bytes, now: float) -> PutLinks | None:
+        """Take in a verified chain that a peer brought; what is to be stored of it, or None."""
+        fresh = self._fresh(chain)
+        if not fresh or not self._has_room(fresh, now=now, share=PEERS_SHARE):
             return None
-        return self._take(fresh, introduced_by=introduced_by, seen_at=seen_at)
+        return self._take(fresh, introduced_by=introduced_by, now=now)
+
+    def add(self, chain: Chain, *, now: float) -> PutLinks | None:
+        """Take in a verified chain handed over by hand; what is to be stored of it, or None.
+
+        Raises `ValueError` where there is no room for it.
+        """
+        fresh = self._fresh(chain)
+        if not fresh:
+            return None
+        self._require_room(fresh, now=now)
+        return self._take(fresh, introduced_by=self._identity.public_key, now=now)
 
     def issue(
-        self, trustee: bytes, *, expires: float, nonce: bytes, now: float
+        self, trustee: bytes, *, expires: float, nonce: bytes, now: float, share: float = 1.0
     ) -> tuple[TrustLink, PutLinks]:
         """Sign a link for `trustee`, never outliving this node's own chain.
 
-        Raises `NotTrusted` without a chain of our own, `ValueError` where the result could not be
-        used: a chain would be too long, the expiry has passed, or the trustee is the feed itself.
+        The same link is given again to who comes again. `share` is the part of the room for links
+        that it may fill. Raises `NotTrusted` without a chain of our own, `ValueError` where there
+        is no room or the result could not be used: a chain would be too long, the expiry has
+        passed, or the trustee is the feed itself.
         """
         chain = self.require_chain(now=now)
         if len(chain) >= MAX_CHAIN_LINKS:
@@ -115,24 +135,23 @@ class Membership:
             raise ValueError("the link would already have expired")
         if trustee in (self.feed_key, self._identity.public_key):
             raise ValueError("a link is for another node's key; this one can write already")
+        own = self._identity.public_key
+        lasting = min(expires, chain.expires)
+        issued = self._issued_to(trustee, lasting)
+        if issued is not None:
+            return issued, self._records([(own, issued)], introduced_by=own, now=now)
         link = issue_link(
-            self._identity,
-            trustee,
-            expires=min(expires, chain.expires),
-            nonce=nonce,
-            format=self._format,
+            self._identity, trustee, expires=lasting, nonce=nonce, format=self._format
         )
-        if not self._has_room([(self._identity.public_key, link)]):
-            raise ValueError(
-                f"the feed holds as many links as it may ({MAX_LINKS_PER_FEED} in all, "
-                f"{MAX_LINKS_PER_ISSUER} of one issuer); wait until some have expired"
-            )
-        put = self._take(
-            [(self._identity.public_key, link)],
-            introduced_by=self._identity.public_key,
-            seen_at=int(now * 1e6),
-        )
-        return link, put
+        self._require_room([(own, link)], now=now, share=share)
+        return link, self._take([(own, link)], introduced_by=own, now=now)
+
+    def _issued_to(self, trustee: bytes, expires: float) -> TrustLink | None:
+        own = self._identity.public_key
+        for issuer, link in self._graph.links():
+            if issuer == own and link.public_key == trustee and link.expires == expires:
+                return link
+        return None
 
     def shortest_chain(self, identity: bytes, *, now: float) -> Chain | None:
         """The chain by which `identity` may write at `now`, or None."""
@@ -148,31 +167,46 @@ class Membership:
             if link.expires < now:
                 self._graph.discard(issuer, link)
                 self._known.discard(link.to_bytes())
-                self._issued[issuer] -= 1
+        self._issued = Counter(issuer for issuer, _ in self._graph.links())
 
-    def _has_room(self, links: Sequence[tuple[bytes, TrustLink]]) -> bool:
-        return len(self._known) + len(links) <= MAX_LINKS_PER_FEED and all(
-            self._issued[issuer] < MAX_LINKS_PER_ISSUER for issuer, _ in links
+    def _fresh(self, chain: Chain) -> list[_Issued]:
+        return [one for one in chain.issuers() if one[1].to_bytes() not in self._known]
+
+    def _has_room(self, links: Sequence[_Issued], *, now: float, share: float = 1.0) -> bool:
+        if not self._fits(links, share):
+            self.forget_expired(now=now)
+        return self._fits(links, share)
+
+    def _fits(self, links: Sequence[_Issued], share: float) -> bool:
+        return len(self._known) + len(links) <= share * MAX_LINKS_PER_FEED and all(
+            self._issued[issuer] < share * MAX_LINKS_PER_ISSUER for issuer, _ in links
         )
 
-    def _take(
-        self, links: Sequence[tuple[bytes, TrustLink]], *, introduced_by: bytes, seen_at: int
-    ) -> PutLinks:
+    def _require_room(self, links: Sequence[_Issued], *, now: float, share: float = 1.0) -> None:
+        if not self._has_room(links, now=now, share=share):
+            raise ValueError(
+                f"the feed holds as many links as it may ({MAX_LINKS_PER_FEED} in all, "
+                f"{MAX_LINKS_PER_ISSUER} of one issuer); wait until some have expired"
+            )
+
+    def _take(self, links: Sequence[_Issued], *, introduced_by: bytes, now: float) -> PutLinks:
         self._searched_until = -math.inf
-        records = []
         for issuer, link in links:
             self._graph.add(issuer, link)
-            raw = link.to_bytes()
-            self._known.add(raw)
+            self._known.add(link.to_bytes())
             self._issued[issuer] += 1
-            records.append(
-                LinkRecord(
-                    issuer=issuer,
-                    trustee=link.public_key,
-                    expires=link.expires,
-                    first_seen=seen_at,
-                    introduced_by=introduced_by,
-                    raw=raw,
-                )
+        return self._records(links, introduced_by=introduced_by, now=now)
+
+    def _records(self, links: Sequence[_Issued], *, introduced_by: bytes, now: float) -> PutLinks:
+        records = [
+            LinkRecord(
+                issuer=issuer,
+                trustee=link.public_key,
+                expires=link.expires,
+                first_seen=int(now * 1e6),
+                introduced_by=introduced_by,
+                raw=link.to_bytes(),
             )
+            for issuer, link in links
+        ]
         return PutLinks(feed_key=self.feed_key, links=tuple(records))
