@@ -8,11 +8,11 @@ node (`hyperbloom.service`) and closed by it, after this service has stopped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, DeferredList, gatherResults
+from twisted.internet.defer import Deferred, DeferredList, DeferredLock, gatherResults
 from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -32,6 +32,7 @@ from hyperbloom.store import (
     DropExpiredLinks,
     DropFeed,
     FeedRecord,
+    Operation,
     PutFeed,
     Store,
     WriterInline,
@@ -44,6 +45,10 @@ SWEEP_SECONDS = 0.5
 
 #: How often expired links are removed from graph and store, in seconds.
 PURGE_SECONDS = 3_600.0
+
+#: How long a link is kept behind its expiry: it tells "expired" from "never invited", and a clock
+#: that is wrong for an hour must not cost a node its membership. A full feed drops them at once.
+KEEP_EXPIRED_SECONDS = 30 * 86_400.0
 
 #: Listeners on every interface do not say where others can reach them.
 _WILDCARDS = ("0.0.0.0:", "[::]:")
@@ -108,6 +113,8 @@ class Node(Service):
         self._endpoints = endpoints
         self._advertise = tuple(advertise)
         self._ports: list[IListeningPort] = []
+        #: Feeds are joined and left one after the other: each closes connections, which takes time.
+        self._changing = DeferredLock()
         self._by_discovery_key: dict[bytes, Feed] = {}
         self._dialers: dict[bytes, list[Dialer]] = {}
         self.connections = Connections(context, self._by_discovery_key.get)
@@ -176,7 +183,9 @@ class Node(Service):
         self.feeds[feed.key] = feed
         self._by_discovery_key[feed.discovery_key] = feed
         if not feed.dialect.data_signed:
-            log.warn("Feed {feed}: its dialect does not sign values", feed=feed.key.hex())
+            name = settings.alias or "a feed without an alias"
+            log.warn("{feed}: its dialect does not sign values", feed=name)
+            log.debug("That feed is {key}", key=feed.key.hex())
         return feed
 
     def join(self, settings: FeedSettings) -> Deferred[Feed]:
@@ -188,25 +197,17 @@ class Node(Service):
         present = self.feeds.get(settings.key)
         if present is not None and present.settings.dialect != settings.dialect:
             raise ValueError("the dialect of a feed that is here cannot change; leave it first")
-        result: Deferred[Feed] = Deferred()
+        return cast("Deferred[Feed]", self._changing.run(self._join, settings))
 
-        def done(outcome: FeedRecord | BaseException) -> None:
-            if isinstance(outcome, BaseException):
-                result.errback(outcome)
-                return
-
-            def reopen(_: object) -> Feed:
-                feed = self.feeds.get(settings.key) or self._take_in(settings, outcome)
-                feed.settings = settings
-                self._dial(feed)
-                return feed
-
-            closing = self._disconnect(settings.key, "its settings have changed")
-            closing.addCallback(reopen).addCallbacks(result.callback, result.errback)
-
+    async def _join(self, settings: FeedSettings) -> Feed:
         op = PutFeed(feed_key=settings.key, settings=settings.to_json())
-        self.context.writer.submit(op, done)
-        return result
+        record: FeedRecord = await self._written(op)
+        await self._disconnect(settings.key, "its settings have changed")
+        feed = self.feeds.get(settings.key) or self._take_in(settings, record)
+        feed.settings = settings
+        if self.running:
+            self._dial(feed)
+        return feed
 
     def leave(self, feed_key: bytes) -> Deferred[None]:
         """Forget a feed and remove its values from the store. The node's own cannot be left."""
@@ -214,31 +215,34 @@ class Node(Service):
             raise ValueError("this is the node's own feed; it cannot be left")
         if feed_key in self._pinned:
             raise ValueError("this feed is named in the configuration file; remove it there first")
-        result: Deferred[None] = Deferred()
+        return cast("Deferred[None]", self._changing.run(self._leave, feed_key))
+
+    async def _leave(self, feed_key: bytes) -> None:
+        feed = self.feeds.pop(feed_key, None)
+        if feed is not None:
+            # First of all, so that no connection about it comes in any more.
+            del self._by_discovery_key[feed.discovery_key]
+        await self._disconnect(feed_key, "the feed was left")
+        await self._written(DropFeed(feed_key=feed_key))
+        if feed is not None:
+            feed.wake_all()
+
+    def _written(self, op: Operation) -> Deferred[Any]:
+        result: Deferred[Any] = Deferred()
 
         def done(outcome: object) -> None:
             if isinstance(outcome, BaseException):
                 result.errback(outcome)
             else:
-                result.callback(None)
+                result.callback(outcome)
 
-        def drop(_: object) -> None:
-            feed = self.feeds.pop(feed_key, None)
-            if feed is not None:
-                del self._by_discovery_key[feed.discovery_key]
-            self.context.writer.submit(DropFeed(feed_key=feed_key), done)
-            if feed is not None:
-                feed.wake_all()
-
-        self._disconnect(feed_key, "the feed was left").addCallback(drop)
+        self.context.writer.submit(op, done)
         return result
 
     def _disconnect(self, feed_key: bytes, why: str) -> Deferred[object]:
         """Stop dialling for a feed and close its connections."""
-        feed = self.feeds.get(feed_key)
         stopping = [dialer.stop() for dialer in self._dialers.pop(feed_key, [])]
-        if feed is not None:
-            self.connections.close(Refused("stopped", why), feed)
+        self.connections.close(Refused("stopped", why), feed_key)
         return cast("Deferred[object]", gatherResults(stopping))
 
     def _dial(self, feed: Feed) -> None:
@@ -265,10 +269,10 @@ class Node(Service):
     # Timers
 
     def _purge_links(self) -> None:
-        now = self.context.now()
+        before = self.context.now() - KEEP_EXPIRED_SECONDS
         for feed in self.feeds.values():
-            feed.membership.forget_expired(now=now)
-            feed.write(DropExpiredLinks(feed_key=feed.key, now=now))
+            feed.membership.forget_expired(now=before)
+            feed.write(DropExpiredLinks(feed_key=feed.key, now=before))
 
     # What is told
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from hyperbloom.addresses import parse_host_port
 from hyperbloom.keys import PUBLIC_KEY_BYTES
 
 __all__ = ["WHOLE", "FeedSettings", "KeyRange", "Mode", "SyncSettings"]
@@ -79,6 +80,8 @@ class FeedSettings:
         for start, end in self.ranges:
             if end is not None and end <= start:
                 raise ValueError("the end of a range must be greater than its start")
+        for address in self.peers:
+            parse_host_port(address)
 
     @property
     def synced(self) -> tuple[KeyRange, ...]:
