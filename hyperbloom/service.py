@@ -122,8 +122,7 @@ class NodeService(MultiService):
     def _say_hello(self) -> None:
         node = cast(Node, self.getServiceNamed("replication"))
         log.info(
-            "Node {key} serves {feeds} feeds on {listening}",
-            key=self._identity.public_key.hex(),
+            "The node serves {feeds} feeds on {listening}",
             feeds=len(node.feeds),
             listening=", ".join(node.listening()) or "no port",
         )

@@ -55,10 +55,10 @@ class Connections:
         limits = self.context.limits
         self._open.add(peer)
         self._per_host[peer.host] += 1
-        if peer.outgoing:
-            return None
         if self._strikes.is_banned(peer.host, now=self.context.clock.seconds()):
             return Refused("banned", "its address has broken the protocol too often")
+        if peer.outgoing:
+            return None
         if len(self._open) > limits.connections:
             return Refused("crowded", "there are as many connections as there may be")
         if self._per_host[peer.host] > limits.connections_per_address:
@@ -68,13 +68,18 @@ class Connections:
     def check_secure(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
         """Whether a peer that has proved itself is one too many: ourselves, or a twin.
 
-        Two nodes that dial each other have two connections; both keep the one dialled by the
+        A twin has the same id and the same key: an id is told to everyone and proves nothing. Two
+        nodes that dial each other have two connections; both keep the one dialled by the
         side with the smaller peer id.
         """
         own_id = self.context.peer_id
         if remote.id == own_id:
             return Refused("own", "this node dialled itself")
-        twins = [p.connection for p in (peer.feed.peers if peer.feed else ()) if p.id == remote.id]
+        twins = [
+            other.connection
+            for other in (peer.feed.peers if peer.feed else ())
+            if (other.id, other.remote_key) == (remote.id, remote.key)
+        ]
         for twin in twins:
             keep_outgoing = own_id < remote.id
             if twin.outgoing == peer.outgoing or twin.outgoing == keep_outgoing:
@@ -113,7 +118,7 @@ class Connections:
     # Called by Node
 
     def look(self) -> None:
-        """Close who may no longer take part, and cut who reads nothing."""
+        """Close who may no longer take part, and cut who reads nothing for long."""
         now = self.context.now()
         moment = self.context.clock.seconds()
         for peer in list(self._open):
@@ -122,15 +127,20 @@ class Connections:
                 continue
             if peering.remote.expires + self.context.leeway < now:
                 peer.close(Refused("expired", "a link of its chain has expired"))
+            elif peering.own_chain.expires + self.context.leeway < now:
+                # What is stored from now on could not be sent: the next connection asks anew.
+                peer.close(Refused("no-chain", "this node's own chain has expired"))
             elif peering.outflow.stalled_since(moment) > self.context.limits.stall_seconds:
                 peer.abort(Refused("stalled", "it reads nothing of what waits for it"))
+            else:
+                peer.look_again()
 
-    def close(self, why: Refused, feed: Feed | None = None) -> Deferred[None]:
+    def close(self, why: Refused, feed_key: bytes | None = None) -> Deferred[None]:
         """Close the connections of a feed, or all; fires, for all, when they are gone."""
         for peer in list(self._open):
-            if feed is None or peer.feed is feed:
+            if feed_key is None or (peer.feed is not None and peer.feed.key == feed_key):
                 peer.close(why)
-        if feed is not None or not self._open:
+        if feed_key is not None or not self._open:
             return succeed(None)
         gone: Deferred[None] = Deferred()
         self._all_closed.append(gone)

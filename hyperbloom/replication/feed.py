@@ -19,7 +19,7 @@ from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.fetch import fetch
 from hyperbloom.replication.limits import MAX_REPLY_SCALES, SLICE_BYTES, SLICE_VALUES
 from hyperbloom.replication.membership import Membership
-from hyperbloom.replication.plan import FILTER_BYTES, SyncPlan, contains
+from hyperbloom.replication.plan import FILTER_BYTES, SyncPlan, union, within
 from hyperbloom.replication.refused import RefusedValues
 from hyperbloom.replication.reply import WasHere
 from hyperbloom.replication.settings import FeedSettings, KeyRange
@@ -143,15 +143,12 @@ class Feed:
 
         Raises `ValueError` for an empty or too long value and `NotTrusted` without a chain.
         """
-        longest = self.context.limits.value_bytes
+        longest = self._longest
         for value in values:
             if not value:
                 raise ValueError("a value has at least one byte")
-            if len(value) > min(longest, MAX_VALUE_BYTES):
-                raise ValueError(
-                    f"a value has at most {min(longest, MAX_VALUE_BYTES):,} bytes, "
-                    f"this one {len(value):,}"
-                )
+            if len(value) > longest:
+                raise ValueError(f"a value has at most {longest:,} bytes, this one {len(value):,}")
         self.membership.require_chain(now=self.context.now())
         return self._append(values, self.context.identity.public_key)
 
@@ -166,19 +163,20 @@ class Feed:
         return self._append(wanted, origin)
 
     def _wanted(self, values: Sequence[bytes]) -> Sequence[bytes]:
-        mode = self.settings.mode
-        if mode == "full":
+        if self.settings.mode == "full":
             return values
-        ranges = self.settings.ranges if mode == "range" else tuple(self._interests)
-        if mode == "range":
-            ranges += tuple(self._interests)
-        return [v for v in values if any(contains(bounds, v) for bounds in ranges)]
+        return within(union([*self.settings.synced, *self._interests]), values)
+
+    @property
+    def _longest(self) -> int:
+        """The longest value taken in: a longer one could not be sent on."""
+        return min(self.context.limits.value_bytes, MAX_VALUE_BYTES)
 
     def _refuse(self, values: Sequence[bytes]) -> set[bytes]:
         """The values that policy keeps out; what is too long is remembered for good."""
         if self.is_full:
             return set(values)
-        longest = self.context.limits.value_bytes
+        longest = self._longest
         refused = {v for v in values if len(v) > longest or v in self._refused}
         fresh = [value for value in refused if value not in self._refused]
         if fresh:
@@ -217,8 +215,7 @@ class Feed:
         self._count += len(appended.values)
         self._bytes += sum(map(len, appended.values))
         self.top_seq = max(self.top_seq, appended.top_seq)
-        for subscriber in list(self._subscribers):
-            subscriber(appended, origin)
+        self._tell(appended, origin)
         self._signed = None
 
     def write(self, op: Operation) -> None:
@@ -246,9 +243,15 @@ class Feed:
 
     def wake_all(self) -> None:
         """Have every subscriber look again: the feed is gone, and the store will say so."""
-        nothing = Appended(values=[], first_seq=self.top_seq + 1, top_seq=self.top_seq)
+        self._tell(Appended(values=[], first_seq=self.top_seq + 1, top_seq=self.top_seq), b"")
+
+    def _tell(self, appended: Appended, origin: bytes) -> None:
         for subscriber in list(self._subscribers):
-            subscriber(nothing, b"")
+            try:
+                subscriber(appended, origin)
+            except Exception:
+                # The values are on disk: who brought them and everyone else must hear of it.
+                log.failure("A subscriber failed")
 
     def take_interest(
         self, start: bytes, end: bytes | None, *, limit: int | None = None
@@ -371,29 +374,32 @@ class Feed:
 
     def learn(self, chain: Chain, introduced_by: bytes) -> None:
         """Store the links of a chain that a peer proved."""
-        put = self.membership.learn(
-            chain, introduced_by=introduced_by, seen_at=int(self.context.now() * 1e6)
-        )
+        put = self.membership.learn(chain, introduced_by=introduced_by, now=self.context.now())
         if put is not None:
             self.write(put)
 
     def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]:
-        """Store a chain handed over by hand; raises `ChainError` when it does not hold."""
-        chain = self.membership.verify(raw, now=self.context.now())
-        put = self.membership.learn(
-            chain,
-            introduced_by=self.context.identity.public_key,
-            seen_at=int(self.context.now() * 1e6),
-        )
-        return self._answer(put, chain)
+        """Store a chain handed over by hand.
 
-    def issue_link(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]:
-        """Sign a link for `trustee` and store it; raises `NotTrusted` or `ValueError`."""
+        Raises `ChainError` when it does not hold, `ValueError` where there is no room for it.
+        """
+        now = self.context.now()
+        chain = self.membership.verify(raw, now=now)
+        return self._answer(self.membership.add(chain, now=now), chain)
+
+    def issue_link(
+        self, trustee: bytes, *, expires: float, share: float = 1.0
+    ) -> Deferred[TrustLink]:
+        """Sign a link for `trustee` and store it; raises `NotTrusted` or `ValueError`.
+
+        `share` is the part of the room for links that it may fill.
+        """
         link, put = self.membership.issue(
             trustee,
             expires=expires,
             nonce=self.context.random_bytes(32),
             now=self.context.now(),
+            share=share,
         )
         return self._answer(put, link)
 

@@ -94,10 +94,9 @@ class Replies:
         if not self._waiting:
             return False
         reply = self._waiting[0]
-        before = reply.tested
         values = await self._peer.context.in_thread(reply.next_portion)
         self._peer.send_values(values)
-        wait = self._peer.answered(reply.tested - before)
+        wait = self._peer.answered(reply.take_tested())
         self.ready_at = self._peer.context.clock.seconds() + wait if wait else 0.0
         if reply.done and self._waiting:
             self._waiting.popleft()
@@ -126,8 +125,8 @@ class Sweep:
         """Build the next filter in a thread and send it."""
         peer = self._peer
         clock = peer.context.clock
-        if self._asked.is_full(now=clock.seconds()):
-            self.ready_at = min(self._asked.next_deadline() or 0.0, clock.seconds() + 0.1)
+        if peer.owes_answers or self._asked.is_full(now=clock.seconds()):
+            self.ready_at = clock.seconds() + 0.1
             return True
         limit = peer.reply_limit()
         begun = clock.seconds()

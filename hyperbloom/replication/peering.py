@@ -18,14 +18,15 @@ from twisted.python.failure import Failure
 from hyperbloom.bloom import estimate_count
 from hyperbloom.replication.jobs import AskOn, Broadcast, Replies, Sweep
 from hyperbloom.replication.limits import SYNC_SHARE
+from hyperbloom.replication.membership import PEERS_SHARE, NotTrusted
 from hyperbloom.replication.outflow import Outflow
 from hyperbloom.replication.plan import FILTER_BYTES, Asked, reply_limit
 from hyperbloom.replication.refusal import Refused
-from hyperbloom.replication.reply import WorkBudget, reply_to_request, reply_to_sync
+from hyperbloom.replication.reply import Reply, WorkBudget, reply_to_request, reply_to_sync
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import PeerStatus
 from hyperbloom.store import Appended, StoreError
-from hyperbloom.trust import TrustLink
+from hyperbloom.trust import Chain, TrustLink
 from hyperbloom.wire import (
     Data,
     DataReceived,
@@ -54,6 +55,11 @@ SPLITS_REPLIES = "split-replies"
 
 #: How long a peer that cannot split its replies has to answer one question, in seconds.
 ANSWER_SECONDS = 5.0
+
+#: A peer with as many questions waiting as it may have is read on from all the same once it has
+#: read nothing for so long (seconds): both sides may be held up like this, each waiting until the
+#: other reads. What it asks meanwhile is dropped; it asks again with its next plan.
+IGNORED_SECONDS = 5.0
 
 #: A peer that recommends smaller filters than this would have us send too many of them.
 LEAST_FILTER_BYTES = 8_192
@@ -145,15 +151,30 @@ class Peering:
             self._sync_call.cancel()
 
     @property
+    def own_chain(self) -> Chain:
+        """The chain this node has proved itself with here."""
+        credentials = self._session.credentials
+        return Chain(self.feed.key) if credentials is None else credentials.chain
+
+    @property
     def is_behind(self) -> bool:
         """Whether this peer has as much waiting here as it may."""
         limits = self.context.limits
         crowded = self._unwritten > 0 and self.context.writer.queued_bytes >= limits.queued_bytes
-        return (
-            crowded
-            or self._unwritten >= limits.unwritten_bytes
-            or len(self._replies) >= limits.pending_requests
-        )
+        if crowded or self._unwritten >= limits.unwritten_bytes:
+            return True
+        # A peer that does not read our answers may be waiting until we read its own.
+        ignored = self.outflow.stalled_since(self.context.clock.seconds()) >= IGNORED_SECONDS
+        return self._has_questions_enough and not ignored
+
+    @property
+    def _has_questions_enough(self) -> bool:
+        return len(self._replies) >= self.context.limits.pending_requests
+
+    @property
+    def owes_answers(self) -> bool:
+        """Whether so many of the peer's questions wait here that our own had better wait, too."""
+        return len(self._replies) > self.context.limits.pending_requests // 2
 
     @property
     def awaits_reply(self) -> bool:
@@ -171,11 +192,13 @@ class Peering:
                 self._take_sync(event.sync)
             case RequestReceived():
                 feed = self.feed
-                reply = reply_to_request(event.request, feed.read_for_reply, feed.was_here())
-                self._replies.add(reply)
+                self._answer(reply_to_request(event.request, feed.read_for_reply, feed.was_here()))
             case LinkReceived():
                 self.feed.learn(event.chain, self.remote_key)
                 self._session.use_chain(event.chain)
+            case DataRefused(reason="expired"):
+                # No fault of the peer's: it was on its way while the time ran out.
+                self.connection.close(Refused("expired", "a link of its chain has expired"))
             case DataRefused():
                 self.connection.strike(f"its values were refused ({event.reason})")
             case FilterOptionsReceived():
@@ -219,7 +242,12 @@ class Peering:
             return
         self._weigh(sync)
         feed = self.feed
-        self._replies.add(reply_to_sync(sync, feed.read_for_reply, feed.was_here()))
+        self._answer(reply_to_sync(sync, feed.read_for_reply, feed.was_here()))
+
+    def _answer(self, reply: Reply) -> None:
+        """Put an answer behind the others; a peer that reads none gets no more of them."""
+        if not self._has_questions_enough:
+            self._replies.add(reply)
 
     def _weigh(self, sync: Sync) -> None:
         """Learn from the peer's filter how much it holds, and let its first Sync start ours."""
@@ -339,11 +367,13 @@ class Peering:
 
     def _issue_link(self) -> None:
         expires = self._session.link_due() if self.feed.settings.issue_links else None
-        if expires is None:
+        chain = self.feed.chain
+        # A Link lasts as long as the peer's own chain, and none may outlive ours.
+        if expires is None or chain is None or chain.expires < expires:
             return
         try:
-            issued = self.feed.issue_link(self.remote_key, expires=expires)
-        except ValueError as error:
+            issued = self.feed.issue_link(self.remote_key, expires=expires, share=PEERS_SHARE)
+        except (NotTrusted, ValueError) as error:
             log.info("No link for {peer}: {why}", peer=self.connection.name, why=error)
             return
         issued.addCallback(self._send_link).addErrback(self._job_failed)

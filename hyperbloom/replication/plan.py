@@ -23,8 +23,9 @@ Nothing here does I/O: a reader of slices and a source of seeds come in as argum
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -44,6 +45,8 @@ __all__ = [
     "overlap",
     "reply_limit",
     "separator",
+    "union",
+    "within",
 ]
 
 #: The longest bound a plan cuts at; two of them and the filter share one frame.
@@ -83,6 +86,25 @@ def overlap(a: KeyRange, b: KeyRange) -> KeyRange | None:
     return None if end is not None and end <= start else (start, end)
 
 
+def union(ranges: Iterable[KeyRange]) -> list[KeyRange]:
+    """The same values in as few ranges as there can be, in byte order."""
+    found: list[KeyRange] = []
+    for start, end in sorted(ranges, key=lambda bounds: bounds[0]):
+        last = found[-1] if found else None
+        if last is None or (last[1] is not None and last[1] < start):
+            found.append((start, end))
+        elif last[1] is not None and (end is None or end > last[1]):
+            found[-1] = (last[0], end)
+    return found
+
+
+def within(ranges: Sequence[KeyRange], values: Sequence[bytes]) -> list[bytes]:
+    """The values that lie in one of the ranges, which are in order and apart (`union`)."""
+    starts = [start for start, _ in ranges]
+    places = ((value, bisect_right(starts, value) - 1) for value in values)
+    return [v for v, place in places if place >= 0 and contains(ranges[place], v)]
+
+
 def separator(low: bytes, high: bytes) -> bytes:
     """The shortest byte string s with low < s ≤ high. `low` must be less than `high`."""
     for index, byte in enumerate(low):
@@ -94,6 +116,17 @@ def separator(low: bytes, high: bytes) -> bytes:
 def reply_limit(mean_bytes: float, scale: float = 1.0) -> int:
     """How many values to ask of a peer whose reply must fit one frame; at least one."""
     return max(1, int(REPLY_BYTES * scale / max(mean_bytes, 1.0)))
+
+
+def _behind(value: bytes) -> bytes | None:
+    """A short bound behind `value`, or None where there is none; the next one, where it is short.
+
+    Behind a long value it skips those that share its first bytes: they come with the next plan.
+    """
+    if len(value) < MAX_BOUND_BYTES:
+        return value + b"\0"
+    head = value[:MAX_BOUND_BYTES].rstrip(b"\xff")
+    return head[:-1] + bytes([head[-1] + 1]) if head else None
 
 
 class SyncPlan:
@@ -248,7 +281,8 @@ class Asked:
             question = self._questions.popleft()
         if question.message.limit is None or len(values) < question.message.limit:
             return None
-        return question.next_from(values[-1] + b"\0", len(values))
+        start = _behind(values[-1])
+        return None if start is None else question.next_from(start, len(values))
 
     def _retire(self, now: float) -> None:
         while self._questions and self._questions[0].deadline <= now:

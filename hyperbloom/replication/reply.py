@@ -6,7 +6,8 @@ costs the memory of a slice. Only values that were here when the question came a
 (`was_here`): later ones go to the peer by broadcast, and values that the peer itself is sending
 meanwhile are not thrown back at it.
 
-The work is counted (`tested`) so that the caller can slow a peer that asks too much.
+The work is counted (`tested`, in values of 64 bytes) so that the caller can slow a peer that asks
+too much. A question costs something even if nothing answers it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ WasHere = Callable[[list[bytes]], list[bytes]]
 
 #: A portion is handed over once it is about this many bytes.
 PORTION_BYTES = SEND_FRAME_BYTES
+
+#: What a question costs by itself, counted in values tested: reading it, a turn in a thread, the
+#: unpacking of its filter.
+QUESTION_VALUES = 500
+
+#: Bytes of a value that counts as one value tested; a longer one costs time by its bytes.
+VALUE_BYTES = 64
 
 
 class Reply:
@@ -52,7 +60,7 @@ class Reply:
         self._end = end
         self._left = limit
         self._read = read
-        self.tested = 0
+        self.tested = QUESTION_VALUES
         if end is not None and end <= start:
             self._position = None
 
@@ -60,6 +68,11 @@ class Reply:
     def done(self) -> bool:
         """Whether nothing is left to be sent."""
         return self._position is None
+
+    def take_tested(self) -> int:
+        """The work since the last time this was asked."""
+        tested, self.tested = self.tested, 0
+        return tested
 
     def next_portion(self, *, most_slices: int = 4) -> list[bytes]:
         """The next values to send, in byte order (reads the store: run it in a thread).
@@ -83,7 +96,7 @@ class Reply:
         piece = self._read(start, self._end, most)
         self._position = piece.next_start
         values = piece.values
-        self.tested += len(values)
+        self.tested += max(len(values), sum(map(len, values)) // VALUE_BYTES)
         if self._bloom is not None:
             values = [values[index] for index in self._bloom.missing(values)]
         values = self._was_here(values)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.replication.plan import (
+    FILTER_BYTES,
     MAX_BOUND_BYTES,
     Asked,
     SyncPlan,
@@ -20,6 +21,8 @@ from hyperbloom.replication.plan import (
     overlap,
     reply_limit,
     separator,
+    union,
+    within,
 )
 from hyperbloom.replication.reply import WorkBudget, reply_to_request, reply_to_sync
 from hyperbloom.wire import SEND_FRAME_BYTES, Range, Request, Sync
@@ -304,3 +307,22 @@ def test_the_limit_leaves_room_in_a_frame_and_is_never_zero():
     assert 1_000 < reply_limit(64) < 4_096
     assert reply_limit(300_000) == 1
     assert reply_limit(64, 0.25) == reply_limit(256)
+
+
+def test_a_long_last_value_is_asked_on_from_within_a_frame():
+    asked = Asked()
+    sync = Sync(filter=b"\0" * FILTER_BYTES, size=FILTER_BYTES * 8, n=1, seed=0, limit=2)
+    asked.ask(sync, deadline=5.0)
+    long = b"b" * 100_000
+    message, _ = asked.answered([b"a", long])
+    assert len(message.range.start) <= 4_096
+    assert message.range.start > long
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=2), st.none() | st.binary(max_size=2)), max_size=8),
+    st.lists(st.binary(min_size=1, max_size=3), max_size=20),
+)
+def test_a_union_of_ranges_holds_the_values_of_each(ranges, values):
+    expected = [v for v in values if any(contains(bounds, v) for bounds in ranges)]
+    assert within(union(ranges), values) == expected

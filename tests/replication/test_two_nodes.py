@@ -254,7 +254,8 @@ def test_values_of_an_expired_member_are_refused_before_the_connection_is_closed
     connection = network.connect(member, owner, owner.key)
     network.run(2)
     connection.peering.context.now()
-    owner.node._sweep.stop()
+    for node in (owner, member):
+        node.node._sweep.stop()
     network.run(9)
     assert connection.close_reason is None
     connection.peering.send_values([b"late"])
