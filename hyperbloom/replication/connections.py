@@ -15,10 +15,11 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.limits import MAX_REFUSALS_SHOWN
+from hyperbloom.replication.limits import FRAMES_PER_TURN, MAX_REFUSALS_SHOWN, TURN_SECONDS
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.status import PeerStatus, RefusalStatus
 from hyperbloom.replication.strikes import Strikes
+from hyperbloom.replication.turns import Turns
 from hyperbloom.wire import RemotePeer
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Connections:
     def __init__(self, context: FeedContext, feed_of: Callable[[bytes], Feed | None]) -> None:
         self.context = context
         self.feed_of = feed_of
+        self.turns = Turns(context.clock, most=FRAMES_PER_TURN, seconds=TURN_SECONDS)
         self.refusals: deque[RefusalStatus] = deque(maxlen=MAX_REFUSALS_SHOWN)
         self._open: set[PeerProtocol] = set()
         self._per_host: Counter[str] = Counter()

@@ -17,12 +17,19 @@ from twisted.logger import Logger
 from hyperbloom.keys import discovery_key
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.fetch import fetch
-from hyperbloom.replication.limits import MAX_REPLY_SCALES, SLICE_BYTES, SLICE_VALUES
+from hyperbloom.replication.limits import (
+    BROADCASTS_PER_TURN,
+    MAX_REPLY_SCALES,
+    SLICE_BYTES,
+    SLICE_VALUES,
+    TURN_SECONDS,
+)
 from hyperbloom.replication.membership import Membership
 from hyperbloom.replication.plan import FILTER_BYTES, SyncPlan, union, within
 from hyperbloom.replication.refused import RefusedValues
 from hyperbloom.replication.reply import WasHere
 from hyperbloom.replication.settings import FeedSettings, KeyRange
+from hyperbloom.replication.turns import Turns
 from hyperbloom.store import (
     Appended,
     AppendValues,
@@ -80,6 +87,8 @@ class Feed:
         self._subscribers: list[Subscriber] = []
         self._interests: list[KeyRange] = []
         self._reply_scale: dict[bytes, float] = {}
+        #: Broadcasts that go out in the turn in which their values are stored.
+        self.broadcasts = Turns(context.clock, most=BROADCASTS_PER_TURN, seconds=TURN_SECONDS)
         self._signed: tuple[Appended, Sequence[Data]] | None = None
         known = sorted(context.store.refused(settings.key), key=lambda one: one.last_seen)
         self._refused = RefusedValues(one.value for one in known)

@@ -39,7 +39,12 @@ class Broadcast:
         follows = self.cursor == appended.first_seq - 1
         if follows and origin == remote:
             self.cursor = appended.top_seq
-        elif follows and self._peer.outflow.is_idle and is_small(appended.values):
+        elif (
+            follows
+            and self._peer.outflow.is_idle
+            and is_small(appended.values)
+            and feed.broadcasts.take()
+        ):
             self.cursor = appended.top_seq
             self._peer.send_signed(feed.sign(appended))
         if self.cursor < feed.top_seq:

@@ -6,8 +6,8 @@ connection is secure is `peering`'s, what is sent and when `outflow`'s and `jobs
 Frames are taken from the session one at a time. While the peering is behind (values that wait
 for the disk, questions that wait for an answer) none is taken and the transport is paused, so
 that TCP slows the peer. (`Peering.is_behind` sees to it that two nodes that are both held up by
-the other's questions do not wait for each other.) No turn of the reactor takes more than
-`FRAMES_PER_TURN`.
+the other's questions do not wait for each other.) No turn of the reactor takes more than its
+share (`turns`).
 
 Closing has two stages: what is buffered is flushed, and after `close_seconds` the connection is
 cut. The handshake has its time; only valid frames count as life.
@@ -15,6 +15,7 @@ cut. The handshake has its time; only valid frames count as life.
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, cast
 
 from twisted.internet.defer import Deferred
@@ -24,7 +25,6 @@ from twisted.internet.tcp import Connection as TCPConnection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.replication.limits import FRAMES_PER_TURN
 from hyperbloom.replication.peering import SPLITS_REPLIES, Connection, Peering
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.trust import ChainExpired
@@ -49,7 +49,21 @@ __all__ = ["PeerProtocol"]
 
 NONCE_BYTES = 24
 
+#: A peer whose machine or network is gone says nothing. It is noticed after some two minutes, so
+#: that it is let in again when it comes back: until then its new connection is a twin of the old.
+#: Seconds, seconds, a number, and milliseconds that what was sent may wait to be confirmed.
+_SILENCE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 120_000}
+
 log = Logger()
+
+
+def _notice_silence(transport: TCPConnection) -> None:
+    """Have the system look whether the peer is still there; by default it waits two hours."""
+    transport.setTcpKeepAlive(True)
+    for name, number in _SILENCE.items():
+        option = getattr(socket, name, None)  # not every system has all of them
+        if option is not None:
+            transport.getHandle().setsockopt(socket.IPPROTO_TCP, option, number)
 
 
 class PeerProtocol(Protocol):
@@ -67,11 +81,12 @@ class PeerProtocol(Protocol):
         self.bytes_in = self.bytes_out = self.strikes = 0
         self._lost = False
         self._holding = False
+        #: Waits in the row of `Turns`.
+        self._in_row = False
         self._waiting: list[Deferred[PeerProtocol]] = []
         self._waiting_for_end: list[Deferred[None]] = []
         self._handshake_call: IDelayedCall | None = None
         self._close_call: IDelayedCall | None = None
-        self._turn_call: IDelayedCall | None = None
 
     @property
     def _wire(self) -> TCPConnection:
@@ -86,7 +101,7 @@ class PeerProtocol(Protocol):
         self.address = f"{self.host}:{getattr(peer, 'port', 0)}"
         if hasattr(self._wire, "setTcpNoDelay"):
             self._wire.setTcpNoDelay(True)
-            self._wire.setTcpKeepAlive(True)
+            _notice_silence(self._wire)
         refusal = self.connections.admit(self)
         if refusal is not None:
             self.abort(refusal)
@@ -102,7 +117,7 @@ class PeerProtocol(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Stop every timer and tell who waits."""
         self._lost = True
-        for call in (self._handshake_call, self._close_call, self._turn_call):
+        for call in (self._handshake_call, self._close_call):
             if call is not None and call.active():
                 call.cancel()
         if self.peering is not None:
@@ -190,8 +205,12 @@ class PeerProtocol(Protocol):
         self._pump()
 
     def _pump(self) -> None:
-        for _ in range(FRAMES_PER_TURN):
-            if self.close_reason is not None or self._lost or self._hold():
+        while self.close_reason is None and not self._lost and not self._hold():
+            if not self.connections.turns.take():
+                # What else is buffered waits for a later turn of the reactor.
+                self._in_row = True
+                self._wire.pauseProducing()
+                self.connections.turns.wait(self._next_turn)
                 return
             try:
                 event = self.session.next_event(now=self.context.now())
@@ -201,16 +220,13 @@ class PeerProtocol(Protocol):
             if isinstance(event, Waiting):
                 return
             self._take(event)
-        if self._turn_call is None and self.close_reason is None and not self._lost:
-            # What else is buffered waits for the next turn of the reactor.
-            self._wire.pauseProducing()
-            self._turn_call = self.context.clock.callLater(0, self._next_turn)
 
     def _next_turn(self) -> None:
-        self._turn_call = None
-        if not self._holding:
-            self._wire.resumeProducing()
-        self._pump()
+        self._in_row = False
+        if self.close_reason is None and not self._lost:
+            if not self._holding:
+                self._wire.resumeProducing()
+            self._pump()
 
     def _hold(self) -> bool:
         """Whether no frame may be taken now; pauses and resumes the transport on a change."""
@@ -219,9 +235,9 @@ class PeerProtocol(Protocol):
             self._holding = hold
             if hold:
                 self._wire.pauseProducing()
-            elif self._turn_call is None:
+            elif not self._in_row:
                 self._wire.resumeProducing()
-        return hold or self._turn_call is not None
+        return hold or self._in_row
 
     def look_again(self) -> None:
         """Go on taking frames if the peering is no longer behind."""

@@ -1,0 +1,116 @@
+"""No turn of the reactor takes long, whatever comes at once."""
+
+from __future__ import annotations
+
+from sim import pair
+from test_two_nodes import Intruder
+from twisted.internet.task import Clock
+
+from hyperbloom.replication.limits import BROADCASTS_PER_TURN, FRAMES_PER_TURN
+from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.replication.turns import Turns
+
+
+def turn(clock):
+    """One turn of a reactor: what is due now, and nothing that this makes due."""
+    for call in [call for call in clock.calls if call.getTime() <= clock.seconds()]:
+        clock.calls.remove(call)
+        call.called = 1
+        call.func(*call.args, **call.kw)
+
+
+def test_a_turn_gives_out_so_much_and_the_next_as_much_again():
+    clock = Clock()
+    turns = Turns(clock, most=3, seconds=1.0)
+    assert [turns.take() for _ in range(5)] == [True] * 3 + [False] * 2
+    turn(clock)
+    assert turns.take()
+    turn(clock)
+    assert not clock.getDelayedCalls()
+
+
+def test_a_turn_that_has_taken_its_time_gives_out_no_more():
+    clock = Clock()
+    turns = Turns(clock, most=100, seconds=1.0)
+    assert turns.take()
+    clock.rightNow += 2.0  # time passes, and the reactor has not come back
+    assert not turns.take()
+
+
+def test_those_in_the_row_come_in_turn_and_nobody_starves():
+    clock = Clock()
+    turns = Turns(clock, most=2, seconds=1.0)
+    served = []
+
+    def greedy(name):
+        while turns.take():
+            served.append(name)
+        turns.wait(lambda: greedy(name))
+
+    for name in "abc":
+        turns.wait(lambda name=name: greedy(name))
+    for _ in range(6):
+        turn(clock)
+    assert [served.count(name) for name in "abc"] == [4, 4, 4]
+
+
+def test_frames_of_many_floods_are_taken_turn_by_turn(network, monkeypatch):
+    owner, first, feed = pair(network)
+    nodes = [first]
+    for number in range(7):
+        node = network.add(f"more{number}", feeds=(FeedSettings(key=feed),))
+        owner.invite(feed, node)
+        nodes.append(node)
+    floods = [Intruder(network, node, owner, feed) for node in nodes]
+    taken = []
+    for peering in owner.feed(feed).peers:
+        monkeypatch.setattr(peering, "take", taken.append)
+    for flood in floods:
+        flood.write(flood.encrypt(b"\x02\x63a" * 500))
+    network.clock.rightNow += 1.0
+    most = 0
+    while len(taken) < 500 * len(floods):
+        before = len(taken)
+        turn(network.clock)
+        most = max(most, len(taken) - before)
+    assert 0 < most <= FRAMES_PER_TURN
+
+
+class GroupedWriter:
+    """A writer that answers all callers of a group at once, as the real one does."""
+
+    queued_bytes = 0
+
+    def __init__(self, inner):
+        self.inner, self.answers = inner, []
+
+    def submit(self, op, done):
+        self.inner.submit(op, lambda result: self.answers.append((done, result)))
+
+    def answer(self):
+        answers, self.answers = self.answers, []
+        for done, result in answers:
+            done(result)
+
+
+def test_many_small_values_stored_together_go_out_in_few_messages(network):
+    owner, first, feed = pair(network)
+    nodes = [first]
+    for number in range(3):
+        node = network.add(f"more{number}", feeds=(FeedSettings(key=feed),))
+        owner.invite(feed, node)
+        nodes.append(node)
+    for node in nodes:
+        network.connect(node, owner, feed)
+    network.run(2)
+    writer = GroupedWriter(owner.context.writer)
+    object.__setattr__(owner.context, "writer", writer)
+    before = sum(connection.bytes_out for connection in owner.node.peers())
+    values = [b"%04d" % number for number in range(1_000)]
+    for value in values:
+        owner.feed(feed).insert([value])
+    writer.answer()
+    at_once = BROADCASTS_PER_TURN * 80 + len(nodes) * len(values) * 6
+    assert sum(connection.bytes_out for connection in owner.node.peers()) - before < at_once * 1.1
+    network.run(2)
+    assert all(node.values(feed) == values for node in nodes)
