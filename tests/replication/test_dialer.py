@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
-from sim import pair
+from sim import SimTransport, pair
 from test_two_nodes import fired
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectingCancelledError, ConnectionLost
@@ -107,3 +109,24 @@ def test_a_lost_peer_is_dialled_again(network, endpoint):
     fired(stopped)
     assert not owner.feed(feed).peers
     assert len(endpoint.made) == 4
+
+
+def test_a_peer_whose_machine_is_gone_is_noticed_in_minutes(network, monkeypatch):
+    owner, member, feed = pair(network)
+    with socket.socket() as one:
+        monkeypatch.setattr(SimTransport, "getHandle", lambda self: one, raising=False)
+        monkeypatch.setattr(SimTransport, "setTcpNoDelay", lambda self, on: None, raising=False)
+        monkeypatch.setattr(
+            SimTransport,
+            "setTcpKeepAlive",
+            lambda self, on: one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, on),
+            raising=False,
+        )
+        network.connect(member, owner, feed)
+        assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, interval, count = (
+            one.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+            for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+        )
+        assert idle + interval * count <= 180
+        assert 0 < one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 180_000
