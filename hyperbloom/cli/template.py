@@ -25,7 +25,8 @@ __all__ = ["config_text", "make_node"]
 
 _NODE = """\
 # The configuration of a hyperbloom node. Lines that begin with # are explanations, or settings with
-# the value they have when left out. Paths are relative to this file.
+# the value they have when left out. Paths are relative to this file. Times are seconds, or texts
+# such as "90s", "5m" and "1h30m".
 
 [node]
 # data = "."                    # folder of the store and the control socket
@@ -34,7 +35,7 @@ listen = {listen}
 # listen = []                   # do not listen: this node only dials
 {advertise}
 # log_level = "info"            # debug, info, warn, error or critical
-# leeway = 0                    # seconds a link may be expired and still count (wrong clocks)
+# leeway = 0                    # how long an expired link still counts (clocks that differ)
 
 # The node's own feed is there without being named. Others are joined with `hyperbloom join` and
 # `hyperbloom feed join`, or named here:

@@ -25,7 +25,7 @@ class SyncSettings:
 
     interval: float = field(
         default=60.0,
-        metadata={"help": "seconds between two Syncs with one peer", "min": 0.05},
+        metadata={"help": "time between two Syncs with one peer", "unit": "seconds", "min": 0.05},
     )
     jitter: float = field(
         default=0.2,
@@ -34,7 +34,8 @@ class SyncSettings:
     answer_wait: float = field(
         default=1.0,
         metadata={
-            "help": "seconds a listening node waits for the dialler's Sync before its own",
+            "help": "how long a listening node waits for the dialler's Sync before its own",
+            "unit": "seconds",
             "min": 0,
         },
     )
@@ -47,10 +48,20 @@ class SyncSettings:
         },
     )
     retry_first: float = field(
-        default=1.0, metadata={"help": "seconds before a lost peer is dialled again", "min": 0.01}
+        default=1.0,
+        metadata={
+            "help": "time before a lost peer is dialled again",
+            "unit": "seconds",
+            "min": 0.01,
+        },
     )
     retry_longest: float = field(
-        default=300.0, metadata={"help": "longest such wait, reached by backing off", "min": 0.01}
+        default=300.0,
+        metadata={
+            "help": "longest such wait, reached by backing off",
+            "unit": "seconds",
+            "min": 0.01,
+        },
     )
 
 

@@ -114,6 +114,29 @@ def test_every_key_is_taken():
     assert config.sync == SyncSettings(interval=5.0, jitter=0.0)
 
 
+def test_every_time_may_be_a_text():
+    config = parse(
+        """
+        [node]
+        leeway = "5m"
+        [sync]
+        interval = "60s"
+        answer_wait = "1.5s"
+        retry_first = "2s"
+        retry_longest = "1h30m"
+        """
+    )
+    assert config.leeway == 300.0
+    assert config.sync == SyncSettings(
+        interval=60.0, answer_wait=1.5, retry_first=2.0, retry_longest=5_400.0
+    )
+    for text in ('interval = "soon"', 'jitter = "1s"', 'false_positive = "1s"'):
+        with pytest.raises(ConfigError, match=rf"\[sync\] {text.split()[0]}"):
+            parse(f"[sync]\n{text}\n")
+    with pytest.raises(ConfigError, match=r"must be at least 0\.05, not 0\.01"):
+        parse('[sync]\ninterval = "0.01s"\n')
+
+
 def test_a_config_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         parse("").leeway = 1.0
