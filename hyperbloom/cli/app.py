@@ -8,6 +8,7 @@ start of a short command is most of its time.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import click
 
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.cli.output import Output, OutputClosed
+from hyperbloom.cli.printable import printable
 from hyperbloom.exit_codes import EXIT_MEANINGS, ExitCode
 from hyperbloom.units import parse_duration
 
@@ -106,7 +108,16 @@ class App:
         """A client of the running node."""
         from hyperbloom.api.client import Client
 
-        return Client(self.config.control_socket, timeout=self.timeout(default_timeout))
+        return Client(
+            self.config.control_socket,
+            timeout=self.timeout(default_timeout),
+            run_command=self.command("run"),
+        )
+
+    def command(self, *words: str) -> str:
+        """A command about the same node, to be pasted."""
+        given = self._options.get("config")
+        return shlex.join(["hyperbloom", *words, *(["-c", str(given)] if given else [])])
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -302,7 +313,7 @@ def report(error: Exception) -> ExitCode:
         say = error.format_message()
     else:
         say = str(error)
-    click.echo(f"hyperbloom: {' '.join(say.split())}", err=True)
+    click.echo(f"hyperbloom: {printable(' '.join(say.split()))}", err=True)
     return code
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hyperbloom.cli.app import App, Group, pass_app
-from hyperbloom.cli.output import Key
 from hyperbloom.cli.parameters import HOST_PORT, PUBLIC_KEY, as_bytes, hex_option
-from hyperbloom.cli.trust import own_trust
+from hyperbloom.cli.printable import printable
+from hyperbloom.cli.tables import Key, Name
+from hyperbloom.cli.trust import note_file_wins, own_trust
 from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from hyperbloom.api.client import Client
 
-__all__ = ["feed", "trust_cell"]
+__all__ = ["alias_cell", "feed", "trust_cell"]
 
 
 @click.group(cls=Group)
@@ -25,17 +27,20 @@ def feed() -> None:
     """The feeds this node takes part in."""
 
 
-def trust_cell(links: int | None, expires: float | None) -> str:
-    """Whether this node may write, in a few words: links of its chain, and its end."""
-    if links is None:
-        return "NOT TRUSTED"
-    if links == 0:
-        return "owner"
+def trust_cell(trust: str, expires: float | None) -> str:
+    """Whether this node may write, in a few words: the API's word, and the end of its chain."""
+    if trust != "member":
+        return {"expired": "EXPIRED", "none": "NOT TRUSTED"}.get(trust, trust)
     if expires is None:
         return "member"
     left = expires - time.time()
     # The larger unit is enough in a table.
     return f"member, {format_duration(left).split()[0]} left" if left >= 0 else "EXPIRED"
+
+
+def alias_cell(form: Mapping[str, Any]) -> Name:
+    """What a feed is called: its alias, or own for the node's own, which commands take too."""
+    return Name(form["alias"] or ("own" if form["own"] else "-"))
 
 
 def _present(client: Client, key: bytes) -> dict[str, Any]:
@@ -104,6 +109,7 @@ def join(
         app.out.json(form)
     else:
         app.out.line(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
+    note_file_wins(app, form)
 
 
 @feed.command("list")
@@ -118,15 +124,14 @@ def list_feeds(app: App) -> None:
     rows = []
     for form in feeds:
         chain = form["chain"]
-        links, expires = (None, None) if chain is None else (chain["links"], chain["expires"])
         rows.append(
             (
                 Key(form["key"]),
-                form["alias"] or "-",
+                alias_cell(form),
                 form["mode"],
                 app.out.number(form["count"]),
                 format_size(form["bytes"]) if app.out.is_terminal else str(form["bytes"]),
-                trust_cell(links, expires),
+                trust_cell(form["trust"], None if chain is None else chain["expires"]),
             )
         )
     app.out.table(("feed", "alias", "mode", "values>", "size>", "trust"), rows, empty="No feeds.")
@@ -141,9 +146,9 @@ def leave(app: App, name: str, yes: bool) -> None:
     with app.client() as client:
         form = client.feed(name)
         if not yes and sys.stdin.isatty():
+            named = printable(form["alias"] or form["key"])
             click.confirm(
-                f"Leave {form['alias'] or form['key']} and remove its {form['count']:,} values "
-                "from this node?",
+                f"Leave {named} and remove its {form['count']:,} values from this node?",
                 abort=True,
                 err=True,
             )

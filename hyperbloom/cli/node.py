@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
-from hyperbloom.cli.feeds import trust_cell
-from hyperbloom.cli.output import Key, Progress
+from hyperbloom.cli.feeds import alias_cell, trust_cell
+from hyperbloom.cli.output import Progress
+from hyperbloom.cli.tables import Key
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
+    from hyperbloom.api.client import Client
     from hyperbloom.keys import Identity
 
 __all__ = ["init", "key", "peers", "run", "snapshot", "status", "verify"]
 
+#: Refusals told of in the status.
+REFUSALS_SHOWN = 5
 #: What starts twistd where its script is not beside the interpreter.
 _TWISTD = "from twisted.scripts.twistd import run; run()"
 
@@ -59,10 +64,31 @@ def init(app: App, folder: Path, listen: tuple[str, ...], advertise: tuple[str, 
         app.out.line(f"Made {config}")
         app.out.line(f"Public key {identity.public_key.hex()}")
         if app.out.is_terminal:
-            app.out.line(f"Start it with: hyperbloom run -c {config}")
+            start = shlex.join(["hyperbloom", "run", "-c", str(config)])
+            app.out.line(f"Start it with: {start}")
 
 
-@click.command(cls=Command, timeout_option=False)
+class RunCommand(Command):
+    """`run`, which knows whose an option is that it does not know."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Called by click."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            at = next(i for i, text in enumerate(given) if text.startswith(name))
+            follows = given[at + 1 : at + 2]
+            value = [text for text in follows if not text.startswith("-") and "=" not in given[at]]
+            raise click.UsageError(
+                f"{name} is no option of this command; what is meant for twistd goes to the end, "
+                f"behind two dashes: `-- {shlex.join([given[at], *value])}`",
+                ctx,
+            ) from None
+
+
+@click.command(cls=RunCommand, timeout_option=False)
 @click.argument("twistd_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- TWISTD-OPTION…]")
 @pass_app
 def run(app: App, twistd_options: tuple[str, ...]) -> None:
@@ -102,19 +128,13 @@ def _ago(moment: float | None) -> str:
 
 
 def _feed_name(feed: Mapping[str, Any]) -> str:
-    return feed["alias"] or ("own feed" if feed["own"] else feed["key"][:12] + "…")
-
-
-def _trust(feed: Mapping[str, Any]) -> str:
-    cell = trust_cell(feed["chain_links"], feed["chain_expires"])
-    has_expired = cell == "NOT TRUSTED" and "expired" in (feed["problem"] or "")
-    return "EXPIRED" if has_expired else cell
+    return feed["alias"] or ("own" if feed["own"] else feed["key"][:12] + "…")
 
 
 @click.command(cls=Command)
 @pass_app
 def status(app: App) -> None:
-    """Show the node at a glance: feeds, trust, peers, what is wrong.
+    """Show the node at a glance: addresses, feeds, trust, peers, what is wrong.
 
     Two nodes have the same values of a feed when its digest is the same on both.
     """
@@ -124,14 +144,16 @@ def status(app: App) -> None:
         app.out.json(form)
         return
     _show_node(app, form)
+    if app.out.is_terminal:
+        app.out.line("")
     rows = [
         (
             Key(feed["key"]),
-            feed["alias"] or ("own" if feed["own"] else "-"),
+            alias_cell(feed),
             feed["mode"],
             app.out.number(feed["count"]),
             str(feed["peers"]),
-            _trust(feed),
+            trust_cell(feed["trust"], feed["chain_expires"]),
             feed["digest"][:8] if app.out.is_terminal else feed["digest"],
         )
         for feed in form["feeds"]
@@ -139,22 +161,54 @@ def status(app: App) -> None:
     app.out.table(
         ("feed", "alias", "mode", "values>", "peers>", "trust", "digest"), rows, empty="No feeds."
     )
-    for feed in form["feeds"]:
-        if feed["problem"]:
-            app.out.line(f"{_feed_name(feed)}: {feed['problem']}")
-        if feed["is_full"]:
-            app.out.line(f"{_feed_name(feed)}: full by [limits]; values of peers are refused")
-    for refusal in form["refusals"][:5]:
-        app.out.line(f"refused {refusal['address']} {_ago(refusal['at'])}: {refusal['reason']}")
+    remarks = [remark for feed in form["feeds"] for remark in _remarks(app, feed)]
+    remarks += _refusals(form["refusals"])
+    if remarks and app.out.is_terminal:
+        app.out.line("")
+    for remark in remarks:
+        app.out.sentence(remark)
+
+
+def _remarks(app: App, feed: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a feed, in sentences."""
+    name = _feed_name(feed)
+    if feed["problem"]:
+        yield f"{name}: {feed['problem']}"
+    elif not feed["peers"] and feed["dials"]:
+        yield f"{name}: not connected yet; dialling {', '.join(feed['dials'])}"
+    elif not feed["peers"] and not feed["own"]:
+        join = app.command("feed", "join", feed["key"], "--peer", "HOST:PORT")
+        yield f"{name}: no peer is connected and none is named to dial: `{join}`"
+    if feed["is_full"]:
+        yield f"{name}: full by [limits]; values of peers are refused"
+
+
+def _refusals(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Who was turned away last, newest first; who comes again and again is told of once."""
+    times: dict[tuple[str, str], int] = {}
+    last: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for refusal in found:
+        who = (refusal["address"].rpartition(":")[0], refusal["reason"])
+        times[who] = times.get(who, 0) + 1
+        if who not in last or refusal["at"] > last[who]["at"]:
+            last[who] = refusal
+    newest = sorted(last.items(), key=lambda item: -item[1]["at"])
+    for who, refusal in newest[:REFUSALS_SHOWN]:
+        often = f" ({times[who]} times)" if times[who] > 1 else ""
+        yield (f"refused {refusal['address']} {_ago(refusal['at'])}{often}: {refusal['reason']}")
 
 
 def _show_node(app: App, form: Mapping[str, Any]) -> None:
     store = form["store"]
+    reached = ", ".join(form["addresses"]) or "-"
+    if app.out.is_terminal and form["addresses"] and not app.config.advertise:
+        reached += " (a guess: [node] advertise is not set)"
     app.out.facts(
         [
             ("node", form["public_key"]),
             ("running", f"{form['version']}, {format_duration(time.time() - form['started'])}"),
             ("listening", ", ".join(form["listening"]) or "no (it only dials)"),
+            ("reached at", reached),
             ("connections", str(form["connections"])),
             ("store", f"{format_size(store['used_bytes'])} used"),
         ]
@@ -164,9 +218,10 @@ def _show_node(app: App, form: Mapping[str, Any]) -> None:
 @click.command(cls=Command)
 @pass_app
 def peers(app: App) -> None:
-    """List the peers this node is connected with."""
+    """List the peers this node is connected with: since when, values got and sent, last Sync."""
     with app.client() as client:
         found = client.peers()
+        names = _names(client) if found and app.out.is_terminal else {}
     if app.out.as_json:
         app.out.json({"peers": found})
         return
@@ -174,7 +229,7 @@ def peers(app: App) -> None:
         (
             peer["address"],
             Key(peer["key"]),
-            Key(peer["feed"]),
+            Key(peer["feed"], names.get(peer["feed"])),
             "out" if peer["outgoing"] else "in",
             format_duration(time.time() - peer["since"]),
             f"{app.out.number(peer['values_in'])}/{app.out.number(peer['values_out'])}",
@@ -183,10 +238,16 @@ def peers(app: App) -> None:
         for peer in found
     ]
     app.out.table(
-        ("address", "key", "feed", "way", "for", "in/out>", "synced"),
+        ("address", "key", "feed", "way", "for", "got/sent>", "synced"),
         rows,
-        empty="No peer is connected; `hyperbloom status` says what the dialled ones answer.",
+        empty=f"No peer is connected; see `{app.command('status')}`.",
     )
+
+
+def _names(client: Client) -> dict[str, str]:
+    """What feeds are called, by their keys."""
+    feeds = client.feeds()
+    return {f["key"]: name for f in feeds if (name := f["alias"] or ("own" if f["own"] else ""))}
 
 
 @click.command(cls=Command)
@@ -209,8 +270,13 @@ def snapshot(app: App, target: Path) -> None:
     if app.out.as_json:
         app.out.json(form)
     else:
-        values = sum(feed["count"] for feed in form["feeds"])
-        app.out.line(f"{len(form['feeds'])} feeds with {values} values are in {target}")
+        feeds = _counted(len(form["feeds"]), "feed")
+        values = _counted(sum(feed["count"] for feed in form["feeds"]), "value")
+        app.out.line(f"{feeds} with {values} copied to {target}")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _snapshot_at_rest(app: App, target: Path) -> dict[str, Any]:
@@ -241,7 +307,7 @@ def verify(app: App, path: Path | None) -> None:
         for problem in form["problems"]:
             app.out.line(problem)
         if form["ok"]:
-            app.out.line(f"{form['values']} values, nothing is wrong")
+            app.out.line(f"{_counted(form['values'], 'value')}, nothing is wrong")
     exit_with(ExitCode.OK if form["ok"] else ExitCode.FAILED)
 
 

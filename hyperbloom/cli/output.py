@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import click
 
-__all__ = ["Key", "Output", "OutputClosed", "Progress"]
+from hyperbloom.cli.printable import printable
+from hyperbloom.cli.tables import Cell, piped, print_table
 
-#: Characters of a key shown in a table; two keys of one table that share them are not by chance.
-KEY_CHARACTERS = 12
+__all__ = ["Output", "OutputClosed", "Progress"]
 
 
 class OutputClosed(Exception):
     """Nobody reads standard output any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key in a table: shortened for people, whole for pipes."""
-
-    text: str | None
-
-    def short(self) -> str:
-        """The first characters."""
-        return "-" if self.text is None else f"{self.text[:KEY_CHARACTERS]}…"
 
 
 class Output:
@@ -58,8 +48,16 @@ class Output:
         except BrokenPipeError:
             raise OutputClosed from None
 
+    def values(self, values: Iterable[bytes], *, flush: bool = False) -> None:
+        """Values, one a line: as they are for pipes, harmless for a terminal."""
+        if self.is_terminal:
+            values = (_shown(value) for value in values)
+        self.raw(b"".join(value + b"\n" for value in values), flush=flush)
+
     def line(self, text: str) -> None:
-        """One line of text."""
+        """One line of text; a terminal gets nothing in it to obey."""
+        if self.is_terminal:
+            text = "\t".join(map(printable, text.split("\t")))
         self.raw(text.encode("utf-8", "surrogateescape") + b"\n")
 
     def json(self, data: Any, *, flush: bool = False) -> None:
@@ -69,50 +67,53 @@ class Output:
 
     def note(self, text: str) -> None:
         """A remark on standard error, out of the way of what is printed."""
-        click.echo(f"hyperbloom: {text}", err=True)
+        click.echo(f"hyperbloom: {printable(text)}", err=True)
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
         """Names and what they are: aligned for people, tab-separated for pipes."""
         rows = list(facts)
         if not self.is_terminal:
             for name, text in rows:
-                self.line(f"{name}\t{text}")
+                self.line(f"{name}\t{printable(text)}")
             return
-        width = max(len(name) for name, _ in rows)
+        width = max(len(name) for name, _ in rows) + 2
         for name, text in rows:
-            self.line(f"{name:<{width}}  {text}")
+            for line in _wrapped(f"{name:<{width}}{printable(text)}", indent=width):
+                self.line(line)
 
-    def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[str | Key]], *, empty: str
-    ) -> None:
-        """Rows under a heading; columns whose name ends in `>` are aligned to the right."""
-        names = [column.rstrip(">") for column in columns]
+    def sentence(self, text: str) -> None:
+        """A sentence: wrapped for people, its further lines set in; one line for pipes."""
         if not self.is_terminal:
-            self.line("\t".join(names))
+            self.line(printable(text))
+            return
+        for line in _wrapped(printable(text), indent=4):
+            self.line(line)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, empty: str) -> None:
+        """Rows under a heading; columns whose name ends in `>` are aligned to the right."""
+        if not self.is_terminal:
+            self.line("\t".join(column.rstrip(">") for column in columns))
             for row in rows:
-                self.line("\t".join((c.text or "-") if isinstance(c, Key) else c for c in row))
-            return
-        if not rows:
+                self.line("\t".join(map(piped, row)))
+        elif rows:
+            print_table(columns, rows)
+        else:
             self.line(empty)
-            return
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-        for column, name in zip(columns, names, strict=True):
-            table.add_column(
-                name, justify="right" if column.endswith(">") else "left", overflow="fold"
-            )
-        for row in rows:
-            cells = [c.short() if isinstance(c, Key) else c for c in row]
-            table.add_row(*(Text(cell, style=_style(cell)) for cell in cells))
-        Console(highlight=False).print(table)
 
 
-def _style(cell: str) -> str:
-    return "bold red" if cell.startswith(("EXPIRED", "NOT TRUSTED")) else ""
+def _wrapped(text: str, *, indent: int) -> list[str]:
+    width = max(40, shutil.get_terminal_size().columns)
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _shown(value: bytes) -> bytes:
+    return printable(value.decode("utf-8", "surrogateescape")).encode("utf-8")
 
 
 class Progress:

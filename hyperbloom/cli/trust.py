@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hyperbloom.cli.app import App, Command, Group, pass_app
-from hyperbloom.cli.output import Key
 from hyperbloom.cli.parameters import EXPIRES, HOST_PORT, PUBLIC_KEY, feed_option
+from hyperbloom.cli.tables import Key
 from hyperbloom.units import format_duration, format_moment
 
 if TYPE_CHECKING:
     from hyperbloom.api.forms import FeedForm
 
-__all__ = ["expiry_text", "invite", "join", "trust"]
+__all__ = ["expiry_text", "invite", "join", "note_file_wins", "own_trust", "trust"]
 
 #: An expiry that came out earlier than asked by more than this is remarked on.
 CLIPPED_SECONDS = 1.0
@@ -144,10 +144,28 @@ def own_trust(form: FeedForm) -> str:
     """Whether this node may write to a feed, in a sentence."""
     chain = form["chain"]
     if chain is None:
+        if form["trust"] == "expired":
+            return "EXPIRED: this node may write no more; ask a member for a new invitation."
         return "NOT TRUSTED: this node may not write here; ask a member for an invitation."
-    if chain["links"] == 0:
+    if form["trust"] == "owner":
         return "This node is the owner."
     return f"This node may write until {expiry_text(chain['expires'])}."
+
+
+def note_file_wins(app: App, form: FeedForm) -> None:
+    """Remarks on settings that are other ones in the configuration file."""
+    named: dict[str, Any] | None = next(
+        (one.to_json() for one in app.config.feeds if one.key.hex() == form["key"]), None
+    )
+    if named is None:
+        return
+    names = ("alias", "mode", "ranges", "peers", "issue_links")
+    others = [name for name in names if named[name] != dict(form)[name]]
+    if others:
+        app.out.note(
+            f"{app.config.path} names this feed too, and what it says of {', '.join(others)} wins "
+            "at the next start; change it there to keep what was said now"
+        )
 
 
 @click.command(cls=Command)
@@ -173,15 +191,27 @@ def invite(
     with app.client() as client:
         answer = client.invite(trustee, expires=expires, addresses=addresses or None, feed=feed)
     _note_clipped(app, expires, answer["expires"])
-    if not answer["addresses"]:
-        app.out.note(
-            "the invitation holds no address, because this node listens on none; give --address, "
-            "or tell the other side one for `feed join --peer`"
-        )
+    if not addresses:
+        _note_addresses(app, answer["addresses"])
     if app.out.as_json:
         app.out.json(answer)
     else:
         app.out.line(answer["invitation"])
+
+
+def _note_addresses(app: App, addresses: list[str]) -> None:
+    """Remarks on addresses that nobody has named: the node can only guess how others reach it."""
+    if not addresses:
+        app.out.note(
+            "the invitation holds no address, because this node listens on none; give --address, "
+            "or tell the other side one for `feed join --peer`"
+        )
+    elif not app.config.advertise:
+        app.out.note(
+            f"the invitation names {', '.join(addresses)}, where this node listens; if others "
+            "reach it elsewhere, give --address HOST:PORT, or set advertise under [node] in "
+            f"{app.config.path}"
+        )
 
 
 @click.command(cls=Command)
@@ -208,3 +238,4 @@ def join(app: App, line: str, alias: str | None, mode: str | None) -> None:
         app.out.json(form)
     else:
         app.out.line(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
+    note_file_wins(app, form)

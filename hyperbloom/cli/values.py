@@ -93,7 +93,8 @@ def get(
     """Print values in byte order, one a line.
 
     A node that keeps the feed in part (mode range or light) first asks its peers for the range.
-    Values that may hold line feeds or are no text are better printed with --hex.
+    Values that may hold line feeds or are no text are better printed with --hex. A terminal gets
+    what it would obey written out, such as \\x1b; a pipe or a file gets the values as they are.
     """
     first = optional_bytes(start, as_hex=as_hex) or b""
     beyond = optional_bytes(end, as_hex=as_hex)
@@ -106,9 +107,13 @@ def get(
         if app.out.as_json:
             _print_json(app, pages)
             return
+        count = 0
         for page in pages:
-            lines = (value.hex().encode("ascii") for value in page) if as_hex else page
-            app.out.raw(b"".join(line + b"\n" for line in lines))
+            app.out.values((v.hex().encode("ascii") for v in page) if as_hex else page)
+            count += len(page)
+    if not count and limit != 0 and app.out.is_terminal:
+        # A pipe gets nothing, a person an answer.
+        app.out.note("no values" if start is None and end is None else "no values in this range")
 
 
 def _print_json(app: App, pages: Iterator[list[bytes]]) -> None:
@@ -205,4 +210,4 @@ def _print_arrivals(
             app.out.json(form, flush=True)
         else:
             value = arrival.value.hex().encode("ascii") if as_hex else arrival.value
-            app.out.raw(value + b"\n", flush=True)
+            app.out.values([value], flush=True)

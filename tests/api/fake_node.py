@@ -196,6 +196,30 @@ class FakeContext:
     leeway = 0.0
 
 
+def a_peer(feed: bytes, **other: Any) -> PeerStatus:
+    fields: dict[str, Any] = {
+        "feed": feed,
+        "address": "192.0.2.7:4365",
+        "outgoing": True,
+        "key": bytes(range(32)),
+        "id": bytes(32),
+        "chain_links": 0,
+        "expires": math.inf,
+        "extensions": (),
+        "since": time.time() - 3_670,
+        "values_in": 1_234,
+        "values_new": 1_000,
+        "values_out": 5,
+        "bytes_in": 1,
+        "bytes_out": 2,
+        "last_sync_sent": time.time() - 5,
+        "last_sync_received": None,
+        "last_data": None,
+        "strikes": 0,
+    }
+    return PeerStatus(**{**fields, **other})
+
+
 class FakeNode:
     """The node of an identity; `calls` is what it was asked."""
 
@@ -207,6 +231,16 @@ class FakeNode:
         self.feeds: dict[bytes, FakeFeed] = {}
         self.add(FeedSettings(key=self.identity.public_key))
         self.listens = ["127.0.0.1:4365"]
+        self.problem: str | None = None
+        self.connected: list[PeerStatus] = [a_peer(self.own.key)]
+        self.refusals = (
+            RefusalStatus(
+                at=time.time() - 61,
+                address="192.0.2.9:1",
+                kind="expired",
+                reason="a link of its chain has expired",
+            ),
+        )
 
     def add(self, settings: FeedSettings) -> FakeFeed:
         feed = self.feeds[settings.key] = FakeFeed(self, settings)
@@ -226,7 +260,11 @@ class FakeNode:
 
     def join(self, settings: FeedSettings) -> Deferred[FakeFeed]:
         self.calls.append(("join", settings))
-        return succeed(self.add(settings))
+        present = self.feeds.get(settings.key)
+        if present is None:
+            return succeed(self.add(settings))
+        present.settings = settings
+        return succeed(present)
 
     def leave(self, feed_key: bytes) -> Deferred[None]:
         if feed_key == self.identity.public_key:
@@ -235,28 +273,14 @@ class FakeNode:
         return succeed(None)
 
     def peers(self) -> list[PeerStatus]:
-        return [
-            PeerStatus(
-                feed=self.own.key,
-                address="192.0.2.7:4365",
-                outgoing=True,
-                key=bytes(range(32)),
-                id=bytes(32),
-                chain_links=0,
-                expires=math.inf,
-                extensions=(),
-                since=time.time() - 3_670,
-                values_in=1_234,
-                values_new=1_000,
-                values_out=5,
-                bytes_in=1,
-                bytes_out=2,
-                last_sync_sent=time.time() - 5,
-                last_sync_received=None,
-                last_data=None,
-                strikes=0,
-            )
-        ]
+        return self.connected
+
+    def _distrust(self, feed: FakeFeed) -> str | None:
+        if feed.chain is not None:
+            return None
+        if any(link.trustee == self.identity.public_key for link in feed.links()):
+            return "every link to this node's key has expired"
+        return "no chain of links leads from the feed to this node's key"
 
     def feed_status(self, feed: FakeFeed) -> FeedStatus:
         record, chain = feed.record(), feed.chain
@@ -276,7 +300,7 @@ class FakeNode:
             chain_links=None if chain is None else len(chain),
             chain_expires=None if chain is None else chain.expires,
             trusted=chain is not None,
-            problem="every link to this node's key has expired" if chain is None else None,
+            problem=self.problem or self._distrust(feed),
             is_full=False,
         )
 
@@ -288,14 +312,7 @@ class FakeNode:
             listening=tuple(self.listens),
             connections=1,
             feeds=tuple(self.feed_status(feed) for feed in self.feeds.values()),
-            refusals=(
-                RefusalStatus(
-                    at=time.time() - 61,
-                    address="192.0.2.9:1",
-                    kind="expired",
-                    reason="a link of its chain has expired",
-                ),
-            ),
+            refusals=self.refusals,
             store={"map_bytes": 1, "used_bytes": 3 << 20, "free_bytes": 0, "file_bytes": 1},
             queued_bytes=0,
         )

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from fake_node import disk_full
@@ -269,7 +270,7 @@ def test_feed_join_list_and_leave(node, served):
     assert served.node.calls == [("join", settings)]
     head, own, other = (line.split("\t") for line in node.out("feed", "list").splitlines())
     assert head == ["feed", "alias", "mode", "values", "size", "trust"]
-    assert own == [served.node.own.key.hex(), "-", "full", "0", "0", "owner"]
+    assert own == [served.node.own.key.hex(), "own", "full", "0", "0", "owner"]
     assert other == [OTHER_KEY, "o", "range", "0", "0", "NOT TRUSTED"]
     assert json.loads(node.out("feed", "list", "--json"))["feeds"][1]["alias"] == "o"
     assert node.out("feed", "leave", "o") == "Left o; its values are removed.\n"
@@ -302,7 +303,14 @@ def test_joining_again_keeps_what_is_not_named(node, served):
 
 
 def test_an_invitation_is_one_line(node, served):
-    out = node.out("invite", FRIEND_KEY, "--expires", "30d")
+    result = node("invite", FRIEND_KEY, "--expires", "30d")
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "hyperbloom: the invitation names 127.0.0.1:4365, where this node listens; if others reach "
+        "it elsewhere, give --address HOST:PORT, or set advertise under [node] in "
+        f"{served.folder / 'hyperbloom.toml'}\n"
+    )
+    out = result.stdout
     assert re.fullmatch(r"hyperbloom:[A-Za-z0-9_-]+\n", out)
     invitation = decode_invitation(out)
     assert invitation.feed_key == served.node.own.key
@@ -315,6 +323,27 @@ def test_an_invitation_is_one_line(node, served):
     assert result.exit_code == 0
     assert decode_invitation(result.stdout).addresses == ()
     assert "holds no address" in result.stderr
+
+
+def test_an_invitation_with_an_address_that_was_named_needs_no_remark(node, served):
+    (served.folder / "hyperbloom.toml").write_text('[node]\nadvertise = ["a.example:1"]\n')
+    served.node.listens = ["a.example:1"]
+    node.out("invite", FRIEND_KEY)
+
+
+def test_the_file_wins_over_what_was_joined(node, served):
+    config = served.folder / "hyperbloom.toml"
+    config.write_text(f'[[feeds]]\nkey = "{OTHER_KEY}"\nalias = "o"\npeers = ["a.example:1"]\n')
+    node.out("feed", "join", OTHER_KEY, "--alias", "o", "--peer", "a.example:1")
+    result = node("feed", "join", OTHER_KEY, "--alias", "new", "--peer", "b.example:1")
+    assert result.exit_code == 0
+    assert result.stderr == (
+        f"hyperbloom: {config} names this feed too, and what it says of alias, peers wins at the "
+        "next start; change it there to keep what was said now\n"
+    )
+    link = issue_link(OTHER, served.node.identity.public_key, expires=FAR, nonce=bytes(32))
+    line = encode_invitation(Invitation(feed_key=OTHER.public_key, links=(link.to_bytes(),)))
+    assert "says of alias, peers wins" in node("join", line, "--json").stderr
 
 
 def test_join(node, served):
@@ -339,26 +368,64 @@ def test_join(node, served):
 def test_status(node, served):
     node.out("put", "a", "b")
     node.out("feed", "join", OTHER_KEY, "--alias", "o")
+    old = issue_link(FRIEND, served.node.own.key, expires=5.0, nonce=bytes(32))
+    node.out("feed", "join", FRIEND_KEY)
+    served.node.feeds[FRIEND.public_key]._learn(FRIEND.public_key, old)
     own = served.node.own.key.hex()
     digest = served.node.own.record().digest.hex()
     assert node.out("status").splitlines() == [
         f"node\t{own}",
         "running\t9.9, 1d 1h",
         "listening\t127.0.0.1:4365",
+        "reached at\t127.0.0.1:4365",
         "connections\t1",
         "store\t3.0 MiB used",
         "feed\talias\tmode\tvalues\tpeers\ttrust\tdigest",
         f"{own}\town\tfull\t2\t0\towner\t{digest}",
-        f"{OTHER_KEY}\to\tfull\t0\t0\tEXPIRED\t{'0' * 64}",
-        "o: every link to this node's key has expired",
+        f"{OTHER_KEY}\to\tfull\t0\t0\tNOT TRUSTED\t{'0' * 64}",
+        f"{FRIEND_KEY}\t-\tfull\t0\t0\tEXPIRED\t{'0' * 64}",
+        "o: no chain of links leads from the feed to this node's key",
+        f"{FRIEND_KEY[:12]}…: every link to this node's key has expired",
         "refused 192.0.2.9:1 1m 1s ago: a link of its chain has expired",
     ]
     assert json.loads(node.out("status", "--json"))["public_key"] == own
+    trust = [line.split("\t")[5] for line in node.out("feed", "list").splitlines()[1:]]
+    assert trust == ["owner", "NOT TRUSTED", "EXPIRED"]
+    assert "EXPIRED: this node may write no more" in node.out("feed", "join", FRIEND_KEY)
+
+
+def test_status_says_why_no_peer_is_there(node, served):
+    chained = issue_link(OTHER, served.node.own.key, expires=FAR, nonce=bytes(32))
+    node.out("feed", "join", OTHER_KEY, "--alias", "o")
+    served.node.feeds[OTHER.public_key]._learn(OTHER.public_key, chained)
+    config = served.folder / "hyperbloom.toml"
+    lonely = (
+        "o: no peer is connected and none is named to dial: "
+        f"`hyperbloom feed join {OTHER_KEY} --peer HOST:PORT -c {config}`"
+    )
+    assert lonely in node.out("status").splitlines()
+    node.out("feed", "join", OTHER_KEY, "--peer", "a.example:1")
+    assert "o: not connected yet; dialling a.example:1" in node.out("status").splitlines()
+    served.node.problem = "a.example:1: Connection was refused by other side"
+    line = "o: a.example:1: Connection was refused by other side"
+    assert line in node.out("status").splitlines()
+
+
+def test_who_was_refused_again_and_again_is_told_of_once(node, served):
+    one = served.node.status().refusals[0]
+    served.node.refusals = (
+        *(replace(one, at=one.at - n, address=f"192.0.2.9:{n}") for n in range(300)),
+        replace(one, at=one.at - 500, reason="it is slow\x1b[2J"),
+    )
+    assert [line for line in node.out("status").splitlines() if "refused" in line] == [
+        "refused 192.0.2.9:0 1m 1s ago (300 times): a link of its chain has expired",
+        r"refused 192.0.2.9:1 9m 21s ago: it is slow\x1b[2J",
+    ]
 
 
 def test_peers(node, served):
     head, peer = (line.split("\t") for line in node.out("peers").splitlines())
-    assert head == ["address", "key", "feed", "way", "for", "in/out", "synced"]
+    assert head == ["address", "key", "feed", "way", "for", "got/sent", "synced"]
     own = served.node.own.key.hex()
     assert peer[:4] == ["192.0.2.7:4365", bytes(range(32)).hex(), own, "out"]
     assert peer[4:] == ["1h 1m", "1234/5", "5s ago"]
@@ -380,7 +447,7 @@ def test_tables_for_people_fit_80_columns(node, served, monkeypatch, command):
 def test_snapshot_and_verify(node, served, tmp_path):
     node.out("put", "a", "b")
     out = node.out("snapshot", "snap")
-    assert out == f"1 feeds with 2 values are in {tmp_path / 'snap'}\n"
+    assert out == f"1 feed with 2 values copied to {tmp_path / 'snap'}\n"
     assert served.node.calls[-1] == ("snapshot", tmp_path / "snap")
     assert "exists already; name a new folder" in node.refusal(1, "snapshot", str(tmp_path))
     assert node.refusal(1, "snapshot", "no/such") == (

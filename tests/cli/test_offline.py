@@ -178,7 +178,29 @@ def test_no_node_runs(offline, arguments):
     offline.out("init", "n")
     sentence = offline.refusal(4, *arguments, "-c", "n", "--timeout", "5s", "--json")
     assert sentence.startswith("no node runs on /")
-    assert sentence.endswith("; start it with `hyperbloom run`")
+    assert sentence.endswith("; start it with `hyperbloom run -c n`")
+
+
+def test_what_starts_the_node_can_be_pasted(offline, monkeypatch, tmp_path):
+    offline.out("init", "my node")
+    assert offline.refusal(4, "-c", "my node", "count").endswith("`hyperbloom run -c 'my node'`")
+    monkeypatch.setenv("HYPERBLOOM_CONFIG", "my node")
+    assert offline.refusal(4, "count").endswith("; start it with `hyperbloom run`")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["--logfile", "x y"], "`-- --logfile 'x y'`"),
+        (["--logfile=x"], "`-- --logfile=x`"),
+        (["--profile", "--nothotshot"], "`-- --profile`"),
+        (["-l", "x"], "`-- -l x`"),
+    ],
+)
+def test_an_option_of_twistd_goes_behind_two_dashes(offline, arguments, hint):
+    offline.out("init", "n")
+    sentence = offline.refusal(2, "run", "-c", "n", *arguments)
+    assert f"{hint} (see `hyperbloom run --help`)" in sentence
 
 
 USAGE = [
