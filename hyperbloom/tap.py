@@ -1,7 +1,8 @@
 """`twistd hyperbloom`: its options, and the service it runs.
 
 What is wrong with the configuration, the key file, the store or an address is said in one
-sentence, with the exit code of `hyperbloom.exit_codes`.
+sentence, with the exit code of `hyperbloom.exit_codes`. Once twistd has gone into the background
+it is the log that says it, and the command ends with twistd's own code, 1.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from twisted.application.service import IService, MultiService
-from twisted.logger import ILogObserver
+from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 from twisted.python.usage import Options as BaseOptions
 from twisted.python.usage import UsageError
@@ -26,6 +27,8 @@ from hyperbloom.service import NodeService, StartError
 __all__ = ["Options", "makeService"]
 
 CONFIG_VARIABLE = "HYPERBLOOM_CONFIG"
+
+log = Logger()
 
 
 class Options(BaseOptions):
@@ -49,9 +52,10 @@ class Options(BaseOptions):
 class _Guarded(MultiService):
     """Says in one sentence why the node cannot start, and ends the process with its code."""
 
-    def __init__(self, observer: ILogObserver | None) -> None:
+    def __init__(self, observer: ILogObserver | None, *, in_background: bool) -> None:
         super().__init__()
         self._observer = observer
+        self._in_background = in_background
 
     def setServiceParent(self, parent: Any) -> None:
         """Give the application, which twistd makes around its services, our log observer."""
@@ -64,6 +68,11 @@ class _Guarded(MultiService):
         try:
             super().startService()
         except StartError as problem:
+            if self._in_background:
+                # The process that was started waits for the outcome: twistd passes on exceptions,
+                # but says nothing of an exit, and it would wait for ever.
+                log.critical("{problem}", problem=str(problem))
+                raise
             _fail(problem.code, str(problem))
 
 
@@ -95,7 +104,11 @@ def makeService(options: Options) -> IService:
         identity = load_key_file(config.identity)
     except (ConfigError, KeyFileError) as problem:
         _fail(ExitCode.CONFIG, str(problem))
-    guarded: Any = _Guarded(_observer(options, config.log_level))
+    twistd = options.parent
+    guarded: Any = _Guarded(
+        _observer(options, config.log_level),
+        in_background=twistd is not None and not twistd.get("nodaemon"),
+    )
     NodeService(config, identity, reactor=reactor).setServiceParent(guarded)
     service: IService = guarded
     return service
