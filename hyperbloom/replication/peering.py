@@ -165,10 +165,10 @@ class Peering:
             return True
         # A peer that does not read our answers may be waiting until we read its own.
         ignored = self.outflow.stalled_since(self.context.clock.seconds()) >= IGNORED_SECONDS
-        return self._has_questions_enough and not ignored
+        return self._has_enough_questions and not ignored
 
     @property
-    def _has_questions_enough(self) -> bool:
+    def _has_enough_questions(self) -> bool:
         return len(self._replies) >= self.context.limits.pending_requests
 
     @property
@@ -246,7 +246,7 @@ class Peering:
 
     def _answer(self, reply: Reply) -> None:
         """Put an answer behind the others; a peer that reads none gets no more of them."""
-        if not self._has_questions_enough:
+        if not self._has_enough_questions:
             self._replies.add(reply)
 
     def _weigh(self, sync: Sync) -> None:
