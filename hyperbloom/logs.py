@@ -1,6 +1,7 @@
 """What the node writes to its log: everything from `log_level` up, in twistd's own format.
 
-Twisted tells of every factory that starts and stops; that is silenced here below warnings.
+Twisted tells of every factory and port that starts and stops, the latter by its older log; that is
+silenced here below warnings.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from twisted.python.logfile import LogFile
 
 __all__ = ["log_observer"]
 
-_QUIET = ("twisted.internet.protocol",)
+_QUIET = ("twisted.internet.protocol", "log_legacy")
 
 
 def log_observer(level: str, logfile: str | None) -> ILogObserver:

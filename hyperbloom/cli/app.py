@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.cli.output import Output, OutputClosed
-from hyperbloom.cli.printable import printable
+from hyperbloom.cli.output import Output, OutputClosed, say
 from hyperbloom.exit_codes import EXIT_MEANINGS, ExitCode
 from hyperbloom.units import parse_duration
 
@@ -301,19 +300,19 @@ def report(error: Exception) -> ExitCode:
     code = code_of(error)
     if code is None:
         details = _keep_details(error)
-        say = f"unexpected error ({type(error).__name__}: {error}); {details}"
+        sentence = f"unexpected error ({type(error).__name__}: {error}); {details}"
         code = ExitCode.UNEXPECTED
     elif isinstance(error, _HELP_INSTEAD):
         error.show()
         return code
     elif isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "hyperbloom"
-        say = f"{error.format_message().rstrip('.')} (see `{command} --help`)"
+        sentence = f"{error.format_message().rstrip('.')} (see `{command} --help`)"
     elif isinstance(error, click.ClickException):
-        say = error.format_message()
+        sentence = error.format_message()
     else:
-        say = str(error)
-    click.echo(f"hyperbloom: {printable(' '.join(say.split()))}", err=True)
+        sentence = str(error)
+    say(" ".join(sentence.split()))
     return code
 
 

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hyperbloom.cli.app import App, Group, pass_app
+from hyperbloom.cli.app import App, Group, exit_with, pass_app
 from hyperbloom.cli.parameters import HOST_PORT, PUBLIC_KEY, as_bytes, hex_option
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Key, Name
 from hyperbloom.cli.trust import note_file_wins, own_trust
+from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from hyperbloom.api.client import Client
+    from hyperbloom.api.forms import FeedForm
 
 __all__ = ["alias_cell", "feed", "trust_cell"]
 
@@ -108,7 +110,7 @@ def join(
     if app.out.as_json:
         app.out.json(form)
     else:
-        app.out.line(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
+        app.out.sentence(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
     note_file_wins(app, form)
 
 
@@ -137,6 +139,13 @@ def list_feeds(app: App) -> None:
     app.out.table(("feed", "alias", "mode", "values>", "size>", "trust"), rows, empty="No feeds.")
 
 
+def _confirmed(form: FeedForm) -> bool:
+    named = printable(form["alias"] or form["key"])
+    return click.confirm(
+        f"Leave {named} and remove its {form['count']:,} values from this node?", err=True
+    )
+
+
 @feed.command("leave")
 @click.argument("name", metavar="FEED")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -145,13 +154,9 @@ def leave(app: App, name: str, yes: bool) -> None:
     """Leave FEED and remove its values from this node."""
     with app.client() as client:
         form = client.feed(name)
-        if not yes and sys.stdin.isatty():
-            named = printable(form["alias"] or form["key"])
-            click.confirm(
-                f"Leave {named} and remove its {form['count']:,} values from this node?",
-                abort=True,
-                err=True,
-            )
+        if not yes and sys.stdin.isatty() and not _confirmed(form):
+            app.out.note("nothing was changed")
+            exit_with(ExitCode.FAILED)
         client.leave_feed(form["key"])
     if app.out.as_json:
         app.out.json({"left": form["key"], "count": form["count"]})

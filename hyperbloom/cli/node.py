@@ -173,7 +173,8 @@ def _remarks(app: App, feed: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with a feed, in sentences."""
     name = _feed_name(feed)
     if feed["problem"]:
-        yield f"{name}: {feed['problem']}"
+        lonely = "no peer; " if feed["trusted"] and not feed["peers"] else ""
+        yield f"{name}: {lonely}{feed['problem']}"
     elif not feed["peers"] and feed["dials"]:
         yield f"{name}: not connected yet; dialling {', '.join(feed['dials'])}"
     elif not feed["peers"] and not feed["own"]:

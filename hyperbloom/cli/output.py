@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -16,7 +17,12 @@ import click
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Cell, piped, print_table
 
-__all__ = ["Output", "OutputClosed", "Progress"]
+__all__ = ["Output", "OutputClosed", "Progress", "say"]
+
+#: A command to paste, which stays on one line.
+_COMMAND = re.compile(r"`[^`]*`")
+#: Stands for a space within one; what is printable holds none.
+_GLUE = "\0"
 
 
 class OutputClosed(Exception):
@@ -67,7 +73,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """A remark on standard error, out of the way of what is printed."""
-        click.echo(f"hyperbloom: {printable(text)}", err=True)
+        say(text)
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
         """Names and what they are: aligned for people, tab-separated for pipes."""
@@ -101,15 +107,22 @@ class Output:
             self.line(empty)
 
 
+def say(text: str) -> None:
+    """A sentence on standard error: wrapped for people, one line for anything else."""
+    sentence = printable(f"hyperbloom: {text}")
+    lines = _wrapped(sentence, indent=4) if sys.stderr.isatty() else [sentence]
+    click.echo("\n".join(lines), err=True)
+
+
 def _wrapped(text: str, *, indent: int) -> list[str]:
-    width = max(40, shutil.get_terminal_size().columns)
-    return textwrap.wrap(
-        text,
-        width,
+    lines = textwrap.wrap(
+        _COMMAND.sub(lambda found: found[0].replace(" ", _GLUE), text),
+        max(40, shutil.get_terminal_size().columns),
         subsequent_indent=" " * indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace(_GLUE, " ") for line in lines]
 
 
 def _shown(value: bytes) -> bytes:

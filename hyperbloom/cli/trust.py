@@ -137,7 +137,8 @@ def show(app: App, feed: str | None) -> None:
     ]
     app.out.table(("who", "through", "links>", "until"), rows, empty="")
     if app.out.is_terminal:
-        app.out.line(own_trust(form))
+        app.out.line("")
+        app.out.sentence(own_trust(form))
 
 
 def own_trust(form: FeedForm) -> str:
@@ -237,5 +238,5 @@ def join(app: App, line: str, alias: str | None, mode: str | None) -> None:
     if app.out.as_json:
         app.out.json(form)
     else:
-        app.out.line(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
+        app.out.sentence(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
     note_file_wins(app, form)

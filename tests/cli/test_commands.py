@@ -407,7 +407,7 @@ def test_status_says_why_no_peer_is_there(node, served):
     node.out("feed", "join", OTHER_KEY, "--peer", "a.example:1")
     assert "o: not connected yet; dialling a.example:1" in node.out("status").splitlines()
     served.node.problem = "a.example:1: Connection was refused by other side"
-    line = "o: a.example:1: Connection was refused by other side"
+    line = "o: no peer; a.example:1: Connection was refused by other side"
     assert line in node.out("status").splitlines()
 
 

@@ -235,6 +235,10 @@ def test_run_becomes_the_node(nodes, environment):
     node.process.wait(20)
     node.process = None
     assert not (node.folder / "control.sock").exists()
+    log = node.log_path.read_text()
+    assert "The node serves" in log
+    for noise in ("starting on", "Starting factory", "Stopping factory", " Closed)"):
+        assert noise not in log
 
 
 def test_a_busy_port(nodes, environment):

@@ -72,6 +72,8 @@ def crowded(served):
 def test_tables_fit_and_no_cell_is_broken(crowded, terminal, command, columns):
     feed = ["--feed", OTHER.public_key.hex()] if command[0] == "trust" else []
     lines = terminal(columns, *command, *feed)
+    # What is to be pasted is left in one piece.
+    lines = [line for line in lines if not line.startswith("    `")]
     assert max(map(len, lines)) <= columns, "\n".join(lines)
     text = "\n".join(lines)
     if command == ["peers"]:
@@ -182,7 +184,7 @@ def test_an_error_of_the_node_is_not_obeyed(node, served):
 # A real terminal
 
 
-def in_terminal(served, environment, *arguments):
+def in_terminal(served, environment, *arguments, code=0, typed=b""):
     """What a terminal gets of a command: output and messages."""
     main, other = pty.openpty()
     process = subprocess.Popen(
@@ -193,6 +195,7 @@ def in_terminal(served, environment, *arguments):
         stderr=other,
     )
     os.close(other)
+    os.write(main, typed)
     parts = []
     while select.select([main], [], [], 20)[0]:
         try:
@@ -200,7 +203,7 @@ def in_terminal(served, environment, *arguments):
         except OSError:  # closed at the other end
             break
     os.close(main)
-    assert process.wait(20) == 0
+    assert process.wait(20) == code
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 
@@ -222,11 +225,33 @@ def test_a_feed_without_values_in_a_terminal(served, environment):
     )
 
 
+def test_who_says_no_leaves_nothing(served, environment):
+    served.call(served.node.add, FeedSettings(key=OTHER.public_key, alias="o"))
+    text = in_terminal(served, environment, "feed", "leave", "o", code=1, typed=b"n\n")
+    assert "Leave o and remove its 0 values from this node?" in text
+    assert text.endswith("hyperbloom: nothing was changed\n")
+    assert OTHER.public_key in served.node.feeds
+    assert in_terminal(served, environment, "feed", "leave", "o", typed=b"y\n").endswith(
+        "Left o; its values are removed.\n"
+    )
+
+
 def test_no_peers_in_a_terminal(served, environment):
     served.node.connected = []
     assert in_terminal(served, environment, "peers") == (
         f"No peer is connected; see `hyperbloom status -c {served.folder}`.\n"
     )
+
+
+def test_messages_are_wrapped_but_for_what_is_pasted(served, environment):
+    served.call(served.service.stopService)
+    folder = served.folder
+    text = in_terminal(served, environment, "count", code=4)
+    words = f"no node runs on {folder}; start it with `hyperbloom run -c {folder}`"
+    assert " ".join(text.split()) == f"hyperbloom: {words}"
+    assert f"`hyperbloom run -c {folder}`" in text
+    assert max(map(len, text.splitlines())) <= 80
+    served.call(served.service.startService)
 
 
 def test_long_problems_are_wrapped_whole(served, environment):
