@@ -459,3 +459,25 @@ def test_snapshot_and_verify(node, served, tmp_path):
     result = node("verify", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["values"] == 7
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "key", "put a", "get", "get --start x", "has a", "count", "trust list", "trust show",
+        f"trust issue {FRIEND_KEY}", f"invite {FRIEND_KEY}", f"feed join {OTHER_KEY}", "feed list",
+        "peers", "status", "snapshot s", "verify",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("peers", [0, 1])
+def test_json_is_one_object_on_one_line(node, served, command, peers):
+    del served.node.connected[peers:]
+    result = node(*command.split(), "--json")
+    assert result.exit_code in (0, 1)
+    assert result.stdout.count("\n") == 1
+    assert type(json.loads(result.stdout)) is dict
+
+
+def test_a_command_that_fails_prints_no_json(node):
+    for command in ("get", "count", "trust show", "watch"):
+        node.refusal(8, *command.split(), "--feed", "nobody", "--json")
