@@ -122,7 +122,7 @@ class NodeService(MultiService):
     def _say_hello(self) -> None:
         node = cast(Node, self.getServiceNamed("replication"))
         log.info(
-            "The node serves {feeds} feeds on {listening}",
+            "The node serves its feeds ({feeds}) on {listening}",
             feeds=len(node.feeds),
             listening=", ".join(node.listening()) or "no port",
         )

@@ -86,7 +86,7 @@ def feed_option(command: Any) -> Any:
     return click.option(
         "--feed",
         metavar="FEED",
-        help="Public key in hex, an alias, or own; else the only feed joined, or the node's own.",
+        help="Public key in hex, an alias, or own; else the only feed in use, or the node's own.",
     )(command)
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Fetch", "TooManyFetches", "fetch"]
 
+#: Seconds within which the first answer has to come: a round trip and the peer's other work.
+FIRST_SECONDS = 2.0
+
 #: Seconds of silence after which the answers are taken to be complete.
 SETTLE_SECONDS = 0.7
 
@@ -69,7 +72,7 @@ class Fetch:
         clock = feed.context.clock
         self._unsubscribe = feed.subscribe(self._stored)
         self._lose_interest = feed.take_interest(start, end, limit=limit)
-        self._settled: IDelayedCall = clock.callLater(min(settle, timeout), self._finish)
+        self._settled: IDelayedCall = clock.callLater(min(FIRST_SECONDS, timeout), self._finish)
         self._timeout: IDelayedCall = clock.callLater(timeout, self._finish)
 
     def _stored(self, appended: Appended, origin: bytes) -> None:

@@ -106,7 +106,7 @@ class Limits:
     pending_requests: int = _limit(
         8, 1, "Sync and Request messages of one peer that wait before reading is paused"
     )
-    hash_functions: int = _limit(64, 1, "hash functions of a peer's filter; each costs time", 256)
+    hash_functions: int = _limit(64, 40, "hash functions of a peer's filter; each costs time", 256)
     sync_rate: int = _limit(
         500_000, 1_000, "values a second tested against one peer's filters in the long run"
     )

@@ -157,6 +157,11 @@ class Membership:
         """The chain by which `identity` may write at `now`, or None."""
         return self._graph.shortest_chain(identity, now=now)
 
+    @property
+    def has_links(self) -> bool:
+        """Whether anybody was ever invited, as far as this node knows."""
+        return bool(self._known)
+
     def members(self, *, now: float) -> list[Member]:
         """Who may write at `now`, through whom and until when."""
         return self._graph.members(now=now)

@@ -252,14 +252,17 @@ class Node(Service):
             dialer.start()
 
     def resolve(self, name: str | None) -> Feed:
-        """The feed of a key in hex or an alias; None: the only one joined, or the node's own.
+        """The feed of a key in hex or an alias; None: the only feed in use, or the node's own.
 
-        Raises `UnknownFeed`.
+        The own feed is always there; it is in use once it holds a value or a link, or is named in
+        the configuration. So a member that has joined one feed means that one, and an owner who
+        joins another feed goes on meaning its own. Raises `UnknownFeed`.
         """
-        own = self.identity.public_key
+        own = self.feeds[self.identity.public_key]
         if name is None:
-            joined = [feed for key, feed in self.feeds.items() if key != own]
-            return joined[0] if len(joined) == 1 else self.feeds[own]
+            joined = [feed for feed in self.feeds.values() if feed is not own]
+            in_use = own.count or own.key in self._pinned or own.membership.has_links
+            return joined[0] if len(joined) == 1 and not in_use else own
         for feed in self.feeds.values():
             if name in (feed.settings.alias, feed.key.hex()) or name.lower() == feed.key.hex():
                 return feed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 import pytest
+from players import fired
 from sim import SimTransport, pair
-from test_two_nodes import fired
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectingCancelledError, ConnectionLost
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from players import Intruder, numbered
 from sim import pair
-from test_two_nodes import Intruder, numbered
 
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.reply import reply_to_sync

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from players import SlowWriter
 from sim import pair
-from test_two_nodes import SlowWriter
 from twisted.internet.defer import Deferred
 
 from hyperbloom.replication.settings import FeedSettings
@@ -109,3 +109,14 @@ def test_subscribers_are_woken_when_a_left_feed_is_gone_from_the_store(network):
 def test_peers_that_are_no_addresses_are_refused_before_they_are_stored(network):
     with pytest.raises(ValueError, match="HOST:PORT"):
         FeedSettings(key=b"k" * 32, peers=("nonsense",))
+
+
+def test_the_feed_that_is_meant_when_none_is_named(network):
+    owner, member, feed = pair(network)
+    assert member.node.resolve(None).key == feed, "the only one a member has joined"
+    assert owner.node.resolve(None).key == feed, "its own"
+    owner.node.join(FeedSettings(key=member.key))
+    network.run(1)
+    assert owner.node.resolve(None).key == feed, "its own is in use: it has invited somebody"
+    member.feed(member.key).insert([b"mine"])
+    assert member.node.resolve(None).key == member.key, "two are in use: its own"

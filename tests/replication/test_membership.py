@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from players import chain_of, fired, refusals
 from sim import pair
-from test_two_nodes import chain_of, fired, refusals
 
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.settings import FeedSettings, SyncSettings

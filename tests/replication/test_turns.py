@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from players import Intruder
 from sim import pair
-from test_two_nodes import Intruder
 from twisted.internet.task import Clock
 
 from hyperbloom.replication.limits import BROADCASTS_PER_TURN, FRAMES_PER_TURN

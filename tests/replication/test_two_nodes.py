@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from players import Intruder, SlowWriter, chain_of, fired, light_pair, numbered, refusals
 from sim import Network, pair
 
 from hyperbloom.bloom import BloomFilter
@@ -24,24 +25,6 @@ from hyperbloom.wire import (
     Session,
     Sync,
 )
-
-
-def fired(deferred):
-    """The result of a Deferred that has one."""
-    results = []
-    deferred.addBoth(results.append)
-    assert results, "the Deferred has not fired"
-    if hasattr(results[0], "raiseException"):
-        results[0].raiseException()
-    return results[0]
-
-
-def numbered(count, prefix=b"v"):
-    return [prefix + b"%06d" % i for i in range(count)]
-
-
-def refusals(node):
-    return [refusal.kind for refusal in node.node.status().refusals]
 
 
 def test_both_sides_get_what_they_lack(network):
@@ -145,13 +128,6 @@ def test_a_range_node_keeps_its_ranges_only(network):
     network.run(1)
     assert b"cc" in member.values(owner.key)
     assert b"aa" not in member.values(owner.key)
-
-
-def light_pair(network):
-    owner = network.add("owner")
-    member = network.add("member", feeds=(FeedSettings(key=owner.key, mode="light"),))
-    owner.invite(owner.key, member)
-    return owner, member, owner.key
 
 
 def test_a_light_node_publishes_and_fetches(network):
@@ -274,18 +250,6 @@ def test_expiry_is_forgiven_for_the_leeway_only(network):
     assert not owner.feed(owner.key).peers
 
 
-def chain_of(network, length, **more):
-    """Nodes n0 (owner) … n<length>, each invited by the one before."""
-    nodes = [network.add("n0")]
-    feed = nodes[0].key
-    settings = FeedSettings(key=feed, **more)
-    for number in range(1, length + 1):
-        node = network.add(f"n{number}", feeds=(settings,))
-        nodes[-1].invite(feed, node)
-        nodes.append(node)
-    return nodes, feed
-
-
 def test_a_shorter_chain_is_issued_taken_and_used(network):
     nodes, feed = chain_of(network, 3)
     last = nodes[3]
@@ -394,21 +358,6 @@ def test_connections_of_one_address_and_in_all_are_limited(network):
     assert len(owner.node.connections) <= 3
 
 
-class Intruder:
-    """A peer that speaks by hand: a session and a transport of the network."""
-
-    def __init__(self, network, member, owner, feed):
-        self.connection = network.connect(member, owner, feed)
-        network.run(2)
-        self.session = self.connection.session
-        self.encrypt = self.session._outgoing.process
-        self.write = self.connection._wire.write
-
-    def send(self, network, data, seconds=0.5):
-        self.write(data)
-        network.run(seconds)
-
-
 def test_a_broken_frame_is_a_strike_and_ends_the_connection(network):
     owner, member, feed = pair(network)
     intruder = Intruder(network, member, owner, feed)
@@ -491,17 +440,6 @@ def test_a_peer_that_asks_too_much_is_slowed_not_cut(network):
     network.run(70)
     assert len(peering._replies) == 0
     assert owner.feed(feed).peers
-
-
-class SlowWriter:
-    """A writer whose disk takes its time."""
-
-    def __init__(self, inner, clock):
-        self.inner, self.clock, self.queued_bytes = inner, clock, 0
-        self.seconds = 1.0
-
-    def submit(self, op, done):
-        self.clock.callLater(self.seconds, self.inner.submit, op, done)
 
 
 def test_a_peer_that_sends_faster_than_the_disk_takes_it_is_slowed(network):
