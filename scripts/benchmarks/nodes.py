@@ -96,6 +96,8 @@ def prefill(
     if links:
         writer.submit(PutLinks(feed_key=feed, links=links), done)
     store.close()
+    # What was written here must not be what the node's first commits wait for.
+    os.sync()
     if problems:
         raise RuntimeError(str(problems[0]))
 
