@@ -142,26 +142,29 @@ def test_snapshots_are_consistent_while_others_write(tmp_path):
     writer.submit(append(b"first"), note)
 
     def write():
-        number = 0
-        while not stop.is_set():
+        # Bounded: a store that grows while slow snapshots of it are checked makes them slower.
+        for number in range(0, 100_000, 200):
+            if stop.is_set():
+                return
             stored = threading.Event()
             values = [b"%09d" % n + b"x" * 100 for n in range(number, number + 200)]
             writer.submit(append(*values), lambda result, e=stored: (note(result), e.set()))
             stored.wait(30)
-            number += 200
 
     thread = threading.Thread(target=write)
     thread.start()
     counts = []
-    for number in range(6):
-        info = store.snapshot(tmp_path / str(number))
-        report = verify_path(tmp_path / str(number))
-        assert report.problems == []
-        assert info.feeds[0].count == report.values
-        counts.append(report.values)
-    stop.set()
-    thread.join(60)
-    writer.close()
+    try:
+        for number in range(6):
+            info = store.snapshot(tmp_path / str(number))
+            report = verify_path(tmp_path / str(number))
+            assert report.problems == []
+            assert info.feeds[0].count == report.values
+            counts.append(report.values)
+    finally:
+        stop.set()
+        thread.join(60)
+        writer.close()
     assert failures == []
     assert counts == sorted(counts)
     assert store.verify().values > counts[0]
