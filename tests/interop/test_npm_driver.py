@@ -309,8 +309,7 @@ class TestInstall:
     ) -> None:
         for name in npm_peer.MANIFESTS:
             shutil.copy(npm_peer.HERE / name, tmp_path)
-        manifest = tmp_path / "package.json"
-        manifest.write_text(manifest.read_text().replace('"2.0.3"', '"2.0.2"'))
+        (tmp_path / "package-lock.json").write_text("not a lock file")
         monkeypatch.setattr(npm_peer, "HERE", tmp_path)
         with pytest.raises(RuntimeError, match="npm ci"):
-            npm_peer.install(tmp_path / "cache", extra=["--offline"])
+            npm_peer.install(tmp_path / "cache", extra=["--offline", f"--cache={tmp_path / 'npm'}"])

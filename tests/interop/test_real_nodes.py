@@ -58,12 +58,13 @@ class Meeting:
         raw: bool = False,
         chain: list[bytes] | None = None,
         join: tuple[str, ...] = (),
+        config: str = "",
         before: Callable[[Meeting], object] = lambda _: None,
         **npm_options: object,
     ) -> None:
         mine, theirs = (OWNER, ALICE) if ours == "owner" else (ALICE, OWNER)
         chain = [link(OWNER, ALICE)] if chain is None else chain
-        self.node: RealNode = nodes.make("ours", seed=mine.seed).start()
+        self.node: RealNode = nodes.make("ours", seed=mine.seed, config=config).start()
         self.peer = npm()
         start = self.peer.raw if raw else self.peer.node
         start(
@@ -175,11 +176,18 @@ def test_a_set_that_no_frame_holds_is_asked_of_npm_in_parts(
 
 
 def test_long_values_among_short_ones_come_from_npm_in_the_end(nodes: Nodes, npm: StartNpm) -> None:
-    """The first reply is too long for any frame: the peer is lost, and asked for less."""
+    """The first replies are too long for any frame: the peer is lost, and asked for less.
+
+    Half as much each time, so it takes several connections; they shall not be waited for here.
+    """
     numbers = random.Random(5)
     values = sorted([*numbered(500), *(numbers.randbytes(100_000) for _ in range(6))])
     meeting = Meeting(
-        nodes, npm, dialler="ours", before=lambda meeting: meeting.peer.bulk_insert(values)
+        nodes,
+        npm,
+        dialler="ours",
+        config="[sync]\nretry_first = 0.1\nretry_longest = 0.5",
+        before=lambda meeting: meeting.peer.bulk_insert(values),
     )
     meeting.node.wait_for_count(FEED, len(values), 60)
     assert meeting.node.values(FEED) == values
@@ -315,13 +323,19 @@ def test_no_link_is_issued_where_the_setting_says_so(nodes: Nodes, npm: StartNpm
 # Who is not let in
 
 
-def refused_kind(nodes: Nodes, peer: NpmPeer) -> str:
+def refused_kind(nodes: Nodes, peer: NpmPeer, dialler: str = "npm") -> str:
     node = nodes.make("ours", seed=OWNER.seed).start()
-    connection = peer.connect(node.port)
+    if dialler == "npm":
+        peer.connect(node.port)
+    else:
+        join = node.command("feed", "join", FEED.hex(), "--peer", f"127.0.0.1:{peer.listen()}")
+        assert join.returncode == 0, join.stderr
+    connection = peer.wait("connection")["connection"]
     peer.wait("close", connection=connection)
     with node.client() as client:
         status = client.status()
     assert node.peers(FEED) == []
+    assert node.values(FEED) == []
     return status["refusals"][0]["kind"]
 
 
@@ -329,6 +343,13 @@ def test_another_feed_is_refused(nodes: Nodes, npm: StartNpm) -> None:
     peer = npm()
     peer.raw(seed=BOB.seed, feed_key=BOB.public_key)
     assert refused_kind(nodes, peer) == "unknown-feed"
+
+
+def test_a_peer_that_answers_for_another_feed_is_refused(nodes: Nodes, npm: StartNpm) -> None:
+    peer = npm()
+    peer.raw(seed=BOB.seed, feed_key=BOB.public_key)
+    assert refused_kind(nodes, peer, "ours") == "protocol"
+    assert peer.events("secure") == []
 
 
 def test_a_discovery_key_without_the_feed_key_does_not_help(nodes: Nodes, npm: StartNpm) -> None:
@@ -353,13 +374,14 @@ def test_a_discovery_key_without_the_feed_key_does_not_help(nodes: Nodes, npm: S
     ],
     ids=["expired", "second expired", "forged", "second forged", "of another", "none"],
 )
+@either_dialler
 def test_a_chain_that_does_not_hold_is_refused(
-    nodes: Nodes, npm: StartNpm, chain: list[bytes], kind: str
+    nodes: Nodes, npm: StartNpm, chain: list[bytes], kind: str, dialler: str
 ) -> None:
     peer = npm()
     twists = {"handshakeChain": [one.hex() for one in chain], "handshakeSeed": ALICE.seed.hex()}
     peer.raw(seed=OWNER.seed, feed_key=FEED, twists=twists)
-    assert refused_kind(nodes, peer) == kind
+    assert refused_kind(nodes, peer, dialler) == kind
 
 
 def test_an_npm_member_whose_link_runs_out_writes_no_more(nodes: Nodes, npm: StartNpm) -> None:
