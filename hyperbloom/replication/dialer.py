@@ -144,7 +144,8 @@ class Dialer:
             self.last_problem = None
             since = clock.seconds()
             await peer.when_lost()
-            return clock.seconds() - since
+            # What ended for asking too much is dialled again at once, and asked for less.
+            return STEADY_SECONDS if peer.asked_too_much else clock.seconds() - since
         finally:
             if peer.is_lost:
                 self._peer = None

@@ -19,6 +19,7 @@ from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.fetch import fetch
 from hyperbloom.replication.limits import (
     BROADCASTS_PER_TURN,
+    LEAST_REPLY_SCALE,
     MAX_REPLY_SCALES,
     SLICE_BYTES,
     SLICE_VALUES,
@@ -306,15 +307,20 @@ class Feed:
         """By how much the replies asked of a peer are shortened: it died on a longer one."""
         return self._reply_scale.get(peer_key, 1.0)
 
-    def reply_was_too_big(self, peer_key: bytes) -> None:
-        """A peer that cannot split its replies was lost while one was awaited: ask for less."""
+    def reply_was_too_big(self, peer_key: bytes) -> bool:
+        """A peer that cannot split its replies was lost while one was awaited: ask for less.
+
+        Whether there is less to ask for.
+        """
         if len(self._reply_scale) >= MAX_REPLY_SCALES:
             self._reply_scale.clear()
-        self._reply_scale[peer_key] = max(self.reply_scale(peer_key) / 4, 1e-6)
+        before = self.reply_scale(peer_key)
+        self._reply_scale[peer_key] = max(before / 4, LEAST_REPLY_SCALE)
+        return before > LEAST_REPLY_SCALE
 
     def reply_arrived(self, peer_key: bytes) -> None:
         """A full reply of such a peer arrived: by and by it is asked for more again."""
-        scale = self._reply_scale.pop(peer_key, 1.0) * 2
+        scale = self._reply_scale.pop(peer_key, 1.0) * 1.1
         if scale < 1:
             self._reply_scale[peer_key] = scale
 

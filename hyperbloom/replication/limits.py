@@ -13,6 +13,7 @@ from typing import Any
 __all__ = [
     "BROADCASTS_PER_TURN",
     "FRAMES_PER_TURN",
+    "LEAST_REPLY_SCALE",
     "LONGEST_VALUE_BYTES",
     "MAX_FETCHES",
     "MAX_REFUSALS_SHOWN",
@@ -61,6 +62,9 @@ MAX_FETCHES = 256
 
 #: Refused handshakes kept for `status`, newest first.
 MAX_REFUSALS_SHOWN = 20
+
+#: The least part of an estimated reply that is still asked for: surely one value at a time.
+LEAST_REPLY_SCALE = 1e-6
 
 #: Peers remembered a feed as having died on a long reply; beyond it all are forgotten.
 MAX_REPLY_SCALES = 1_024

@@ -79,6 +79,8 @@ class PeerProtocol(Protocol):
         self.close_reason: Refused | None = None
         self.host = self.address = "unknown"
         self.bytes_in = self.bytes_out = self.strikes = 0
+        #: The connection ended because more was asked than the peer can answer; less will be.
+        self.asked_too_much = False
         self._lost = False
         self._holding = False
         #: Waits in the row of `Turns`.
@@ -122,7 +124,7 @@ class PeerProtocol(Protocol):
                 call.cancel()
         if self.peering is not None:
             if self.peering.awaits_reply and self.close_reason is None:
-                self.peering.feed.reply_was_too_big(self.peering.remote_key)
+                self._ask_for_less(self.peering)
             self.peering.stop()
         self.session.close()
         self.connections.forget(self)
@@ -265,10 +267,13 @@ class PeerProtocol(Protocol):
         peering = self.peering
         if isinstance(error, FrameTooLong) and peering is not None and peering.awaits_reply:
             # It cannot split its replies, and the values we asked for were longer than the mean.
-            peering.feed.reply_was_too_big(peering.remote_key)
+            self._ask_for_less(peering)
         else:
             self._strike(str(error))
         self.close(Refused("protocol", str(error)))
+
+    def _ask_for_less(self, peering: Peering) -> None:
+        self.asked_too_much = peering.feed.reply_was_too_big(peering.remote_key)
 
     def _strike(self, what: str) -> None:
         self.strikes += 1

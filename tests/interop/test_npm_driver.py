@@ -5,7 +5,7 @@ What these tests show of the reference is what the tests of our own node rest on
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -307,9 +307,10 @@ class TestInstall:
     def test_any_other_failure_is_no_skip(
         self, npm_modules: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        for name in npm_peer.MANIFESTS:
-            shutil.copy(npm_peer.HERE / name, tmp_path)
-        (tmp_path / "package-lock.json").write_text("not a lock file")
-        monkeypatch.setattr(npm_peer, "HERE", tmp_path)
+        broken = tmp_path / "bin" / "npm"
+        broken.parent.mkdir()
+        broken.write_text("#!/bin/sh\necho 'npm error code EUSAGE' >&2\nexit 1\n")
+        broken.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
         with pytest.raises(RuntimeError, match="npm ci"):
-            npm_peer.install(tmp_path / "cache", extra=["--offline", f"--cache={tmp_path / 'npm'}"])
+            npm_peer.install(tmp_path / "cache")

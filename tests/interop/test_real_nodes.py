@@ -176,17 +176,13 @@ def test_a_set_that_no_frame_holds_is_asked_of_npm_in_parts(
 
 
 def test_long_values_among_short_ones_come_from_npm_in_the_end(nodes: Nodes, npm: StartNpm) -> None:
-    """The first replies are too long for any frame: the peer is lost, and asked for less.
-
-    Half as much each time, so it takes several connections; they shall not be waited for here.
-    """
+    """The first replies are too long for any frame: the peer is lost, and asked for less."""
     numbers = random.Random(5)
     values = sorted([*numbered(500), *(numbers.randbytes(100_000) for _ in range(6))])
     meeting = Meeting(
         nodes,
         npm,
         dialler="ours",
-        config="[sync]\nretry_first = 0.1\nretry_longest = 0.5",
         before=lambda meeting: meeting.peer.bulk_insert(values),
     )
     meeting.node.wait_for_count(FEED, len(values), 60)
