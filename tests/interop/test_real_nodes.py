@@ -332,7 +332,8 @@ def refused_kind(nodes: Nodes, peer: NpmPeer, dialler: str = "npm") -> str:
         status = client.status()
     assert node.peers(FEED) == []
     assert node.values(FEED) == []
-    return status["refusals"][0]["kind"]
+    refusals = status["refusals"]
+    return refusals[0]["kind"] if refusals else "gone"
 
 
 def test_another_feed_is_refused(nodes: Nodes, npm: StartNpm) -> None:
@@ -354,8 +355,9 @@ def test_a_discovery_key_without_the_feed_key_does_not_help(nodes: Nodes, npm: S
     peer = npm()
     twists = {"discoveryKey": discovery_key(FEED).hex()}
     peer.raw(seed=BOB.seed, feed_key=BOB.public_key, twists=twists)
-    # What it sends is noise to us: a frame that is refused, or one that never ends.
-    assert refused_kind(nodes, peer) in ("protocol", "slow")
+    # What it sends is noise to us, a frame that is refused or one that never ends; what we send is
+    # noise to it, and it may go first.
+    assert refused_kind(nodes, peer) in ("protocol", "slow", "gone")
 
 
 @pytest.mark.parametrize(
