@@ -1,0 +1,160 @@
+"""Reading a snapshot in bulk: records as LMDB holds them, in chunks, without an object a field.
+
+``Store.log_slice`` makes a tuple of every record, which is what a node wants and three times too
+slow for an export. Here a key cursor and a data cursor run abreast over the same records and hand
+out lists of keys and of data, from which columns are cut in one piece (0.4 µs a record against
+1.1 µs). A chunk is bounded in records and in bytes, since a value may have 256 KiB.
+
+One read transaction is held as long as a scan goes on, so this is for snapshots, not for the store
+of a running node.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+import lmdb
+
+from hyperbloom.store.index import OrderedIndex
+from hyperbloom.store.layout import LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
+from hyperbloom.store.records import LogRecord
+from hyperbloom.store.store import Store
+from hyperbloom.store.transaction import no_such_feed, read_value
+
+__all__ = [
+    "CHUNK_BYTES",
+    "CHUNK_RECORDS",
+    "LogChunk",
+    "feed_generation",
+    "last_record",
+    "sample_values",
+    "scan_log",
+    "scan_values",
+]
+
+CHUNK_RECORDS: Final = 8_192
+CHUNK_BYTES: Final = 8 * 1024 * 1024
+"""A chunk ends at whichever comes first (the second one is looked at every 64 records)."""
+
+_STEP: Final = 64
+_LAST_SEQ: Final = (1 << 64) - 1
+
+
+class LogChunk(NamedTuple):
+    """Records of the arrival log as they lie there (see layout.py), keys and data abreast."""
+
+    keys: list[bytes]
+    data: list[bytes]
+
+
+def feed_generation(store: Store, feed_key: bytes) -> int:
+    """A number that changes when the feed is dropped and joined anew, its seqs beginning again."""
+    with store.environment.read() as txn:
+        return _state(txn, store, feed_key).feed_id
+
+
+def last_record(store: Store, feed_key: bytes, up_to_seq: int) -> LogRecord | None:
+    """The record with the highest number that is not above ``up_to_seq``, if there is one."""
+    with store.environment.read() as txn:
+        prefix = _state(txn, store, feed_key).prefix
+        cursor = txn.cursor(store.environment.databases["log"])
+        if cursor.set_range(prefix + U64.pack(min(up_to_seq, _LAST_SEQ))):
+            found = cursor.key() == prefix + U64.pack(up_to_seq) or cursor.prev()
+        else:
+            found = cursor.last()
+        if not found or not cursor.key().startswith(prefix):
+            return None
+        key, data = cursor.item()
+    received_at, origin = LOG_HEAD.unpack_from(data)
+    (seq,) = U64.unpack_from(key, U32.size)
+    return LogRecord(seq, received_at, origin, data[LOG_HEAD_BYTES:])
+
+
+def scan_log(store: Store, feed_key: bytes, after_seq: int, last_seq: int) -> Iterator[LogChunk]:
+    """The records with ``after_seq`` < seq <= ``last_seq`` in arrival order, in chunks."""
+    if last_seq <= after_seq:
+        return
+    with store.environment.read(long=True) as txn:
+        prefix = _state(txn, store, feed_key).prefix
+        log = store.environment.databases["log"]
+        keys, data = txn.cursor(log), txn.cursor(log)
+        start, end = prefix + U64.pack(after_seq + 1), prefix + U64.pack(last_seq)
+        if not keys.set_range(start) or not data.set_range(start):
+            return
+        key_steps = keys.iternext(keys=True, values=False)
+        data_steps = data.iternext(keys=False, values=True)
+        while True:
+            chunk = _next_chunk(key_steps, data_steps)
+            if not chunk.keys:
+                return
+            if chunk.keys[-1] >= end:
+                kept = sum(key <= end for key in chunk.keys)
+                if kept:
+                    yield LogChunk(chunk.keys[:kept], chunk.data[:kept])
+                return
+            yield chunk
+
+
+def _next_chunk(key_steps: "Iterator[bytes]", data_steps: "Iterator[bytes]") -> LogChunk:
+    chunk = LogChunk([], [])
+    size = 0
+    while len(chunk.data) < CHUNK_RECORDS and size < CHUNK_BYTES:
+        step = list(islice(data_steps, _STEP))
+        if not step:
+            break
+        size += sum(map(len, step))
+        chunk.data.extend(step)
+    chunk.keys.extend(islice(key_steps, len(chunk.data)))
+    return chunk
+
+
+def scan_values(
+    store: Store, feed_key: bytes, start: bytes, end: bytes | None
+) -> Iterator[LogChunk]:
+    """The records whose values v are ``start`` <= v < ``end`` (None: no end), in byte order.
+
+    Each record is looked up, which costs some 5 µs, but nothing outside of the range is read.
+    """
+    with store.environment.read(long=True) as txn:
+        prefix = _state(txn, store, feed_key).prefix
+        log = store.environment.databases["log"]
+        index = OrderedIndex(
+            txn,
+            store.environment.databases["index"],
+            prefix,
+            lambda seq: read_value(txn, log, prefix, seq),
+        )
+        chunk, size = LogChunk([], []), 0
+        for values in index.walk(start, end, wanted=CHUNK_RECORDS):
+            for value in values:
+                seq = index.find(value)
+                record = None if seq is None else txn.get(prefix + U64.pack(seq), db=log)
+                if seq is None or record is None:
+                    raise lmdb.CorruptedError("the index leads to a record that is missing")
+                chunk.keys.append(prefix + U64.pack(seq))
+                chunk.data.append(record)
+                size += len(record)
+                if len(chunk.keys) >= CHUNK_RECORDS or size >= CHUNK_BYTES:
+                    yield chunk
+                    chunk, size = LogChunk([], []), 0
+        if chunk.keys:
+            yield chunk
+
+
+def sample_values(store: Store, feed_key: bytes, seqs: Sequence[int]) -> list[bytes]:
+    """For each number the first value that arrived with it or later, where there is one."""
+    found: list[bytes] = []
+    with store.environment.read() as txn:
+        prefix = _state(txn, store, feed_key).prefix
+        cursor = txn.cursor(store.environment.databases["log"])
+        for seq in seqs:
+            if cursor.set_range(prefix + U64.pack(seq)) and cursor.key().startswith(prefix):
+                found.append(cursor.value()[LOG_HEAD_BYTES:])
+    return found
+
+
+def _state(txn: "lmdb.Transaction[bytes]", store: Store, feed_key: bytes) -> FeedState:
+    data = txn.get(feed_key, db=store.environment.databases["feeds"])
+    if data is None:
+        raise no_such_feed(feed_key)
+    return FeedState.unpack(data)
