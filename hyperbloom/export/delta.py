@@ -1,0 +1,302 @@
+"""Tables as Delta logs: files are part of a table once one commit names them, all or none.
+
+A Delta table is a folder of Parquet files and a log of numbered JSON files, each made in one step.
+A commit adds files, removes others and carries application transactions, pairs of a name and a
+number of which the log keeps the latest. What of a node is in a table is kept there, in the same
+commit as the files, so that the two cannot come apart (Delta protocol, "Transaction Identifiers").
+The log is written by deltalake; no Spark and no jar is needed for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from hyperbloom.export.errors import (
+    ExportConflict,
+    ExportError,
+    ExportFull,
+    MissingPackage,
+    TableUnusable,
+)
+from hyperbloom.export.files import FileFact, sync_folder
+from hyperbloom.export.schema import TABLES, Table
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable, Transaction
+
+__all__ = [
+    "METADATA",
+    "Compaction",
+    "FeedMark",
+    "ListedFile",
+    "OpenTable",
+    "translated",
+]
+
+METADATA: Final = "hyperbloom"
+"""The name under which a commit says which snapshots it is from."""
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedMark:
+    """What of a node's feed a table holds: up to which number, how many rows, and of which life.
+
+    ``generation`` and ``anchor`` tell whether a later snapshot goes on from there (snapshots.py).
+    """
+
+    top_seq: int
+    rows: int
+    generation: int
+    anchor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFile:
+    """A file that the table's current version names."""
+
+    path: str
+    size: int
+    rows: int
+    partition: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """Files before and after a compaction."""
+
+    removed: int
+    added: int
+
+
+def translated(error: Exception, folder: Path) -> ExportError:
+    """An error of the disk or of deltalake as one of ours, in one sentence."""
+    text = " ".join(str(error).split())
+    if (isinstance(error, OSError) and error.errno in _NO_ROOM) or "No space left" in text:
+        return ExportFull(
+            f"no room on the disk of {folder}; the table is as it was, make room and try again"
+        )
+    if isinstance(error, OSError):
+        return ExportError(f"{folder} cannot be written: {error.strerror or text}")
+    if type(error).__name__ == "CommitFailedError":
+        return ExportConflict(
+            f"somebody else changed {folder} meanwhile; run it again, nothing was committed"
+        )
+    return TableUnusable(f"the table {folder} cannot be used: {text}")
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake
+    except ImportError as error:
+        raise MissingPackage(
+            f"{error.name} is not installed; install it with: pip install 'hyperbloom[export]'"
+        ) from error
+    return deltalake
+
+
+class OpenTable:
+    """One table of an export folder, at the version found when it was opened.
+
+    Every method may raise TableUnusable, ExportFull or ExportConflict.
+    """
+
+    def __init__(self, target: Path, table: Table, delta: DeltaTable) -> None:
+        self.table = table
+        self.folder = target / table.name
+        self._delta = delta
+
+    @classmethod
+    def find(cls, target: Path, name: str) -> OpenTable | None:
+        """The table of that name below ``target``, None if there is none yet."""
+        table, deltalake = TABLES[name], _deltalake()
+        folder = target / name
+        if not (folder / "_delta_log").is_dir():
+            return None
+        try:
+            return cls(target, table, deltalake.DeltaTable(str(folder)))
+        except deltalake.exceptions.TableNotFoundError:
+            return None
+        except Exception as error:
+            raise translated(error, folder) from error
+
+    @classmethod
+    def ensure(cls, target: Path, name: str) -> OpenTable:
+        """The same; an empty one is made if there is none."""
+        found = cls.find(target, name)
+        if found is not None:
+            return found
+        table, deltalake = TABLES[name], _deltalake()
+        folder = target / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            delta = deltalake.DeltaTable.create(
+                str(folder),
+                schema=table.schema,
+                partition_by=list(table.partition_by),
+                mode="ignore",
+                name=name,
+                configuration={"delta.checkpointInterval": "50"},
+            )
+        except Exception as error:
+            raise translated(error, folder) from error
+        return cls(target, table, delta)
+
+    @property
+    def version(self) -> int:
+        """The number of the commit that this is."""
+        return self._delta.version()
+
+    @property
+    def dataset(self) -> Any:
+        """The table as a pyarrow dataset."""
+        return self._delta.to_pyarrow_dataset()
+
+    def files(self) -> list[ListedFile]:
+        """The files of this version, in the order of their paths."""
+        actions = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
+        keys = self.table.partition_by
+        return sorted(
+            (
+                ListedFile(
+                    path=action["path"],
+                    size=action["size_bytes"],
+                    rows=action["num_records"] or 0,
+                    partition={key: str(action[f"partition.{key}"]) for key in keys},
+                )
+                for action in actions
+            ),
+            key=lambda file: file.path,
+        )
+
+    # What of a node is in it
+
+    def mark(self, node: str, feed: bytes) -> FeedMark | None:
+        """What it holds of this feed of this node; None for nothing."""
+        read = self._delta.transaction_version
+        top_seq, rows, generation, anchor = (
+            read(f"{METADATA}.{node}.{feed.hex()}.{part}") for part in _MARK_PARTS
+        )
+        if top_seq is None or rows is None or generation is None or anchor is None:
+            return None
+        return FeedMark(top_seq=top_seq, rows=rows, generation=generation, anchor=anchor)
+
+    def taken_at(self, node: str) -> int | None:
+        """When the newest snapshot of the node in it was taken (µs)."""
+        return self._delta.transaction_version(f"{METADATA}.{node}.taken_at")
+
+    def source_version(self) -> int | None:
+        """For a report: the version of `values` that it was made from."""
+        return self._delta.transaction_version(f"{METADATA}.source")
+
+    # Changing it
+
+    def commit(
+        self,
+        facts: Sequence[FileFact],
+        *,
+        replaced: Iterable[ListedFile] = (),
+        numbers: Mapping[str, int],
+        metadata: Mapping[str, Any],
+    ) -> int:
+        """Name new files, un-name ``replaced`` ones and set numbers, all at once; the new version.
+
+        ``numbers`` are application transactions by name, without our prefix.
+        """
+        deltalake = _deltalake()
+        now = int(time.time() * 1000)
+        removals = [
+            deltalake.transaction.RemoveAction(
+                file.path, True, now, file.size, dict(file.partition)
+            )
+            for file in replaced
+        ]
+        additions = [
+            deltalake.transaction.AddAction(
+                fact.path, fact.size, fact.partition, now, True, fact.stats
+            )
+            for fact in facts
+        ]
+        try:
+            for folder in {(self.folder / fact.path).parent.parent for fact in facts}:
+                sync_folder(folder)
+            self._delta.create_write_transaction(
+                [*removals, *additions],
+                mode="append",
+                schema=self.table.schema,
+                partition_by=list(self.table.partition_by),
+                commit_properties=deltalake.CommitProperties(
+                    custom_metadata={METADATA: json.dumps(metadata)},
+                    max_commit_retries=0,
+                    app_transactions=self._transactions(numbers),
+                ),
+            )
+            self._delta.update_incremental()
+            sync_folder(self.folder / "_delta_log")
+        except Exception as error:
+            raise translated(error, self.folder) from error
+        return self.version
+
+    def _transactions(self, numbers: Mapping[str, int]) -> list[Transaction]:
+        deltalake = _deltalake()
+        return [
+            deltalake.Transaction(f"{METADATA}.{name}", number) for name, number in numbers.items()
+        ]
+
+    def compact(self, target_bytes: int) -> Compaction:
+        """Join small files of the same partition up to ``target_bytes`` each."""
+        deltalake = _deltalake()
+        try:
+            metrics = self._delta.optimize.compact(
+                target_size=target_bytes,
+                max_concurrent_tasks=1,
+                writer_properties=deltalake.WriterProperties(
+                    compression="ZSTD", compression_level=1
+                ),
+            )
+            for file in self._delta.file_uris():
+                _sync_file(Path(file), since=time.time() - _COMPACTION_SECONDS)
+            sync_folder(self.folder / "_delta_log")
+        except Exception as error:
+            raise translated(error, self.folder) from error
+        return Compaction(removed=metrics["numFilesRemoved"], added=metrics["numFilesAdded"])
+
+    def vacuum(self, keep_hours: int, *, dry_run: bool) -> list[str]:
+        """Remove files that no commit names any more, or never did, older than ``keep_hours``."""
+        try:
+            return self._delta.vacuum(
+                keep_hours, dry_run=dry_run, enforce_retention_duration=False, full=True
+            )
+        except Exception as error:
+            raise translated(error, self.folder) from error
+
+    def history(self) -> list[dict[str, Any]]:
+        """The commits that are still told of, newest first."""
+        try:
+            return list(self._delta.history())
+        except Exception as error:
+            raise translated(error, self.folder) from error
+
+
+_MARK_PARTS: Final = ("top_seq", "rows", "generation", "anchor")
+_COMPACTION_SECONDS: Final = 3_600
+
+
+def _sync_file(path: Path, *, since: float) -> None:
+    if path.stat().st_mtime < since:
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

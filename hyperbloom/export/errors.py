@@ -1,0 +1,52 @@
+"""What can go wrong with an export, each as its own type and as one sentence that says what to do.
+
+After any of them the tables are as they were: files that no commit names are no part of a table.
+"""
+
+__all__ = [
+    "ExportBusy",
+    "ExportConflict",
+    "ExportError",
+    "ExportFull",
+    "MasterUnreachable",
+    "MissingJava",
+    "MissingPackage",
+    "SnapshotUnusable",
+    "TableUnusable",
+]
+
+
+class ExportError(Exception):
+    """Anything an export refuses or fails to do; the base of the errors below."""
+
+
+class ExportBusy(ExportError):
+    """Another export, compaction or vacuum works on the same folder."""
+
+
+class ExportConflict(ExportError):
+    """Somebody else committed to the same table meanwhile, in spite of the lock."""
+
+
+class ExportFull(ExportError):
+    """The disk of the tables (or Spark's scratch folder) has no room."""
+
+
+class MasterUnreachable(ExportError):
+    """No Spark master answers."""
+
+
+class MissingJava(ExportError):
+    """There is no Java that Spark can run on."""
+
+
+class MissingPackage(ExportError):
+    """The extra `export` is not installed."""
+
+
+class SnapshotUnusable(ExportError):
+    """The snapshot is damaged, of another schema, or does not say whose it is."""
+
+
+class TableUnusable(ExportError):
+    """The folder holds no tables of ours, or a damaged one."""

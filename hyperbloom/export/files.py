@@ -1,0 +1,249 @@
+"""Parquet files of a table: written under new names, synced, and described by a fact each.
+
+A file means nothing until a commit names it (delta.py), so nothing here needs to be undone. What is
+held in memory is bounded: rows wait until they make a row group, and when all that wait together
+grow beyond a limit, the largest part is written.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hyperbloom.export.ranges import TARGET_FILE_BYTES
+from hyperbloom.export.rows import Rows
+from hyperbloom.export.schema import Table
+
+__all__ = ["FileFact", "PartWriter", "ValueWriter", "sync_folder"]
+
+_GROUP_ROWS: Final = 262_144
+_GROUP_BYTES: Final = 24 * 1024 * 1024
+_WAITING_BYTES: Final = 48 * 1024 * 1024
+_OPEN_PARTS: Final = 16
+_EPOCH: Final = dt.date(1970, 1, 1)
+_KEYS: Final = ("feed", "issuer", "trustee", "introduced_by", "origin", "node", "alias", "snapshot")
+_NUMBERS: Final = ("seq", "received_at", "taken_at", "first_seen", "last_seen")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFact:
+    """A written file: path below the table's folder, bytes, rows, partition, Delta statistics."""
+
+    path: str
+    size: int
+    rows: int
+    partition: dict[str, str]
+    stats: str
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> FileFact:
+        """The inverse of `to_json`."""
+        return cls(**json.loads(text))
+
+
+@dataclass(slots=True)
+class PartWriter:
+    """One partition's files, one after the other; each ends near ``target_bytes``.
+
+    ``name`` begins the files' names; the rest is random.
+    """
+
+    table: Table
+    folder: Path
+    partition: Mapping[str, str]
+    name: str
+    target_bytes: int = TARGET_FILE_BYTES
+    waiting_bytes: int = 0
+    facts: list[FileFact] = field(default_factory=list)
+    _waiting: list[pa.RecordBatch] = field(default_factory=list)
+    _waiting_rows: int = 0
+    _file: IO[bytes] | None = None
+    _writer: pq.ParquetWriter | None = None
+    _path: str = ""
+    _rows: int = 0
+    _least: dict[str, Any] = field(default_factory=dict)
+    _most: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows; OSError if they cannot be written."""
+        if not batch.num_rows:
+            return
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self.waiting_bytes += batch.get_total_buffer_size()
+        if self._waiting_rows >= _GROUP_ROWS or self.waiting_bytes >= _GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits as one row group."""
+        if not self._waiting:
+            return
+        group = pa.Table.from_batches(self._waiting)
+        self._waiting, self._waiting_rows, self.waiting_bytes = [], 0, 0
+        if self._writer is None or self._file is None:
+            self._writer, self._file = self._begin()
+        self._writer.write_table(group, row_group_size=group.num_rows)
+        self._rows += group.num_rows
+        self._count_in(group)
+        if self._file.tell() >= self.target_bytes:
+            self._end()
+
+    def close(self) -> list[FileFact]:
+        """Write the rest; the facts of all files."""
+        self.flush()
+        self._end()
+        return self.facts
+
+    def abandon(self) -> None:
+        """Close without a fact; the file is no part of anything."""
+        if self._file is not None:
+            self._file.close()
+
+    def _begin(self) -> tuple[pq.ParquetWriter, IO[bytes]]:
+        folder = "/".join(f"{key}={value}" for key, value in self.partition.items())
+        file_name = f"{self.name}-{uuid.uuid4().hex[:12]}.parquet"
+        self._path = f"{folder}/{file_name}" if folder else file_name
+        path = self.folder / self._path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("xb")
+        schema = self.table.file_schema
+        writer = pq.ParquetWriter(
+            file,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=[name for name in _KEYS if name in schema.names],
+            column_encoding={
+                name: "DELTA_BINARY_PACKED" for name in _NUMBERS if name in schema.names
+            },
+            # Smallest and largest of values of 256 KiB would be kept in every file's footer.
+            write_statistics=[n for n in schema.names if n not in ("value", "link")],
+        )
+        return writer, file
+
+    def _count_in(self, group: pa.Table) -> None:
+        for name in self.table.statistics:
+            bounds = pc.min_max(group.column(name)).as_py()
+            self._least[name] = min(self._least.get(name, bounds["min"]), bounds["min"])
+            self._most[name] = max(self._most.get(name, bounds["max"]), bounds["max"])
+
+    def _end(self) -> None:
+        if self._writer is None or self._file is None:
+            return
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        size = self._file.tell()
+        self._file.close()
+        sync_folder((self.folder / self._path).parent)
+        stats = {
+            "numRecords": self._rows,
+            "minValues": {name: _stat(value) for name, value in self._least.items()},
+            "maxValues": {name: _stat(value) for name, value in self._most.items()},
+            "nullCount": dict.fromkeys(self.table.statistics, 0),
+        }
+        self.facts.append(
+            FileFact(
+                path=self._path,
+                size=size,
+                rows=self._rows,
+                partition=dict(self.partition),
+                stats=json.dumps(stats),
+            )
+        )
+        self._writer = self._file = None
+        self._rows = 0
+        self._least, self._most = {}, {}
+
+
+def _stat(value: object) -> object:
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return value
+
+
+class ValueWriter:
+    """Rows of `values` into the files of their node and day."""
+
+    def __init__(self, table: Table, folder: Path, *, name: str, target_bytes: int) -> None:
+        self._table = table
+        self._folder = folder
+        self._name = name
+        self._target_bytes = target_bytes
+        self._parts: dict[tuple[str, int], PartWriter] = {}
+        self._facts: list[FileFact] = []
+        self.rows: Counter[tuple[str, bytes]] = Counter()
+        """Rows taken, by node and feed."""
+
+    def add(self, rows: Rows, node: str, feed: bytes) -> None:
+        """Take rows of one node and feed."""
+        self.rows[node, feed] += rows.batch.num_rows
+        for day, batch in _by_day(rows):
+            self._part(node, day).add(batch)
+        if sum(part.waiting_bytes for part in self._parts.values()) > _WAITING_BYTES:
+            max(self._parts.values(), key=lambda part: part.waiting_bytes).flush()
+
+    def close(self) -> list[FileFact]:
+        """Write the rest; the facts of all files."""
+        for part in self._parts.values():
+            self._facts += part.close()
+        self._parts = {}
+        return self._facts
+
+    def abandon(self) -> None:
+        """Close all files as they are."""
+        for part in self._parts.values():
+            part.abandon()
+
+    def _part(self, node: str, day: int) -> PartWriter:
+        # Taken out and put back, so that the first one is the one unused for longest.
+        part = self._parts.pop((node, day), None)
+        if part is None:
+            if len(self._parts) >= _OPEN_PARTS:
+                self._facts += self._parts.pop(next(iter(self._parts))).close()
+            date = (_EPOCH + dt.timedelta(days=day)).isoformat()
+            part = PartWriter(
+                table=self._table,
+                folder=self._folder,
+                partition={"node": node, "date": date},
+                name=self._name,
+                target_bytes=self._target_bytes,
+            )
+        self._parts[node, day] = part
+        return part
+
+
+def _by_day(rows: Rows) -> Iterator[tuple[int, pa.RecordBatch]]:
+    days = rows.days
+    first = int(days[0])
+    if (days == first).all():
+        yield first, rows.batch
+        return
+    order = np.argsort(days, kind="stable")
+    found, starts = np.unique(days[order], return_index=True)
+    for day, at in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+        yield day, rows.batch.take(pa.array(at))
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder last."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,427 @@
+"""The export: from snapshots to tables, so that a value is there once, whatever happens on the way.
+
+For each feed of each node, `values` remembers in its own log up to which number it holds the feed
+(delta.py). A later snapshot that goes on from there brings only the rows above. One that does not
+(the feed was dropped and joined anew, the store was put back to an older state) replaces all of the
+node's rows, in one commit. A snapshot no newer than the last one brings nothing. So an export that
+was killed is finished by running it again, and running it twice changes nothing.
+
+`links` holds each node's newest links, `feeds` a row for every feed of every snapshot. Both are
+small, and written by the process that runs the export. Reports are made by Spark from `values`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from hyperbloom.export.delta import FeedMark, ListedFile, OpenTable, translated
+from hyperbloom.export.errors import ExportError, SnapshotUnusable
+from hyperbloom.export.files import FileFact, sync_folder
+from hyperbloom.export.lock import folder_lock
+from hyperbloom.export.ranges import TARGET_FILE_BYTES, SeqRange, cut_by_seq
+from hyperbloom.export.reading import read
+from hyperbloom.export.reports import REPORT_FRAMES
+from hyperbloom.export.schema import REPORTS, TABLES
+from hyperbloom.export.small_tables import write_feeds, write_links
+from hyperbloom.export.snapshots import (
+    FeedSource,
+    Snapshot,
+    anchor_at,
+    find_snapshots,
+    newest_of_each_node,
+    open_snapshot,
+)
+from hyperbloom.export.spark import collect_answers, cores_of
+from hyperbloom.export.tasks import ANSWER_SCHEMA, Answers, write_report, write_values
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "DEFAULT_TABLES",
+    "ExportProgress",
+    "ExportReport",
+    "Mode",
+    "TableReport",
+    "export_snapshots",
+]
+
+Mode = Literal["incremental", "full"]
+ExportProgress = Callable[[str, float], None]
+"""Called with what is done now and how much of it is, from 0 to 1."""
+SessionSource = Callable[[], AbstractContextManager["SparkSession"]]
+
+DEFAULT_TABLES: Final = ("values", "links", "feeds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReport:
+    """What an export did to one table; ``version`` is the commit it left, ``changed`` if it did.
+
+    ``rows``, ``files`` and ``bytes`` are those written; ``replaced`` the rows taken out for them.
+    """
+
+    table: str
+    version: int
+    changed: bool
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    replaced: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReport:
+    """What an export did. ``session_seconds`` is Spark's start, 0 if it was not needed.
+
+    ``worker_peak_bytes`` is the largest resident set of a Python worker that wrote values.
+    """
+
+    snapshots: tuple[str, ...]
+    tables: tuple[TableReport, ...]
+    session_seconds: float
+    worker_peak_bytes: int
+
+
+@dataclass(slots=True)
+class _NodePlan:
+    """What of one snapshot goes into `values`: ranges, the marks to set, and if rows give way."""
+
+    snapshot: Snapshot
+    ranges: list[SeqRange] = field(default_factory=list)
+    marks: dict[bytes, FeedMark] = field(default_factory=dict)
+    replaces: bool = False
+    is_news: bool = False
+
+
+def export_snapshots(
+    patterns: Iterable[str | Path],
+    target: Path,
+    *,
+    sessions: SessionSource,
+    mode: Mode = "incremental",
+    tables: Sequence[str] = DEFAULT_TABLES,
+    target_bytes: int = TARGET_FILE_BYTES,
+    progress: ExportProgress | None = None,
+) -> ExportReport:
+    """Export the newest snapshot of each node into the tables below ``target``.
+
+    ``sessions`` gives a Spark session, and is asked only if there is something for it to do. In the
+    mode ``full`` all rows of these nodes are written anew; other nodes' rows stay in both modes.
+    Raises ExportError and its kinds; a table is then as it was, or wholly done.
+    """
+    unknown = set(tables) - set(TABLES)
+    if unknown:
+        raise ExportError(f"no table {min(unknown)!r}; there are {', '.join(TABLES)}")
+    snapshots = [open_snapshot(path) for path in find_snapshots(patterns)]
+    with folder_lock(target.absolute()), ExitStack() as stack:
+        export = _Export(
+            target.absolute(), snapshots, mode, target_bytes, progress, sessions, stack
+        )
+        done = [export.run(name) for name in TABLES if name in tables]
+        return ExportReport(
+            snapshots=tuple(snapshot.id for snapshot in export.newest),
+            tables=tuple(done),
+            session_seconds=export.session_seconds,
+            worker_peak_bytes=export.worker_peak_bytes,
+        )
+
+
+class _Export:
+    """One run over one folder, which it has to itself."""
+
+    def __init__(
+        self,
+        target: Path,
+        snapshots: Sequence[Snapshot],
+        mode: Mode,
+        target_bytes: int,
+        progress: ExportProgress | None,
+        sessions: SessionSource,
+        stack: ExitStack,
+    ) -> None:
+        self.target = target
+        self.snapshots = snapshots
+        self.newest = newest_of_each_node(snapshots)
+        self.session_seconds = 0.0
+        self.worker_peak_bytes = 0
+        self._mode = mode
+        self._target_bytes = target_bytes
+        self._progress = progress
+        self._sessions = sessions
+        self._stack = stack
+        self._session: SparkSession | None = None
+        self._run_name = f"part-{uuid.uuid4().hex[:8]}"
+        self._metadata = {
+            "mode": mode,
+            "snapshots": [_described(snapshot) for snapshot in self.newest],
+        }
+
+    def run(self, name: str) -> TableReport:
+        """Bring one table up to date."""
+        started = self.session_seconds
+        begun = time.perf_counter()
+        try:
+            if name in REPORTS:
+                report = self._report(name)
+            else:
+                report = {
+                    "values": self._values,
+                    "links": self._links,
+                    "feeds": self._feeds,
+                }[name]()
+        except BaseException:
+            self._remove_unnamed(name)
+            raise
+        waited = self.session_seconds - started
+        return _timed(report, time.perf_counter() - begun - waited)
+
+    # values
+
+    def _values(self) -> TableReport:
+        table = OpenTable.ensure(self.target, "values")
+        plans = [_plan(snapshot, table, self._mode) for snapshot in self.newest]
+        plans = [plan for plan in plans if plan.is_news]
+        if not plans:
+            return TableReport(table="values", version=table.version, changed=False)
+        ranges = [piece for plan in plans for piece in plan.ranges]
+        answers = self._write_values(table.folder, ranges) if ranges else Answers(())
+        _check_rows(ranges, answers)
+        replaced_nodes = {plan.snapshot.node for plan in plans if plan.replaces}
+        return self._commit(
+            table,
+            answers.facts,
+            [file for file in table.files() if file.partition["node"] in replaced_nodes],
+            _numbers(plans),
+        )
+
+    def _write_values(self, folder: Path, ranges: Sequence[SeqRange]) -> Answers:
+        session = self._spark()
+        tasks = cut_by_seq(ranges, cores=cores_of(session), target_bytes=self._target_bytes)
+        write = partial(
+            write_values,
+            tasks=tasks,
+            folder=folder,
+            name=self._run_name,
+            target_bytes=self._target_bytes,
+        )
+        frame = session.range(0, len(tasks), 1, len(tasks)).mapInArrow(write, ANSWER_SCHEMA)
+        answers = Answers(collect_answers(session, frame, self._task_progress("values")))
+        self.worker_peak_bytes = max(self.worker_peak_bytes, answers.peak_bytes)
+        return answers
+
+    # The small tables
+
+    def _links(self) -> TableReport:
+        table = OpenTable.ensure(self.target, "links")
+        news = [
+            snapshot
+            for snapshot in self.newest
+            if self._mode == "full" or snapshot.taken_at > (table.taken_at(snapshot.node) or -1)
+        ]
+        if not news:
+            return TableReport(table="links", version=table.version, changed=False)
+        nodes = {snapshot.node for snapshot in news}
+        return self._commit(
+            table,
+            self._written(table, partial(write_links, news)),
+            [file for file in table.files() if file.partition["node"] in nodes],
+            {f"{snapshot.node}.taken_at": snapshot.taken_at for snapshot in news},
+        )
+
+    def _feeds(self) -> TableReport:
+        table = OpenTable.ensure(self.target, "feeds")
+        is_full = self._mode == "full"
+        news = [
+            snapshot
+            for snapshot in {snapshot.id: snapshot for snapshot in self.snapshots}.values()
+            if is_full or snapshot.taken_at > (table.taken_at(snapshot.node) or -1)
+        ]
+        if not news:
+            return TableReport(table="feeds", version=table.version, changed=False)
+        nodes = {snapshot.node for snapshot in news} if is_full else set()
+        return self._commit(
+            table,
+            self._written(table, partial(write_feeds, news)),
+            [file for file in table.files() if file.partition["node"] in nodes],
+            {
+                f"{snapshot.node}.taken_at": snapshot.taken_at
+                for snapshot in newest_of_each_node(news)
+            },
+        )
+
+    def _written(
+        self, table: OpenTable, write: Callable[[Path, str], list[FileFact]]
+    ) -> list[FileFact]:
+        self._show(f"{table.table.name}: writing", 0.0)
+        try:
+            return write(table.folder, self._run_name)
+        except OSError as error:
+            raise translated(error, table.folder) from error
+
+    # Reports
+
+    def _report(self, name: str) -> TableReport:
+        source = OpenTable.ensure(self.target, "values")
+        table = OpenTable.ensure(self.target, name)
+        if self._mode != "full" and table.source_version() == source.version:
+            return TableReport(table=name, version=table.version, changed=False)
+        session = self._spark()
+        write = partial(
+            write_report,
+            table=name,
+            folder=table.folder,
+            name=self._run_name,
+            target_bytes=self._target_bytes,
+        )
+        frame = REPORT_FRAMES[name](read(session, source.folder)).mapInArrow(write, ANSWER_SCHEMA)
+        answers = Answers(collect_answers(session, frame, self._task_progress(name)))
+        return self._commit(table, answers.facts, table.files(), {"source": source.version})
+
+    # What they share
+
+    def _commit(
+        self,
+        table: OpenTable,
+        facts: Sequence[FileFact],
+        replaced: Sequence[ListedFile],
+        numbers: dict[str, int],
+    ) -> TableReport:
+        self._show(f"{table.table.name}: committing", 1.0)
+        try:
+            sync_folder(table.folder)
+        except OSError as error:
+            raise translated(error, table.folder) from error
+        version = table.commit(facts, replaced=replaced, numbers=numbers, metadata=self._metadata)
+        return TableReport(
+            table=table.table.name,
+            version=version,
+            changed=True,
+            rows=sum(fact.rows for fact in facts),
+            files=len(facts),
+            bytes=sum(fact.size for fact in facts),
+            replaced=sum(file.rows for file in replaced),
+        )
+
+    def _spark(self) -> SparkSession:
+        if self._session is None:
+            self._show("starting Spark", 0.0)
+            begun = time.perf_counter()
+            self._session = self._stack.enter_context(self._sessions())
+            self.session_seconds = time.perf_counter() - begun
+        return self._session
+
+    def _show(self, text: str, part: float) -> None:
+        if self._progress is not None:
+            self._progress(text, part)
+
+    def _task_progress(self, table: str) -> Callable[[int, int], None] | None:
+        if self._progress is None:
+            return None
+        return lambda done, total: self._show(f"{table}: {done} of {total} ranges", done / total)
+
+    def _remove_unnamed(self, name: str) -> None:
+        """After a failure: the files of this run, which no commit names. Others are vacuum's."""
+        for path in (self.target / name).rglob(f"{self._run_name}-*.parquet"):
+            path.unlink(missing_ok=True)
+
+
+def _described(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "id": snapshot.id,
+        "node": snapshot.node,
+        "taken_at": snapshot.taken_at,
+        "feeds": {
+            feed.key.hex(): {"top_seq": feed.top_seq, "digest": feed.digest.hex()}
+            for feed in snapshot.feeds
+        },
+    }
+
+
+def _plan(snapshot: Snapshot, table: OpenTable, mode: Mode) -> _NodePlan:
+    plan = _NodePlan(snapshot)
+    last_taken = table.taken_at(snapshot.node)
+    marks = {feed.key: table.mark(snapshot.node, feed.key) for feed in snapshot.feeds}
+    if mode != "full" and last_taken is not None and snapshot.taken_at <= last_taken:
+        return plan
+    plan.is_news = True
+    plan.replaces = mode == "full" or not all(
+        _goes_on(snapshot, feed, marks[feed.key]) for feed in snapshot.feeds
+    )
+    for feed in snapshot.feeds:
+        known = None if plan.replaces else marks[feed.key]
+        after, rows = (known.top_seq, known.rows) if known else (0, 0)
+        plan.marks[feed.key] = FeedMark(
+            top_seq=feed.top_seq,
+            rows=feed.count,
+            generation=feed.generation,
+            anchor=anchor_at(snapshot.path, feed.key, feed.top_seq),
+        )
+        plan.ranges.append(
+            SeqRange(
+                path=snapshot.path,
+                node=snapshot.node,
+                feed=feed.key,
+                after_seq=after,
+                last_seq=feed.top_seq,
+                rows=feed.count - rows,
+                size=math.ceil(feed.size * (feed.count - rows) / max(1, feed.count)),
+            )
+        )
+    plan.ranges = [piece for piece in plan.ranges if piece.last_seq > piece.after_seq]
+    return plan
+
+
+def _goes_on(snapshot: Snapshot, feed: FeedSource, known: FeedMark | None) -> bool:
+    """Whether the feed holds what the table has of it, and more at most."""
+    if known is None:
+        return True
+    return (
+        feed.generation == known.generation
+        and feed.top_seq >= known.top_seq
+        and feed.count >= known.rows
+        and anchor_at(snapshot.path, feed.key, known.top_seq) == known.anchor
+    )
+
+
+def _check_rows(ranges: Sequence[SeqRange], answers: Answers) -> None:
+    """What was written is what the snapshots count, or nothing is committed."""
+    for piece in ranges:
+        written = answers.rows.get((piece.node, piece.feed), 0)
+        if written != piece.rows:
+            raise SnapshotUnusable(
+                f"the snapshot {piece.path} has {written} values of feed {piece.feed.hex()} where "
+                f"it counts {piece.rows}; nothing was committed, use another snapshot"
+            )
+
+
+def _numbers(plans: Sequence[_NodePlan]) -> dict[str, int]:
+    numbers = {}
+    for plan in plans:
+        node = plan.snapshot.node
+        numbers[f"{node}.taken_at"] = plan.snapshot.taken_at
+        for feed, mark in plan.marks.items():
+            numbers |= {
+                f"{node}.{feed.hex()}.top_seq": mark.top_seq,
+                f"{node}.{feed.hex()}.rows": mark.rows,
+                f"{node}.{feed.hex()}.generation": mark.generation,
+                f"{node}.{feed.hex()}.anchor": mark.anchor,
+            }
+    return numbers
+
+
+def _timed(report: TableReport, seconds: float) -> TableReport:
+    return replace(report, seconds=seconds)

@@ -1,0 +1,141 @@
+"""The tables: their columns, with what they mean, and how they are laid out on disk.
+
+Byte strings stay bytes: a value is whatever somebody put in, mostly not text. The one exception is
+`node`, which is a partition column, and the names of partitions are text: it is the node's public
+key in hex. Times are microseconds in UTC. Every column carries its meaning as `comment` in the
+schema, so that readers of the Delta tables show it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = ["MICROSECONDS", "REPORTS", "TABLES", "TIMESTAMP", "Table"]
+
+MICROSECONDS: Final = 1_000_000
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table: its name, which is its folder's, its columns, and the columns it is cut by."""
+
+    name: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+    statistics: tuple[str, ...] = ()
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns inside a file; the others are said by the file's folder."""
+        return pa.schema([field for field in self.schema if field.name not in self.partition_by])
+
+
+def _column(name: str, kind: pa.DataType, comment: str, *, nullable: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
+
+
+_BINARY = pa.binary()
+_NODE = _column("node", pa.string(), "public key of the node whose snapshot it was, in hex")
+_FEED = _column("feed", _BINARY, "public key of the feed, 32 bytes")
+
+VALUES = Table(
+    name="values",
+    schema=pa.schema(
+        [
+            _FEED,
+            _column("value", _BINARY, "the value, byte for byte"),
+            _column("size", pa.int32(), "bytes of the value"),
+            _column("seq", pa.int64(), "arrival number within the feed on the node, with gaps"),
+            _column("received_at", TIMESTAMP, "when the node got it, by the node's clock"),
+            _column("origin", _BINARY, "public key of the peer it came from, 32 bytes"),
+            _NODE,
+            _column("date", pa.date32(), "day of received_at in UTC"),
+        ]
+    ),
+    partition_by=("node", "date"),
+    statistics=("size", "seq", "received_at"),
+)
+
+LINKS = Table(
+    name="links",
+    schema=pa.schema(
+        [
+            _FEED,
+            _column("issuer", _BINARY, "public key of who trusts, 32 bytes"),
+            _column("trustee", _BINARY, "public key of who is trusted, 32 bytes"),
+            _column(
+                "position",
+                pa.int32(),
+                "place in the shortest chain from the feed, 1 is issued by the feed itself; "
+                "null if no chain of links valid at the snapshot's time led to the issuer",
+                nullable=True,
+            ),
+            _column("expires", TIMESTAMP, "when it ends; null beyond year 9999", nullable=True),
+            _column("first_seen", TIMESTAMP, "when the node first saw it"),
+            _column("introduced_by", _BINARY, "public key of the peer who showed it first"),
+            _column("link", _BINARY, "the link itself, as it travels"),
+            _column("taken_at", TIMESTAMP, "when the snapshot was taken"),
+            _NODE,
+        ]
+    ),
+    partition_by=("node",),
+)
+
+FEEDS = Table(
+    name="feeds",
+    schema=pa.schema(
+        [
+            _FEED,
+            _column("alias", pa.string(), "the feed's name on the node", nullable=True),
+            _column("count", pa.int64(), "values in the feed"),
+            _column("bytes", pa.int64(), "bytes of its values"),
+            _column("digest", _BINARY, "equal for equal sets of values, 32 bytes"),
+            _column("top_seq", pa.int64(), "highest arrival number"),
+            _column("taken_at", TIMESTAMP, "when the snapshot was taken"),
+            _column("snapshot", pa.string(), "the snapshot's id"),
+            _NODE,
+        ]
+    ),
+    partition_by=("node",),
+)
+
+COVERAGE = Table(
+    name="coverage",
+    schema=pa.schema(
+        [
+            _FEED,
+            _column("value_hash", _BINARY, "SHA-256 of the value"),
+            _column("size", pa.int32(), "bytes of the value"),
+            _column("nodes", pa.int64(), "how many nodes have it"),
+            _column("first_seen", TIMESTAMP, "earliest arrival on any node"),
+            _column("last_seen", TIMESTAMP, "latest arrival on any node"),
+        ]
+    ),
+)
+
+PROVENANCE = Table(
+    name="provenance",
+    schema=pa.schema(
+        [
+            _column("origin", _BINARY, "public key of the peer the values came from, 32 bytes"),
+            _column("values", pa.int64(), "different values, counted once a feed"),
+            _column("arrivals", pa.int64(), "the same on every node that got them from it"),
+            _column("bytes", pa.int64(), "bytes of the different values"),
+            _column("feeds", pa.int64(), "feeds they belong to"),
+            _column("days", pa.int64(), "days (UTC) on which something arrived from it"),
+            _column("first_seen", TIMESTAMP, "the first arrival"),
+            _column("last_seen", TIMESTAMP, "the last arrival"),
+        ]
+    ),
+)
+
+TABLES: Final = MappingProxyType(
+    {table.name: table for table in (VALUES, LINKS, FEEDS, COVERAGE, PROVENANCE)}
+)
+REPORTS: Final = (COVERAGE.name, PROVENANCE.name)
+"""Tables made anew from `values`; the others are made from snapshots."""

@@ -1,0 +1,121 @@
+"""The tables `links` and `feeds`: some thousand rows a node, written without Spark."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from hyperbloom.export.errors import SnapshotUnusable
+from hyperbloom.export.files import FileFact, PartWriter
+from hyperbloom.export.schema import MICROSECONDS, TABLES
+from hyperbloom.export.snapshots import Snapshot
+from hyperbloom.store import LinkRecord, Store, StoreError
+
+__all__ = ["chain_positions", "write_feeds", "write_links"]
+
+_YEAR_10000: Final = 253_402_300_800.0
+
+
+def write_links(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[FileFact]:
+    """Write the links of each snapshot; OSError if that fails, SnapshotUnusable if reading does."""
+    facts: list[FileFact] = []
+    for snapshot in snapshots:
+        rows: list[dict[str, Any]] = []
+        try:
+            with closing(Store.open_readonly(snapshot.path)) as store:
+                for feed in snapshot.feeds:
+                    rows += _link_rows(snapshot, feed.key, store.links(feed.key))
+        except StoreError as error:
+            raise SnapshotUnusable(str(error)) from error
+        facts += _write("links", rows, snapshot.node, folder, name)
+    return facts
+
+
+def _link_rows(
+    snapshot: Snapshot, feed: bytes, links: Sequence[LinkRecord]
+) -> list[dict[str, Any]]:
+    positions = chain_positions(feed, links, now=snapshot.taken_at / MICROSECONDS)
+    return [
+        {
+            "feed": feed,
+            "issuer": link.issuer,
+            "trustee": link.trustee,
+            "position": positions.get(link.issuer),
+            "expires": _microseconds(link.expires),
+            "first_seen": min(link.first_seen, _last_microsecond()),
+            "introduced_by": link.introduced_by,
+            "link": link.raw,
+            "taken_at": snapshot.taken_at,
+        }
+        for link in links
+    ]
+
+
+def _last_microsecond() -> int:
+    return int(_YEAR_10000) * MICROSECONDS - 1
+
+
+def _microseconds(seconds: float) -> int | None:
+    """A moment as the tables have it; None for one that no date can name."""
+    if math.isnan(seconds) or not 0 <= seconds < _YEAR_10000:
+        return None
+    return int(seconds * MICROSECONDS)
+
+
+def chain_positions(feed: bytes, links: Iterable[LinkRecord], *, now: float) -> dict[bytes, int]:
+    """For each issuer that a chain of links valid at ``now`` leads to, its links' position."""
+    trusted: dict[bytes, list[bytes]] = {}
+    for link in links:
+        if link.expires >= now:
+            trusted.setdefault(link.issuer, []).append(link.trustee)
+    positions = {feed: 1}
+    border = deque([feed])
+    while border:
+        issuer = border.popleft()
+        for trustee in trusted.get(issuer, ()):
+            if trustee not in positions:
+                positions[trustee] = positions[issuer] + 1
+                border.append(trustee)
+    return positions
+
+
+def write_feeds(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[FileFact]:
+    """Write a row for each feed of each snapshot; OSError if that fails."""
+    facts: list[FileFact] = []
+    for node in sorted({snapshot.node for snapshot in snapshots}):
+        rows = [
+            {
+                "feed": feed.key,
+                "alias": feed.alias,
+                "count": feed.count,
+                "bytes": feed.size,
+                "digest": feed.digest,
+                "top_seq": feed.top_seq,
+                "taken_at": snapshot.taken_at,
+                "snapshot": snapshot.id,
+            }
+            for snapshot in sorted(snapshots, key=lambda snapshot: snapshot.taken_at)
+            if snapshot.node == node
+            for feed in snapshot.feeds
+        ]
+        facts += _write("feeds", rows, node, folder, name)
+    return facts
+
+
+def _write(
+    table: str, rows: Sequence[dict[str, Any]], node: str, folder: Path, name: str
+) -> list[FileFact]:
+    spec = TABLES[table]
+    writer = PartWriter(table=spec, folder=folder, partition={"node": node}, name=name)
+    try:
+        writer.add(pa.RecordBatch.from_pylist(list(rows), schema=spec.file_schema))
+        return writer.close()
+    except OSError:
+        writer.abandon()
+        raise

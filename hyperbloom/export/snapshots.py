@@ -1,0 +1,135 @@
+"""Snapshots as an export takes them: found, looked at, and put in order.
+
+A snapshot is named by its node and the moment it was taken. Of several of one node the newest is
+exported: it holds what the older ones hold.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperbloom.export.errors import SnapshotUnusable
+from hyperbloom.keys import keyed_hash
+from hyperbloom.store import NoSuchFeed, Store, StoreCorrupt, StoreError, load_snapshot_info
+from hyperbloom.store.layout import LOG_HEAD
+from hyperbloom.store.scan import feed_generation, last_record
+
+__all__ = [
+    "FeedSource",
+    "Snapshot",
+    "anchor_at",
+    "find_snapshots",
+    "newest_of_each_node",
+    "open_snapshot",
+]
+
+_ANCHOR_BITS = 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedSource:
+    """A feed in a snapshot. ``generation`` changes when its seqs begin anew."""
+
+    key: bytes
+    generation: int
+    alias: str | None
+    count: int
+    size: int
+    digest: bytes
+    top_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A snapshot's folder, whose it is (hex), when it was taken (µs), and what it holds."""
+
+    path: Path
+    node: str
+    taken_at: int
+    feeds: tuple[FeedSource, ...]
+
+    @property
+    def id(self) -> str:
+        """One text for node and time."""
+        return f"{self.node}@{self.taken_at}"
+
+
+def find_snapshots(patterns: Iterable[str | Path]) -> list[Path]:
+    """The folders that paths and glob patterns name, each once; SnapshotUnusable for none."""
+    found: dict[Path, None] = {}
+    for pattern in map(str, patterns):
+        paths = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        if not paths:
+            raise SnapshotUnusable(f"no snapshot is there for {pattern}; look at the pattern")
+        found.update(dict.fromkeys(Path(path).absolute() for path in paths))
+    return list(found)
+
+
+def open_snapshot(path: Path) -> Snapshot:
+    """Look at a snapshot; SnapshotUnusable with a sentence if it cannot be exported."""
+    try:
+        info = load_snapshot_info(path)
+        with closing(Store.open_readonly(path)) as store:
+            records = store.feeds()
+            feeds = tuple(
+                FeedSource(
+                    key=record.key,
+                    generation=feed_generation(store, record.key),
+                    alias=_alias(record.settings.get("alias")),
+                    count=record.count,
+                    size=record.bytes,
+                    digest=record.digest,
+                    top_seq=record.top_seq,
+                )
+                for record in records
+            )
+    except StoreError as error:
+        raise SnapshotUnusable(str(error)) from error
+    said = {feed.key: (feed.count, feed.bytes, feed.digest, feed.top_seq) for feed in info.feeds}
+    if said != {feed.key: (feed.count, feed.size, feed.digest, feed.top_seq) for feed in feeds}:
+        raise SnapshotUnusable(
+            f"the snapshot {path} does not hold what its snapshot.json says; use another one"
+        )
+    if info.node_key is None:
+        raise SnapshotUnusable(
+            f"the snapshot {path} does not say whose it is; start its node once and take it again"
+        )
+    return Snapshot(path=path, node=info.node_key.hex(), taken_at=info.taken_at, feeds=feeds)
+
+
+def _alias(alias: object) -> str | None:
+    return alias if isinstance(alias, str) else None
+
+
+def newest_of_each_node(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+    """One snapshot a node, in the order of the nodes' keys."""
+    newest: dict[str, Snapshot] = {}
+    for snapshot in snapshots:
+        known = newest.setdefault(snapshot.node, snapshot)
+        if snapshot.taken_at > known.taken_at:
+            newest[snapshot.node] = snapshot
+    return [newest[node] for node in sorted(newest)]
+
+
+def anchor_at(path: Path, feed_key: bytes, seq: int) -> int:
+    """63 bits that stand for the last record up to ``seq``; 0 where there is none.
+
+    The same bits in a later snapshot mean that it goes on from the earlier one. Other bits mean
+    that the store was put back to an older state and went on differently.
+    """
+    try:
+        with closing(Store.open_readonly(path)) as store:
+            record = last_record(store, feed_key, seq)
+    except NoSuchFeed:
+        return 0
+    except StoreCorrupt as error:
+        raise SnapshotUnusable(str(error)) from error
+    if record is None:
+        return 0
+    head = LOG_HEAD.pack(record.received_at, record.origin)
+    digest = keyed_hash(record.seq.to_bytes(8, "big"), head, record.value)
+    return int.from_bytes(digest[:8], "big") >> (64 - _ANCHOR_BITS)

@@ -1,0 +1,91 @@
+"""What is in a folder of tables, and keeping it small: status, compaction, vacuum."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hyperbloom.export.delta import METADATA, Compaction, OpenTable
+from hyperbloom.export.errors import TableUnusable
+from hyperbloom.export.lock import folder_lock
+from hyperbloom.export.ranges import TARGET_FILE_BYTES
+from hyperbloom.export.schema import TABLES
+
+__all__ = ["KEEP_HOURS", "TableStatus", "compact_tables", "table_statuses", "vacuum_tables"]
+
+KEEP_HOURS: Final = 7 * 24
+"""A reader that began before a compaction has a week to end; so has a job for its files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """A table as it is committed.
+
+    ``committed_at`` (ms) and ``snapshots`` (id, node and moment in µs of each) are those of the
+    newest commit of an export that the log still tells of.
+    """
+
+    table: str
+    version: int
+    rows: int
+    files: int
+    bytes: int
+    committed_at: int | None
+    snapshots: tuple[Mapping[str, Any], ...]
+
+
+def table_statuses(target: Path) -> list[TableStatus]:
+    """Each table below ``target``; TableUnusable if there is none."""
+    return [_status(table) for table in _tables(target)]
+
+
+def _tables(target: Path) -> list[OpenTable]:
+    target = target.absolute()
+    tables = [table for name in TABLES if (table := OpenTable.find(target, name)) is not None]
+    if not tables:
+        raise TableUnusable(f"there are no tables of an export in {target}; name another folder")
+    return tables
+
+
+def _status(table: OpenTable) -> TableStatus:
+    files = table.files()
+    committed_at = None
+    snapshots: tuple[Mapping[str, Any], ...] = ()
+    for commit in table.history():
+        if METADATA in commit:
+            committed_at = commit.get("timestamp")
+            snapshots = tuple(
+                {name: snapshot[name] for name in ("id", "node", "taken_at")}
+                for snapshot in json.loads(commit[METADATA])["snapshots"]
+            )
+            break
+    return TableStatus(
+        table=table.table.name,
+        version=table.version,
+        rows=sum(file.rows for file in files),
+        files=len(files),
+        bytes=sum(file.size for file in files),
+        committed_at=committed_at,
+        snapshots=snapshots,
+    )
+
+
+def compact_tables(
+    target: Path, *, target_bytes: int = TARGET_FILE_BYTES
+) -> list[tuple[str, Compaction]]:
+    """Join small files in each table. The old ones stay until they are vacuumed."""
+    tables = _tables(target)
+    with folder_lock(target.absolute()):
+        return [(table.table.name, table.compact(target_bytes)) for table in tables]
+
+
+def vacuum_tables(
+    target: Path, *, keep_hours: int = KEEP_HOURS, dry_run: bool = False
+) -> list[tuple[str, list[str]]]:
+    """Remove from each table the files that no commit has named for ``keep_hours``; their paths."""
+    tables = _tables(target)
+    with folder_lock(target.absolute()):
+        return [(table.table.name, table.vacuum(keep_hours, dry_run=dry_run)) for table in tables]
