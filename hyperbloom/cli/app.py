@@ -292,6 +292,11 @@ _NAMED_CODES = {
     "hyperbloom.api.client.NodeUnreachable": ExitCode.UNREACHABLE,
     "hyperbloom.api.client.NodeTimeout": ExitCode.TIMEOUT,
     "hyperbloom.store.errors.StoreError": ExitCode.STORE,
+    "hyperbloom.export.errors.SnapshotUnusable": ExitCode.STORE,
+    "hyperbloom.export.errors.ExportFull": ExitCode.STORE,
+    "hyperbloom.export.errors.ExportBusy": ExitCode.BUSY,
+    "hyperbloom.export.errors.MasterUnreachable": ExitCode.UNREACHABLE,
+    "hyperbloom.export.errors.ExportError": ExitCode.FAILED,
 }
 
 

@@ -7,6 +7,7 @@ import click
 from hyperbloom import __version__
 from hyperbloom.cli import feeds, node, trust, values
 from hyperbloom.cli.app import Root
+from hyperbloom.cli.export import export
 
 __all__ = ["hyperbloom"]
 
@@ -39,5 +40,6 @@ for _command in (
     node.peers,
     node.snapshot,
     node.verify,
+    export,
 ):
     hyperbloom.add_command(_command)

@@ -1,0 +1,354 @@
+"""Commands about exports: snapshots to tables, what is in them, keeping them small."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from hyperbloom.cli.app import App, Group, exit_with, pass_app
+from hyperbloom.cli.output import Progress
+from hyperbloom.exit_codes import ExitCode
+from hyperbloom.units import format_moment, format_size, parse_duration
+
+if TYPE_CHECKING:
+    from hyperbloom.export.job import ExportReport
+
+__all__ = ["export"]
+
+Result = TypeVar("Result")
+
+_TABLES = ("values", "links", "feeds", "coverage", "provenance")
+_BAR = 24
+_HOUR = 3_600
+_EXTRA = ("pyspark", "pyarrow", "pandas", "deltalake", "numpy")
+
+
+class ExportGroup(Group):
+    """`export SNAPSHOT…` is `export run SNAPSHOT…`."""
+
+    _OPTIONS_WITH_VALUE = ("-c", "--config", "--timeout")
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Called by click: puts in the `run` that was left out."""
+        at = 0
+        while at < len(args) and (args[at] == "--json" or args[at] in self._OPTIONS_WITH_VALUE):
+            at += 1 if args[at] == "--json" else 2
+        if at < len(args) and args[at] not in (*self.commands, *ctx.help_option_names):
+            args = [*args[:at], "run", *args[at:]]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=ExportGroup)
+def export() -> None:
+    """Export snapshots to tables that Spark, duckdb and others read.
+
+    `hyperbloom export SNAPSHOT… --to DIR` is short for `export run`. Needs the extra:
+    pip install 'hyperbloom[export]'.
+    """
+
+
+def _module(name: str) -> Any:
+    """A module of hyperbloom.export; a sentence if the extra is not installed."""
+    try:
+        return importlib.import_module(f"hyperbloom.export.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        raise click.ClickException(
+            f"{error.name} is not installed; install it with: pip install 'hyperbloom[export]'"
+        ) from error
+
+
+class Tables(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Names of tables between commas."""
+
+    name = "tables"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Called by click."""
+        if isinstance(value, tuple):
+            return value
+        names = _TABLES if value == "all" else tuple(filter(None, value.split(",")))
+        for name in names:
+            if name not in _TABLES:
+                self.fail(f"no table {name!r}; there are {', '.join(_TABLES)}", param, ctx)
+        return names
+
+
+class Megabytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A number of MiB; converted to bytes."""
+
+    name = "MiB"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Called by click."""
+        try:
+            count = int(value)
+        except ValueError:
+            count = 0
+        if count < 1:
+            self.fail(f"{value!r} is no whole number of MiB above 0", param, ctx)
+        return count * 1024 * 1024
+
+
+def _file_size(command: Any) -> Any:
+    return click.option(
+        "--file-size",
+        type=Megabytes(),
+        default="128",
+        metavar="MIB",
+        show_default=True,
+        help="Size that files should have, in MiB.",
+    )(command)
+
+
+@export.command(config_option=False, timeout_option=False)
+@click.argument("snapshots", metavar="SNAPSHOT…", nargs=-1, required=True)
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Folder of the tables; made if it is not there.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["incremental", "full"]),
+    default="incremental",
+    show_default=True,
+    help="Only what is new, or all rows of these nodes anew.",
+)
+@click.option(
+    "--tables",
+    type=Tables(),
+    default="values,links,feeds",
+    show_default=True,
+    help="Tables to bring up to date, or all; coverage and provenance are made anew each time.",
+)
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Spark's master; else MASTER, spark-defaults.conf, all cores of this machine.",
+)
+@click.option("--verify", is_flag=True, help="Walk each snapshot first, as `verify` does.")
+@_file_size
+@pass_app
+def run(
+    app: App,
+    snapshots: tuple[str, ...],
+    target: Path,
+    mode: str,
+    tables: tuple[str, ...],
+    master: str | None,
+    verify: bool,
+    file_size: int,
+) -> None:
+    """Export snapshots into the tables below DIR, each value once.
+
+    SNAPSHOT is a folder or a pattern in quotes; of several of one node the newest counts. Run
+    again it finishes what was interrupted, or changes nothing. `run` may be left out.
+    """
+    job, spark = _module("job"), _module("spark")
+    if verify:
+        _verify(app, snapshots)
+    with Progress("exporting") as progress:
+        report = job.export_snapshots(
+            snapshots,
+            target,
+            sessions=partial(spark.spark_session, master),
+            mode=mode,
+            tables=tables,
+            target_bytes=file_size,
+            progress=lambda text, part: progress.show(f"{_bar(part)} {text}"),
+        )
+    _show_report(app, target, report)
+
+
+def _bar(part: float) -> str:
+    done = round(_BAR * min(1.0, part))
+    return f"[{'#' * done}{'.' * (_BAR - done)}]"
+
+
+def _verify(app: App, snapshots: tuple[str, ...]) -> None:
+    from hyperbloom.store import verify_path
+
+    for path in _module("snapshots").find_snapshots(snapshots):
+        with Progress(f"verifying {path}"):
+            report = verify_path(path)
+        if not report.ok:
+            for problem in report.problems:
+                app.out.line(f"{path}: {problem}")
+            exit_with(ExitCode.STORE)
+
+
+def _show_report(app: App, target: Path, report: ExportReport) -> None:
+    if app.out.as_json:
+        app.out.json(
+            {
+                "target": str(target),
+                "snapshots": list(report.snapshots),
+                "session_seconds": round(report.session_seconds, 3),
+                "worker_peak_bytes": report.worker_peak_bytes,
+                "tables": [
+                    {
+                        "table": table.table,
+                        "version": table.version,
+                        "changed": table.changed,
+                        "rows": table.rows,
+                        "replaced": table.replaced,
+                        "files": table.files,
+                        "bytes": table.bytes,
+                        "seconds": round(table.seconds, 3),
+                        "rows_per_second": round(table.rows_per_second),
+                    }
+                    for table in report.tables
+                ],
+            }
+        )
+        return
+    number = _number(app)
+    rows = [
+        (
+            table.table,
+            "up to date" if app.out.is_terminal and not table.changed else number(table.rows),
+            number(table.files),
+            _size(app, table.bytes),
+            f"{table.seconds:.2f}",
+            number(round(table.rows_per_second)),
+            str(table.version),
+        )
+        for table in report.tables
+    ]
+    app.out.table(
+        ("table", "rows>", "files>", "bytes>", "seconds>", "rows/s>", "version>"), rows, empty=""
+    )
+
+
+def _number(app: App) -> Callable[[int], str]:
+    return "{:,}".format if app.out.is_terminal else str
+
+
+def _size(app: App, count: int) -> str:
+    return format_size(count) if app.out.is_terminal else str(count)
+
+
+@export.command(config_option=False, timeout_option=False)
+@click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
+@pass_app
+def status(app: App, target: Path) -> None:
+    """Show the tables below DIR: what is committed, when, and from which snapshots."""
+    found = _module("upkeep").table_statuses(target)
+    if app.out.as_json:
+        app.out.json(
+            {
+                "tables": [
+                    {
+                        "table": table.table,
+                        "version": table.version,
+                        "rows": table.rows,
+                        "files": table.files,
+                        "bytes": table.bytes,
+                        "committed_at": _seconds(table.committed_at),
+                        "snapshots": list(table.snapshots),
+                    }
+                    for table in found
+                ]
+            }
+        )
+        return
+    number = _number(app)
+    rows = [
+        (
+            table.table,
+            number(table.rows),
+            number(table.files),
+            _size(app, table.bytes),
+            str(table.version),
+            _moment(_seconds(table.committed_at)),
+        )
+        for table in found
+    ]
+    app.out.table(("table", "rows>", "files>", "bytes>", "version>", "committed"), rows, empty="")
+    if app.out.is_terminal:
+        newest = {snapshot["id"]: snapshot for table in found for snapshot in table.snapshots}
+        for snapshot in newest.values():
+            taken = _moment(snapshot["taken_at"] / 1e6)
+            app.out.line(f"last exported: node {snapshot['node'][:12]}…, taken {taken}")
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _moment(seconds: float | None) -> str:
+    return "-" if seconds is None else format_moment(seconds)
+
+
+@export.command(config_option=False, timeout_option=False)
+@click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
+@_file_size
+@pass_app
+def compact(app: App, target: Path, file_size: int) -> None:
+    """Join the small files of the tables below DIR.
+
+    Readers are not disturbed; the old files stay until `export vacuum`.
+    """
+    upkeep = _module("upkeep")
+    begun = time.monotonic()
+    with Progress("joining files"):
+        done = upkeep.compact_tables(target, target_bytes=file_size)
+    if app.out.as_json:
+        tables = [{"table": name, "removed": c.removed, "added": c.added} for name, c in done]
+        app.out.json({"tables": tables, "seconds": round(time.monotonic() - begun, 3)})
+        return
+    rows = [(name, str(c.removed), str(c.added)) for name, c in done]
+    app.out.table(("table", "files before>", "after>"), rows, empty="")
+
+
+class Hours(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A duration in whole hours."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Called by click."""
+        if isinstance(value, int):
+            return value
+        try:
+            return round(parse_duration(value) / _HOUR)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@export.command(config_option=False, timeout_option=False)
+@click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--keep",
+    type=Hours(),
+    default="7d",
+    show_default=True,
+    metavar="DURATION",
+    help="Files are kept that were part of a table within this time, or are newer.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@pass_app
+def vacuum(app: App, target: Path, keep: int, dry_run: bool) -> None:
+    """Remove files that no table below DIR has any more, or ever had.
+
+    Those of killed exports and of compactions. Readers at work need theirs: see --keep.
+    """
+    done = _module("upkeep").vacuum_tables(target, keep_hours=keep, dry_run=dry_run)
+    if app.out.as_json:
+        app.out.json({"dry_run": dry_run, "tables": [{"table": n, "removed": p} for n, p in done]})
+        return
+    rows = [(name, str(len(paths))) for name, paths in done]
+    app.out.table(("table", "would be removed>" if dry_run else "removed>"), rows, empty="")
