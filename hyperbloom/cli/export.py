@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hyperbloom.export.job import ExportReport
 
 __all__ = ["export"]
-
-Result = TypeVar("Result")
 
 _TABLES = ("values", "links", "feeds", "coverage", "provenance")
 _BAR = 24
@@ -53,10 +51,11 @@ def export() -> None:
     """
 
 
-def _module(name: str) -> Any:
-    """A module of hyperbloom.export; a sentence if the extra is not installed."""
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Around imports of hyperbloom.export: a sentence if what it needs is not installed."""
     try:
-        return importlib.import_module(f"hyperbloom.export.{name}")
+        yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
@@ -146,7 +145,7 @@ def run(
     app: App,
     snapshots: tuple[str, ...],
     target: Path,
-    mode: str,
+    mode: Literal["incremental", "full"],
     tables: tuple[str, ...],
     master: str | None,
     verify: bool,
@@ -157,14 +156,16 @@ def run(
     SNAPSHOT is a folder or a pattern in quotes; of several of one node the newest counts. Run
     again it finishes what was interrupted, or changes nothing. `run` may be left out.
     """
-    job, spark = _module("job"), _module("spark")
+    with _extra():
+        from hyperbloom.export.job import export_snapshots
+        from hyperbloom.export.spark import spark_session
     if verify:
         _verify(app, snapshots)
     with Progress("exporting") as progress:
-        report = job.export_snapshots(
+        report = export_snapshots(
             snapshots,
             target,
-            sessions=partial(spark.spark_session, master),
+            sessions=partial(spark_session, master),
             mode=mode,
             tables=tables,
             target_bytes=file_size,
@@ -179,9 +180,10 @@ def _bar(part: float) -> str:
 
 
 def _verify(app: App, snapshots: tuple[str, ...]) -> None:
+    from hyperbloom.export.snapshots import find_snapshots
     from hyperbloom.store import verify_path
 
-    for path in _module("snapshots").find_snapshots(snapshots):
+    for path in find_snapshots(snapshots):
         with Progress(f"verifying {path}"):
             report = verify_path(path)
         if not report.ok:
@@ -246,7 +248,9 @@ def _size(app: App, count: int) -> str:
 @pass_app
 def status(app: App, target: Path) -> None:
     """Show the tables below DIR: what is committed, when, and from which snapshots."""
-    found = _module("upkeep").table_statuses(target)
+    with _extra():
+        from hyperbloom.export.upkeep import table_statuses
+    found = table_statuses(target)
     if app.out.as_json:
         app.out.json(
             {
@@ -302,10 +306,11 @@ def compact(app: App, target: Path, file_size: int) -> None:
 
     Readers are not disturbed; the old files stay until `export vacuum`.
     """
-    upkeep = _module("upkeep")
+    with _extra():
+        from hyperbloom.export.upkeep import compact_tables
     begun = time.monotonic()
     with Progress("joining files"):
-        done = upkeep.compact_tables(target, target_bytes=file_size)
+        done = compact_tables(target, target_bytes=file_size)
     if app.out.as_json:
         tables = [{"table": name, "removed": c.removed, "added": c.added} for name, c in done]
         app.out.json({"tables": tables, "seconds": round(time.monotonic() - begun, 3)})
@@ -346,7 +351,9 @@ def vacuum(app: App, target: Path, keep: int, dry_run: bool) -> None:
 
     Those of killed exports and of compactions. Readers at work need theirs: see --keep.
     """
-    done = _module("upkeep").vacuum_tables(target, keep_hours=keep, dry_run=dry_run)
+    with _extra():
+        from hyperbloom.export.upkeep import vacuum_tables
+    done = vacuum_tables(target, keep_hours=keep, dry_run=dry_run)
     if app.out.as_json:
         app.out.json({"dry_run": dry_run, "tables": [{"table": n, "removed": p} for n, p in done]})
         return

@@ -5,7 +5,6 @@ Needs the extra: pip install 'hyperbloom[export]'.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,20 +25,27 @@ __all__ = [
     "spark_session",
 ]
 
-_MODULES = {
-    "ExportError": "errors",
-    "ExportReport": "job",
-    "HyperbloomDataSource": "datasource",
-    "current_files": "reading",
-    "export_snapshots": "job",
-    "read": "reading",
-    "register": "datasource",
-    "spark_session": "spark",
-}
-
 
 def __getattr__(name: str) -> Any:
     # Lazily, for a worker that only writes files needs no pyspark.sql, and errors no pyarrow.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    if name == "ExportError":
+        from hyperbloom.export import errors
+
+        return getattr(errors, name)
+    if name in ("ExportReport", "export_snapshots"):
+        from hyperbloom.export import job
+
+        return getattr(job, name)
+    if name in ("current_files", "read"):
+        from hyperbloom.export import reading
+
+        return getattr(reading, name)
+    if name in ("HyperbloomDataSource", "register"):
+        from hyperbloom.export import datasource
+
+        return getattr(datasource, name)
+    if name == "spark_session":
+        from hyperbloom.export import spark
+
+        return getattr(spark, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -75,8 +75,16 @@ logger.context.level = off
 
 
 def resolve_master(given: str | None, environ: Mapping[str, str]) -> str:
-    """--master, else MASTER, else spark-defaults.conf, else all cores of this machine."""
-    return given or environ.get("MASTER") or _configured_master(environ) or DEFAULT_MASTER
+    """--master, else MASTER, else spark-defaults.conf, else all cores of this machine.
+
+    Raises MasterUnreachable for what can be none.
+    """
+    master = given or environ.get("MASTER") or _configured_master(environ) or DEFAULT_MASTER
+    if not master.startswith(("local", "spark://", "k8s://")) and master != "yarn":
+        raise MasterUnreachable(
+            f"{master!r} is no Spark master; write local[N], spark://HOST:PORT, k8s://… or yarn"
+        )
+    return master
 
 
 def _configured_master(environ: Mapping[str, str]) -> str | None:

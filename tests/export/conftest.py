@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -36,6 +38,19 @@ def new_node(tmp_path: Path) -> Iterator[Callable[..., SourceNode]]:
 @pytest.fixture
 def node(new_node: Callable[..., SourceNode]) -> SourceNode:
     return new_node()
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """For tests that start Spark in a process of its own."""
+    from hyperbloom.export.errors import MissingJava
+    from hyperbloom.export.java import find_java
+
+    try:
+        with TemporaryDirectory() as scratch:
+            find_java(os.environ, Path(scratch))
+    except MissingJava as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,9 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "replication": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
         "discovery": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
         "objects": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
-        "export": Room(knows=("keys", "store", "units"), packages=("pyarrow", "pyspark")),
+        "export": Room(
+            knows=("keys", "store", "units"), packages=("deltalake", "numpy", "pyarrow", "pyspark")
+        ),
         "config_table": Room(knows=("units",)),
         "config": Room(knows=("keys", "units", "addresses", "config_table", "replication")),
         "api": Room(
@@ -62,7 +64,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # The command's side: it reaches a node through the control socket, and offline the files.
         "cli": Room(
             knows=("keys", "trust", "store", "units", "addresses", "exit_codes", "invitation",
-                   "config", "config_table", "api"),
+                   "config", "config_table", "api", "export"),
             packages=("click", "rich"),
         ),
     }

