@@ -28,9 +28,9 @@ from hyperbloom.export.schema import Table
 
 __all__ = ["FileFact", "PartWriter", "ValueWriter", "sync_folder"]
 
-_GROUP_ROWS: Final = 262_144
-_GROUP_BYTES: Final = 24 * 1024 * 1024
-_WAITING_BYTES: Final = 48 * 1024 * 1024
+_GROUP_ROWS: Final = 131_072
+_GROUP_BYTES: Final = 16 * 1024 * 1024
+_WAITING_BYTES: Final = 32 * 1024 * 1024
 _OPEN_PARTS: Final = 16
 _EPOCH: Final = dt.date(1970, 1, 1)
 _KEYS: Final = ("feed", "issuer", "trustee", "introduced_by", "origin", "node", "alias", "snapshot")
