@@ -59,3 +59,16 @@ install_project() {
         --disable-pip-version-check --upgrade ".$extras" >"$log" 2>&1 ||
         give_up "the project could not be installed; is there a way to a package index?" "$log"
 }
+
+# The extras for exports: with a Java of their own where Spark would find none.
+export_extras() {
+    local java version
+    for java in ${JAVA_HOME:+"$JAVA_HOME/bin/java"} java; do
+        version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || continue
+        if [ "${version:-0}" -ge 17 ]; then
+            echo export,demo
+            return
+        fi
+    done
+    echo export,demo,java
+}

@@ -372,6 +372,13 @@ def idle_case(folder: Path, scale: float) -> Figures:
     }
 
 
+def export_case(folder: Path, scale: float) -> Figures:
+    """An export by Spark; imported here, for the other cases do without the extra `export`."""
+    import exports
+
+    return exports.export_case(folder, scale)
+
+
 CASES: dict[str, Callable[[Path, float], Figures]] = {
     "bloom": bloom_case,
     "first-replication": first_replication_case,
@@ -381,6 +388,7 @@ CASES: dict[str, Callable[[Path, float], Figures]] = {
     "range": range_case,
     "start": start_case,
     "idle": idle_case,
+    "export": export_case,
 }
 
 
