@@ -29,13 +29,16 @@ _SECONDS: Final = 30
 
 _WRAPPER = """\
 #!/bin/sh
-# Starts a Java runtime without the module that Spark asks for and the runtime does not have.
+# Starts a Java runtime without what Spark asks for and the runtime does not have.
 count=$#
 while [ "$count" -gt 0 ]; do
     argument=$1
     shift
     count=$((count - 1))
-    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+    case $argument in
+        {dropped}) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
 done
 exec {java} "$@"
 """
@@ -50,6 +53,12 @@ class JavaRuntime:
     source: str
 
 
+_VECTOR: Final = "--add-modules=jdk.incubator.vector"
+_ACTION: Final = "--add-opens=java.base/sun.security.action=*"
+_WITHOUT_ACTION: Final = 24
+"""From this version on Java has no sun.security.action, and warns when it is to be opened."""
+
+
 def find_java(environ: Mapping[str, str], scratch: Path) -> JavaRuntime:
     """The Java to use; MissingJava if there is none of version 17 or newer.
 
@@ -59,7 +68,9 @@ def find_java(environ: Mapping[str, str], scratch: Path) -> JavaRuntime:
     for source, java in _candidates(environ):
         version = _version(java)
         if version is not None and version >= LEAST_JAVA:
-            return JavaRuntime(home=wrap_java(java, scratch), version=version, source=source)
+            return JavaRuntime(
+                home=wrap_java(java, version, scratch), version=version, source=source
+            )
         if version is not None:
             too_old.append(f"{java} is version {version}")
     raise MissingJava(
@@ -102,12 +113,13 @@ def _version(java: Path) -> int | None:
     return None if found is None else int(found[1])
 
 
-def wrap_java(java: Path, scratch: Path) -> Path:
+def wrap_java(java: Path, version: int, scratch: Path) -> Path:
     """Make a JAVA_HOME below ``scratch`` whose java drops the request for jdk.incubator.vector."""
     home = scratch / "java"
     (home / "bin").mkdir(parents=True)
     script = home / "bin" / "java"
     quoted = "'" + str(java).replace("'", "'\\''") + "'"
-    script.write_text(_WRAPPER.format(java=quoted), encoding="utf-8")
+    dropped = " | ".join([_VECTOR, *([_ACTION] if version >= _WITHOUT_ACTION else [])])
+    script.write_text(_WRAPPER.format(java=quoted, dropped=dropped), encoding="utf-8")
     script.chmod(0o700)
     return home

@@ -74,10 +74,15 @@ def test_the_packaged_java_is_the_last_resort_and_runs(tmp_path):
     assert launched.returncode == 0, launched.stderr
 
 
-def test_the_script_drops_one_argument_and_keeps_the_others(tmp_path):
-    home = wrap_java(fake_java(tmp_path / "it's a home", "17"), tmp_path / "scratch")
-    arguments = ["-a b", "", "--add-modules=jdk.incubator.vector", "$x'\"", "*", "--add-modules=y"]
+@pytest.mark.parametrize("version", [17, 25])
+def test_the_script_drops_what_there_is_not_and_keeps_the_rest(tmp_path, version):
+    java = fake_java(tmp_path / "it's a home", str(version))
+    home = wrap_java(java, version, tmp_path / "scratch")
+    vector = "--add-modules=jdk.incubator.vector"
+    action = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    arguments = ["-a b", "", vector, action, "$x'\"", "*", "--add-modules=y"]
     printed = subprocess.run(
         [os.fspath(home / "bin" / "java"), *arguments], capture_output=True, text=True, check=True
     ).stdout
-    assert printed == "".join(f"{a}\n" for a in arguments if "incubator" not in a)
+    gone = (vector,) if version < 24 else (vector, action)
+    assert printed == "".join(f"{argument}\n" for argument in arguments if argument not in gone)
