@@ -72,6 +72,8 @@ def test_the_member_prints_the_values_of_the_owner_in_order(project: Path) -> No
     assert [found["count"] for found in counts] == [len(values)] * 2 + [len(values) + 1] * 2
     assert len({found["digest"] for found in counts}) == 2
     assert "the owner's watch prints: live.mail.example" in printed
+    count = len(values) + 1
+    assert f"Spark reads {count} rows, duckdb {count}; the node counts {count}" in printed
     assert "\x1b" not in done.stdout, "colours are for terminals"
 
     assert done.stdout.count("node has stopped") == 2
