@@ -124,7 +124,7 @@ class OpenTable:
         if not (folder / "_delta_log").is_dir():
             return None
         try:
-            return cls(target, table, deltalake.DeltaTable(str(folder)))
+            return cls(target, table, deltalake.DeltaTable(folder.as_uri()))
         except deltalake.exceptions.TableNotFoundError:
             return None
         except Exception as error:
@@ -141,7 +141,7 @@ class OpenTable:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             delta = deltalake.DeltaTable.create(
-                str(folder),
+                folder.as_uri(),
                 schema=table.schema,
                 partition_by=list(table.partition_by),
                 mode="ignore",
@@ -264,8 +264,8 @@ class OpenTable:
                     compression="ZSTD", compression_level=1
                 ),
             )
-            for file in self._delta.file_uris():
-                _sync_file(Path(file), since=time.time() - _COMPACTION_SECONDS)
+            for file in self.files():
+                _sync_file(self.folder / file.path, since=time.time() - _COMPACTION_SECONDS)
             sync_folder(self.folder / "_delta_log")
         except Exception as error:
             raise translated(error, self.folder) from error

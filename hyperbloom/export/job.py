@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -126,6 +126,8 @@ def export_snapshots(
     unknown = set(tables) - set(TABLES)
     if unknown:
         raise ExportError(f"no table {min(unknown)!r}; there are {', '.join(TABLES)}")
+    if "%" in str(target.absolute()):
+        raise ExportError(f"{target}: deltalake cannot have % in a folder's name; name another one")
     snapshots = [open_snapshot(path) for path in find_snapshots(patterns)]
     with folder_lock(target.absolute()), ExitStack() as stack:
         export = _Export(
@@ -201,12 +203,8 @@ class _Export:
         answers = self._write_values(table.folder, ranges) if ranges else Answers(())
         _check_rows(ranges, answers)
         replaced_nodes = {plan.snapshot.node for plan in plans if plan.replaces}
-        return self._commit(
-            table,
-            answers.facts,
-            [file for file in table.files() if file.partition["node"] in replaced_nodes],
-            _numbers(plans),
-        )
+        replaced = _files_of(table, replaced_nodes) if replaced_nodes else []
+        return self._commit(table, answers.facts, replaced, _numbers(plans))
 
     def _write_values(self, folder: Path, ranges: Sequence[SeqRange]) -> Answers:
         session = self._spark()
@@ -238,7 +236,7 @@ class _Export:
         return self._commit(
             table,
             self._written(table, partial(write_links, news)),
-            [file for file in table.files() if file.partition["node"] in nodes],
+            _files_of(table, nodes),
             {f"{snapshot.node}.taken_at": snapshot.taken_at for snapshot in news},
         )
 
@@ -256,7 +254,7 @@ class _Export:
         return self._commit(
             table,
             self._written(table, partial(write_feeds, news)),
-            [file for file in table.files() if file.partition["node"] in nodes],
+            _files_of(table, nodes),
             {
                 f"{snapshot.node}.taken_at": snapshot.taken_at
                 for snapshot in newest_of_each_node(news)
@@ -337,6 +335,10 @@ class _Export:
         """After a failure: the files of this run, which no commit names. Others are vacuum's."""
         for path in (self.target / name).rglob(f"{self._run_name}-*.parquet"):
             path.unlink(missing_ok=True)
+
+
+def _files_of(table: OpenTable, nodes: Collection[str]) -> list[ListedFile]:
+    return [file for file in table.files() if file.partition["node"] in nodes]
 
 
 def _described(snapshot: Snapshot) -> dict[str, Any]:

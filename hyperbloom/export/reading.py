@@ -6,14 +6,17 @@ they are. What does not is given the files that the newest commit names.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hyperbloom.export.delta import OpenTable
 from hyperbloom.export.errors import TableUnusable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_GLOB: Final = re.compile(r"([\\{}\[\]*?])")
 
 __all__ = ["current_files", "open_table", "read"]
 
@@ -48,7 +51,9 @@ def read(spark: SparkSession, path: str | Path) -> DataFrame:
 
     table = open_table(path)
     schema = from_arrow_schema(table.table.schema)
-    files = [str(table.folder / file.path) for file in table.files()]
+    # To Spark a path is a pattern.
+    folder = _GLOB.sub(r"\\\1", str(table.folder))
+    files = [f"{folder}/{file.path}" for file in table.files()]
     if not files:
         return spark.createDataFrame([], schema)
     reader = spark.read.schema(schema).option("basePath", str(table.folder))

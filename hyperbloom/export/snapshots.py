@@ -62,7 +62,8 @@ def find_snapshots(patterns: Iterable[str | Path]) -> list[Path]:
     """The folders that paths and glob patterns name, each once; SnapshotUnusable for none."""
     found: dict[Path, None] = {}
     for pattern in map(str, patterns):
-        paths = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        is_pattern = glob.has_magic(pattern) and not Path(pattern).exists()
+        paths = sorted(glob.glob(pattern)) if is_pattern else [pattern]
         if not paths:
             raise SnapshotUnusable(f"no snapshot is there for {pattern}; look at the pattern")
         found.update(dict.fromkeys(Path(path).absolute() for path in paths))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -47,7 +48,8 @@ TaskProgress = Callable[[int, int], None]
 """Called now and then with the number of tasks done and of all."""
 
 DEFAULT_MASTER: Final = "local[*]"
-_POLL_SECONDS: Final = 0.2
+_POLL_SECONDS: Final = 0.1
+_CANCEL_SECONDS: Final = 10
 _CONNECT_MILLISECONDS: Final = 5_000
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _LOCAL = re.compile(r"local(\[[^\]]*\])?")
@@ -180,12 +182,17 @@ def _start(master: str, scratch: Path) -> SparkSession:
     builder = SparkSession.builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         session = builder.getOrCreate()
     except Exception as error:
         raise MasterUnreachable(
             f"no session on the Spark master {master}: {one_sentence(error)}"
         ) from error
+    finally:
+        # Spark's own would talk to Java in the middle of another talk; see collect_answers.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt)
     if not _LOCAL.fullmatch(master):
         session.sparkContext.addPyFile(str(_package_archive(scratch)))
     return session
@@ -231,45 +238,63 @@ def cores_of(session: SparkSession) -> int:
 def collect_answers(
     session: SparkSession, frame: DataFrame, progress: TaskProgress | None
 ) -> list[str]:
-    """Run a job whose rows are answers; an error of Spark's own becomes one sentence."""
+    """Run a job whose rows are answers; an error of Spark's own becomes one sentence.
+
+    The job is waited for in a thread of its own, so that this one can show progress, and Ctrl-C
+    does not strike in the middle of a talk with Java.
+    """
     context = session.sparkContext
     group = f"hyperbloom-{uuid.uuid4().hex[:8]}"
-    context.setJobGroup(group, "hyperbloom export", interruptOnCancel=True)
-    done = threading.Event()
-    watcher = threading.Thread(
-        target=_watch, args=(context.statusTracker(), group, progress, done), daemon=True
-    )
-    if progress is not None:
-        watcher.start()
+    outcome: list[list[str] | Exception] = []
+
+    def work() -> None:
+        # A job group is a thread's.
+        context.setJobGroup(group, "hyperbloom export", interruptOnCancel=True)
+        try:
+            outcome.append([row[0] for row in frame.collect()])
+        except Exception as error:
+            outcome.append(error)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
     try:
-        return [row[0] for row in frame.collect()]
+        _wait(worker, context.statusTracker(), group, progress)
     except KeyboardInterrupt:
         context.cancelJobGroup(group)
+        worker.join(_CANCEL_SECONDS)
         raise
-    except Exception as error:
-        raise _failed_job(error) from error
-    finally:
-        done.set()
-        context.setLocalProperty("spark.jobGroup.id", "")
-        if progress is not None:
-            watcher.join()
+    (result,) = outcome
+    if isinstance(result, Exception):
+        raise _failed_job(result) from result
+    return result
 
 
-def _watch(tracker: Any, group: str, progress: TaskProgress, done: threading.Event) -> None:
-    most = 0
-    while not done.wait(_POLL_SECONDS):
-        finished = total = 0
-        for job in tracker.getJobIdsForGroup(group):
-            info = tracker.getJobInfo(job)
-            for stage in info.stageIds if info else ():
-                stage_info = tracker.getStageInfo(stage)
-                if stage_info is not None:
-                    finished += stage_info.numCompletedTasks
-                    total += stage_info.numTasks
-        # Later stages become known as earlier ones end, so only what is done may be told.
-        if total and (finished > most or not most):
+def _wait(
+    worker: threading.Thread, tracker: Any, group: str, progress: TaskProgress | None
+) -> None:
+    """Until the worker has ended; tells how many tasks are done as that becomes more."""
+    most = -1
+    while worker.is_alive():
+        worker.join(_POLL_SECONDS)
+        if progress is None:
+            continue
+        finished, total = _count_tasks(tracker, group)
+        # Later stages become known as earlier ones end, so the part that is done may shrink.
+        if total and finished > most:
             most = finished
             progress(finished, total)
+
+
+def _count_tasks(tracker: Any, group: str) -> tuple[int, int]:
+    finished = total = 0
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info else ():
+            stage_info = tracker.getStageInfo(stage)
+            if stage_info is not None:
+                finished += stage_info.numCompletedTasks
+                total += stage_info.numTasks
+    return finished, total
 
 
 def _failed_job(error: Exception) -> ExportError:

@@ -23,7 +23,7 @@ OTHER_NODE = b"\xbb" * 32
 
 
 def table(target, name="values"):
-    return DeltaTable(str(target / name)).to_pyarrow_dataset().to_table()
+    return DeltaTable((target / name).as_uri()).to_pyarrow_dataset().to_table()
 
 
 def rows(target):
@@ -267,6 +267,28 @@ def test_compaction_and_vacuum_keep_every_row(node, export, target):
     node.append([b"after"])
     assert by_name(export(node.snapshot("last")))["values"].rows == 1
     assert rows(target) == stored((NODE, node))
+
+
+def test_folders_may_have_any_name(spark, node, sessions, tmp_path):
+    node.append([b"1", b"2"])
+    snapshot = node.snapshot("a [snap] 100% é")
+    target = tmp_path / "my tables [é] #1?"
+    for _ in range(2):
+        export_snapshots([snapshot], target, sessions=sessions)
+    assert rows(target) == stored((NODE, node))
+    assert read(spark, target / "values").count() == 2
+    node.append([b"3"])
+    export_snapshots([node.snapshot("next")], target, sessions=sessions, mode="full")
+    compact_tables(target)
+    vacuum_tables(target, keep_hours=0)
+    assert rows(target) == stored((NODE, node))
+
+
+def test_a_percent_sign_is_refused_before_anything_is_done(node, no_session, tmp_path):
+    node.append([b"1"])
+    with pytest.raises(ExportError, match="cannot have % in"):
+        export_snapshots([node.snapshot()], tmp_path / "100%", sessions=no_session)
+    assert not (tmp_path / "100%").exists()
 
 
 def test_no_snapshot_and_no_such_table_are_sentences(export, tmp_path):
