@@ -25,7 +25,6 @@ of one, or the second those of the first, and nothing says so. Load once for eac
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,7 +227,7 @@ class SnapshotReader(DataSourceReader):
             parts = [part for feed in feeds for part in self._value_parts(snapshot, feed)]
         else:
             ranges = [_seq_range(snapshot, feed, narrowing) for feed in feeds]
-            cut = cut_by_seq(ranges, cores=math.ceil(self._parts / 2))
+            cut = cut_by_seq(ranges, cores=self._parts)
             parts = [_Part(tuple(task)) for task in cut]
         # Spark makes one task of no parts, without a part to read; this one is empty.
         return parts or [_Part(())]

@@ -22,7 +22,6 @@ __all__ = ["TARGET_FILE_BYTES", "SeqRange", "ValueRange", "cut_by_seq", "cut_by_
 
 TARGET_FILE_BYTES: Final = 128 * 1024 * 1024
 _ROWS_WORTH_A_TASK: Final = 100_000
-_TASKS_PER_CORE: Final = 2
 _SAMPLE: Final = 10_000
 
 
@@ -66,7 +65,7 @@ def cut_by_seq(
         return []
     rows = sum(piece.rows for piece in ranges)
     weights = [piece.size + piece.rows + 1 for piece in ranges]
-    wanted = min(_TASKS_PER_CORE * cores, math.ceil(rows / _ROWS_WORTH_A_TASK))
+    wanted = min(cores, math.ceil(rows / _ROWS_WORTH_A_TASK))
     count = max(1, wanted, math.ceil(sum(weights) / target_bytes))
     share = sum(weights) / count
     tasks: list[list[SeqRange]] = [[]]

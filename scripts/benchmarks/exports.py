@@ -79,13 +79,18 @@ def warm(session: Any) -> Callable[[], AbstractContextManager[Any]]:
 
 
 def measured(master: str, folder: Path, snapshots: list[Path], runs: int) -> dict[str, Any]:
-    """A cold full export, warm ones and then an incremental one of the second snapshot."""
+    """A cold full export, warm ones, and an incremental one of the second snapshot after each.
+
+    One process without Spark has its turn between them, so that others at work on the machine
+    strike both alike.
+    """
     begun = time.perf_counter()
     with spark_session(master) as session:
         started = time.perf_counter() - begun
-        fulls, increments, peaks = [], [], []
+        fulls, increments, alones, peaks = [], [], [], []
         for run in range(runs + 1):
             target = folder / f"{master}-{run}"
+            alones.append(one_process_seconds(snapshots[0], folder / f"{master}-alone-{run}"))
             for snapshot, times in zip(snapshots, (fulls, increments), strict=True):
                 report = export_snapshots(
                     [snapshot], target, sessions=warm(session), tables=("values",)
@@ -94,6 +99,7 @@ def measured(master: str, folder: Path, snapshots: list[Path], runs: int) -> dic
                 peaks.append(report.worker_peak_bytes)
     return {
         "session_s": started,
+        "one_process_s": statistics.median(alones),
         "cold_s": fulls[0],
         "full_s": statistics.median(fulls[1:]),
         "incremental_s": statistics.median(increments[1:]),
@@ -113,16 +119,12 @@ def export_case(folder: Path, scale: float) -> dict[str, Any]:
         store.snapshot(snapshots[1])
     finally:
         store.close()
-    alone = statistics.median(
-        one_process_seconds(snapshots[0], folder / f"alone-{run}") for run in range(runs)
-    )
     two = measured("local[2]", folder, snapshots, runs)
     one = measured("local[1]", folder, snapshots, runs)
-    to_alone, to_full = two["full_s"] / alone, two["incremental_s"] / two["full_s"]
+    to_alone, to_full = two["full_s"] / two["one_process_s"], two["incremental_s"] / two["full_s"]
     return {
         "values": count,
         "new_values": new,
-        "one_process_s": alone,
         **{f"two_cores_{name}": value for name, value in two.items()},
         **{f"one_core_{name}": value for name, value in one.items()},
         "full_to_one_process": to_alone,

@@ -93,20 +93,24 @@ class Exports:
             while time.monotonic() < end and process.poll() is None:
                 seen.append(rows(self.target))
         finally:
+            was_at_work = process.poll() is None
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
         for state in [*seen, rows(self.target)]:
             assert state in (self.before, self.after), len(state)
+        return was_at_work
 
 
 def kill_often(exports, times, *, first_wait):
     numbers = random.Random()
     landed = Counter()
-    for number in range(times):
-        mode = ("incremental", "full")[number % 2]
-        exports.kill(mode, numbers.random() * exports.seconds * 1.1, first_wait)
-        landed["after" if rows(exports.target) == exports.after else "before"] += 1
+    # Later rather than earlier, for what is written is written in the end.
+    while landed.total() < times:
+        mode = ("incremental", "full")[landed.total() % 2]
+        moment = exports.seconds * numbers.triangular(0.0, 1.3, 1.0)
+        if exports.kill(mode, moment, first_wait):
+            landed["after" if rows(exports.target) == exports.after else "before"] += 1
         if numbers.random() < 0.5 or rows(exports.target) == exports.after:
             exports.reset()
     for _ in range(2):

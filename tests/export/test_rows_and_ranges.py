@@ -173,7 +173,7 @@ def covered(tasks):
 
 
 def test_a_large_feed_is_cut_into_even_ranges_without_a_gap():
-    tasks = cut_by_seq([piece(1_000_000)], cores=2)
+    tasks = cut_by_seq([piece(1_000_000)], cores=4)
     assert len(tasks) == 4
     ends = [(part.after_seq, part.last_seq) for task in tasks for part in task]
     assert ends[0][0] == 0
