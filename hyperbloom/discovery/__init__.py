@@ -1,0 +1,1 @@
+"""Finding a feed's peers: a node of the Mainline DHT, and the topic tracker's records on it."""
