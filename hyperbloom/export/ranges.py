@@ -22,6 +22,8 @@ __all__ = ["TARGET_FILE_BYTES", "SeqRange", "ValueRange", "cut_by_seq", "cut_by_
 
 TARGET_FILE_BYTES: Final = 128 * 1024 * 1024
 _ROWS_WORTH_A_TASK: Final = 100_000
+_FILES_A_TASK: Final = 4
+"""Each further round of tasks costs 50 ms; a task that has to be done again, all its files."""
 _SAMPLE: Final = 10_000
 
 
@@ -57,16 +59,19 @@ def cut_by_seq(
 ) -> list[list[SeqRange]]:
     """Spread ranges over tasks of about equal bytes; small feeds share one, large ones are cut.
 
-    As many tasks as keep the cores busy if there are rows enough to be worth it, and more if the
-    files came out above ``target_bytes``.
+    As many tasks as keep the cores busy if there are rows enough to be worth it, and more if one
+    had to write many files of ``target_bytes``: then so many that every round of tasks has one for
+    each core, for all wait for the last round.
     """
     ranges = [piece for piece in ranges if piece.last_seq > piece.after_seq]
     if not ranges:
         return []
     rows = sum(piece.rows for piece in ranges)
     weights = [piece.size + piece.rows + 1 for piece in ranges]
-    wanted = min(cores, math.ceil(rows / _ROWS_WORTH_A_TASK))
-    count = max(1, wanted, math.ceil(sum(weights) / target_bytes))
+    count = max(1, min(cores, math.ceil(rows / _ROWS_WORTH_A_TASK)))
+    least = math.ceil(sum(weights) / target_bytes / _FILES_A_TASK)
+    if least > count:
+        count = math.ceil(least / cores) * cores
     share = sum(weights) / count
     tasks: list[list[SeqRange]] = [[]]
     room = share

@@ -16,7 +16,10 @@ from hyperbloom.cli.commands import hyperbloom
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-COMMAND = re.compile(r"(?:^ {4}(?:\$ )?|`)hyperbloom((?: +(?:-c +\S+|[a-z]+))+)", re.MULTILINE)
+# A word that goes on with a slash or a dot is a path, not a command.
+COMMAND = re.compile(
+    r"(?:^ {4}(?:\$ )?|`)hyperbloom((?: +(?:-c +\S+|[a-z]+(?![\w./-])))+)", re.MULTILINE
+)
 GENERATORS = ("diagrams", "config-docs")
 
 

@@ -191,7 +191,7 @@ def test_few_rows_make_one_task_and_small_feeds_share_it():
 
 def test_small_and_large_feeds_together_are_covered_once():
     feeds = [piece(7, feed=b"1" * 32), piece(900, feed=b"2" * 32), piece(5, feed=b"3" * 32)]
-    tasks = cut_by_seq(feeds, cores=4, target_bytes=10_000)
+    tasks = cut_by_seq(feeds, cores=4, target_bytes=2_000)
     assert len(tasks) > 5
     parts = [part for task in tasks for part in task]
     assert covered(tasks) == covered([feeds])
@@ -199,8 +199,10 @@ def test_small_and_large_feeds_together_are_covered_once():
     assert sum(part.rows for part in parts) == 912
 
 
-def test_files_are_kept_below_their_size_by_more_tasks():
-    assert len(cut_by_seq([piece(1000, size=10_000_000)], cores=1, target_bytes=1_000_000)) == 11
+@pytest.mark.parametrize(("cores", "count"), [(1, 11), (2, 12), (4, 12), (8, 16), (16, 16)])
+def test_no_task_writes_more_than_four_files_and_every_core_has_one_in_each_round(cores, count):
+    tasks = cut_by_seq([piece(1000, size=40_000_000)], cores=cores, target_bytes=1_000_000)
+    assert len(tasks) == count
 
 
 def test_nothing_new_is_no_task():
