@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -50,6 +51,7 @@ TaskProgress = Callable[[int, int], None]
 DEFAULT_MASTER: Final = "local[*]"
 _POLL_SECONDS: Final = 0.1
 _CANCEL_SECONDS: Final = 10
+_JAVA_END_SECONDS: Final = 20
 _CONNECT_MILLISECONDS: Final = 5_000
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _LOCAL = re.compile(r"local(\[[^\]]*\])?")
@@ -134,11 +136,12 @@ def _is_on_this_machine(master: str) -> bool:
 
 @contextmanager
 def spark_session(master: str | None = None) -> Iterator[SparkSession]:
-    """The running session, or one of its own that is stopped at the end.
+    """The running session, or one of its own that is stopped at the end, with its Java.
 
     Raises MissingPackage, MissingJava and MasterUnreachable.
     """
     try:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise MissingPackage(
@@ -149,6 +152,7 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
         yield running
         return
     scratch = Path(tempfile.mkdtemp(prefix="hyperbloom-spark-"))
+    is_first = SparkContext._gateway is None
     try:
         session = _start(resolve_master(master, os.environ), scratch)
         try:
@@ -156,7 +160,33 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
         finally:
             session.stop()
     finally:
+        if is_first:
+            _end_java()
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _end_java() -> None:
+    """End the Java process that pyspark started, and wait for it.
+
+    By itself it ends some seconds after this process, and nothing should outlive a command.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return
+    # It ends when its standard input does.
+    process.stdin.close()
+    try:
+        process.wait(_JAVA_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _start(master: str, scratch: Path) -> SparkSession:
