@@ -32,7 +32,7 @@ _BEHIND_VALUE: Final = 1 << 31
 
 _KEY = np.dtype([("feed", ">u4"), ("seq", ">u8")])
 _FILE_SCHEMA = TABLES["values"].file_schema
-_LAP_BYTES: Final = 24 * 1024 * 1024
+_LAP_BYTES: Final = 12 * 1024 * 1024
 
 
 class Rows(NamedTuple):
@@ -87,7 +87,7 @@ def whole_rows(rows: Rows, node: str) -> pa.RecordBatch:
 def read_log_rows(path: Path, feed_key: bytes, after_seq: int, last_seq: int) -> Iterator[Rows]:
     """A snapshot's rows with ``after_seq`` < seq <= ``last_seq``, in arrival order.
 
-    The snapshot is mapped anew every 24 MiB: pages once read stay in the process's resident set as
+    The snapshot is mapped anew every 12 MiB: pages once read stay in the process's resident set as
     long as they are mapped, and would make it as large as the snapshot.
     """
     while after_seq < last_seq:
