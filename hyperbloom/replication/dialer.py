@@ -8,6 +8,7 @@ or ends every connection, is backed off from as well; and the next begins when t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from twisted.application.internet import backoffPolicy
@@ -37,6 +38,9 @@ STEADY_SECONDS = 5.0
 
 #: An address that does not answer is given up on after this many seconds.
 CONNECT_SECONDS = 20.0
+
+#: Refusals that say that no connection is missing: we are who answers there, or are connected.
+_NO_OTHER_PEER = frozenset({"own", "twin"})
 
 log = Logger()
 
@@ -71,13 +75,29 @@ class AcceptFactory(Factory):
 class Dialer:
     """Keeps one connection to one address, from `start` to `stop`.
 
-    `last_problem` says why there is none at the moment, for the status.
+    With `attempts` it gives up after so many failures in a row, and at once on an address that is
+    this node's own or of a peer that is connected already: `gave_up` fires then. `secure` is called
+    with each connection that became so. `last_problem` says why there is none at the moment, for
+    the status, and `last_refusal` in one word, where a handshake came to nothing.
     """
 
-    def __init__(self, connections: Connections, feed: Feed, address: str) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        feed: Feed,
+        address: str,
+        *,
+        attempts: int | None = None,
+        secure: Callable[[PeerProtocol], None] | None = None,
+        gave_up: Callable[[], None] | None = None,
+    ) -> None:
         host, port = parse_host_port(address)
         self.address = address
         self.last_problem: str | None = None
+        self.last_refusal: str | None = None
+        self._attempts = attempts
+        self._secure = secure
+        self._gave_up = gave_up
         self._context = context = connections.context
         self._feed = feed
         self._factory = DialFactory(connections, feed)
@@ -106,11 +126,25 @@ class Dialer:
         self._peer.close(Refused("stopped", "this node dials it no more"))
         return self._peer.when_lost()
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a secure connection now."""
+        return self._peer is not None and self._peer.peering is not None
+
     async def _keep_dialling(self) -> None:
         while self._running:
             wait = await self._dial()
-            if self._running:
+            if self._running and self._is_hopeless():
+                self._running = False
+                if self._gave_up is not None:
+                    self._gave_up()
+            elif self._running:
                 await deferLater(self._context.clock, wait)
+
+    def _is_hopeless(self) -> bool:
+        if self._attempts is None:
+            return False
+        return self._failures >= self._attempts or self.last_refusal in _NO_OTHER_PEER
 
     async def _dial(self) -> float:
         """Dial once and stay until the connection is lost; seconds to wait before the next time."""
@@ -138,10 +172,13 @@ class Dialer:
             await peer.when_secure()
         except Refused as why:
             self._note(str(why))
+            self.last_refusal = why.kind
             await peer.when_lost()
             return 0.0
         else:
-            self.last_problem = None
+            self.last_problem = self.last_refusal = None
+            if self._secure is not None:
+                self._secure(peer)
             since = clock.seconds()
             await peer.when_lost()
             # What ended for asking too much is dialled again at once, and asked for less.

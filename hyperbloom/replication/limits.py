@@ -12,10 +12,15 @@ from typing import Any
 
 __all__ = [
     "BROADCASTS_PER_TURN",
+    "FOUND_ATTEMPTS",
+    "FOUND_FAILURES",
+    "FOUND_REST_FIRST",
+    "FOUND_REST_LONGEST",
     "FRAMES_PER_TURN",
     "LEAST_REPLY_SCALE",
     "LONGEST_VALUE_BYTES",
     "MAX_FETCHES",
+    "MAX_FOUND",
     "MAX_REFUSALS_SHOWN",
     "MAX_REPLY_SCALES",
     "MAX_STRUCK",
@@ -72,6 +77,20 @@ MAX_REPLY_SCALES = 1_024
 #: Addresses whose strikes are kept; beyond it the oldest is forgotten.
 MAX_STRUCK = 10_000
 
+#: Addresses remembered a feed at which peers were found; anyone may announce one, so beyond it the
+#: one that was heard of longest ago and does not lead to a peer is forgotten.
+MAX_FOUND = 256
+
+#: Failures in a row after which a found address makes room for another one.
+FOUND_ATTEMPTS = 3
+
+#: Seconds for which it then rests, though it be found again; doubled each time up to the longest.
+FOUND_REST_FIRST = 60.0
+FOUND_REST_LONGEST = 3_600.0
+
+#: Rests after which an address that once led to a peer is kept in the store no longer.
+FOUND_FAILURES = 8
+
 #: `hyperbloom.wire.MAX_VALUE_BYTES`, repeated so that reading a configuration does not load the
 #: wire; a test compares the two.
 LONGEST_VALUE_BYTES = 261_049
@@ -95,6 +114,9 @@ class Limits:
     )
     close_seconds: float = _limit(
         5.0, 0.1, "how long a closing connection may take to flush before it is cut"
+    )
+    found_peers: int = _limit(
+        8, 0, "addresses dialled at a time, a feed, at which peers were found by discovery", 128
     )
     stall_seconds: float = _limit(
         300.0, 1, "a peer that reads nothing of what waits for it for this long is closed"

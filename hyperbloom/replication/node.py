@@ -24,6 +24,7 @@ from hyperbloom.replication.connections import Connections
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.dialer import AcceptFactory, Dialer
 from hyperbloom.replication.feed import Feed
+from hyperbloom.replication.found import FoundPeers
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.settings import FeedSettings
@@ -117,6 +118,8 @@ class Node(Service):
         self._changing = DeferredLock()
         self._by_discovery_key: dict[bytes, Feed] = {}
         self._dialers: dict[bytes, list[Dialer]] = {}
+        #: The found peers of each feed that takes part, by the feed's key.
+        self.found: dict[bytes, FoundPeers] = {}
         self.connections = Connections(context, self._by_discovery_key.get)
         self._sweep = LoopingCall(self.connections.look)
         self._purge = LoopingCall(self._purge_links)
@@ -160,7 +163,8 @@ class Node(Service):
                 waiting.append(cast("Deferred[object]", stopped))
         for dialers in self._dialers.values():
             waiting += [cast("Deferred[object]", dialer.stop()) for dialer in dialers]
-        self._ports, self._dialers = [], {}
+        waiting += [found.stop() for found in self.found.values()]
+        self._ports, self._dialers, self.found = [], {}, {}
         gone = self.connections.close(Refused("stopped", "this node is stopping"))
         waiting.append(cast("Deferred[object]", gone))
         return DeferredList(waiting).addCallback(lambda _: None)
@@ -241,7 +245,11 @@ class Node(Service):
 
     def _disconnect(self, feed_key: bytes, why: str) -> Deferred[object]:
         """Stop dialling for a feed and close its connections."""
-        stopping = [dialer.stop() for dialer in self._dialers.pop(feed_key, [])]
+        stopping: list[Deferred[Any]] = [
+            dialer.stop() for dialer in self._dialers.pop(feed_key, [])
+        ]
+        if feed_key in self.found:
+            stopping.append(self.found.pop(feed_key).stop())
         self.connections.close(Refused("stopped", why), feed_key)
         return cast("Deferred[object]", gatherResults(stopping))
 
@@ -250,6 +258,9 @@ class Node(Service):
         self._dialers[feed.key] = dialers
         for dialer in dialers:
             dialer.start()
+        found = FoundPeers(self.connections, feed, skip=frozenset(feed.settings.peers))
+        self.found[feed.key] = found
+        found.start()
 
     def resolve(self, name: str | None) -> Feed:
         """The feed of a key in hex or an alias; None: the only feed in use, or the node's own.

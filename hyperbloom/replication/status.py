@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["FeedStatus", "NodeStatus", "PeerStatus", "RefusalStatus"]
+__all__ = ["FeedStatus", "FoundStatus", "NodeStatus", "PeerStatus", "RefusalStatus"]
 
 #: A field called `bytes` hides the type of that name inside its class.
 Octets: TypeAlias = bytes
@@ -75,6 +75,20 @@ class FeedStatus(_Picture):
     trusted: bool
     problem: str | None
     is_full: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundStatus(_Picture):
+    """An address at which discovery found a peer, and what became of it.
+
+    `state` is waiting, dialling, joined, resting (it failed) or own (this node answers there).
+    """
+
+    address: str
+    key: bytes | None
+    source: str
+    state: str
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import ITransport
 from twisted.internet.task import Clock
@@ -282,4 +282,56 @@ def pair(network: Network, *, owner=None, member=None):
     return one, two, one.key
 
 
-__all__ = ["EPOCH", "Network", "SimNode", "SimTransport", "issue_link", "pair"]
+class SimEndpoints:
+    """Stands for Twisted's HostnameEndpoint in the dialer: host names are the nodes' names.
+
+    `dialled` are the hosts in order. Those in `hanging` do not answer until `give_up`; those in
+    `gone`, and hosts that are no node, refuse.
+    """
+
+    def __init__(self, network: Network, monkeypatch) -> None:
+        self.network = network
+        self.dialled: list[str] = []
+        self.hanging: set[str] = set()
+        self.gone: set[str] = set()
+        self.most = 0
+        self._waiting: dict[str, Deferred] = {}
+        name = "hyperbloom.replication.dialer.HostnameEndpoint"
+        monkeypatch.setattr(name, lambda clock, host, port, **_: SimEndpoint(self, host))
+
+    def give_up(self, host: str) -> None:
+        self.hanging.discard(host)
+        self._waiting.pop(host).errback(ConnectionLost("timed out"))
+
+    def connect(self, host: str, factory) -> Deferred:
+        self.dialled.append(host)
+        if host in self.hanging:
+            self._waiting[host] = Deferred(lambda _: self._waiting.pop(host))
+            self.most = max(self.most, len(self._waiting))
+            return self._waiting[host]
+        if host in self.gone or host not in self.network.nodes:
+            return fail(ConnectionLost("nobody is there"))
+        nodes = self.network.nodes.values()
+        (dialler,) = (n for n in nodes if n.node.connections is factory._connections)
+        listener = self.network.nodes[host]
+        return succeed(self.network.connect(dialler, listener, factory._feed.key, factory))
+
+
+@dataclass(frozen=True)
+class SimEndpoint:
+    endpoints: SimEndpoints
+    host: str
+
+    def connect(self, factory) -> Deferred:
+        return self.endpoints.connect(self.host, factory)
+
+
+__all__ = [
+    "EPOCH",
+    "Network",
+    "SimEndpoints",
+    "SimNode",
+    "SimTransport",
+    "issue_link",
+    "pair",
+]

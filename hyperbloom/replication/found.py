@@ -1,0 +1,235 @@
+"""Peers that were found: addresses that discovery names become dials, a few at a time.
+
+Anyone can announce an address, so none is trusted for being named: the handshake proves who
+answers. An address that fails is backed off from and makes room for the next one; one that led to
+a peer is kept in the store and dialled first at the next start, before anything is looked up.
+
+    waiting ── room ──> dialling ── secure ──> joined ── lost ──> dialling
+                           │
+                           └── gave up ──> resting ── found again, after its rest ──> waiting
+
+What once led to a peer need not be found again after its rest.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from hyperbloom.addresses import parse_host_port
+from hyperbloom.replication.dialer import Dialer
+from hyperbloom.replication.limits import (
+    FOUND_ATTEMPTS,
+    FOUND_FAILURES,
+    FOUND_REST_FIRST,
+    FOUND_REST_LONGEST,
+    MAX_FOUND,
+)
+from hyperbloom.replication.status import FoundStatus
+from hyperbloom.store import DropPeer, Operation, PeerRecord, PutPeer
+
+if TYPE_CHECKING:
+    from hyperbloom.replication.connections import Connections
+    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.protocol import PeerProtocol
+
+__all__ = ["FoundPeers", "FoundState"]
+
+FoundState: TypeAlias = Literal["waiting", "dialling", "joined", "resting", "own"]
+
+_ORDER: tuple[FoundState, ...] = ("joined", "dialling", "waiting", "resting", "own")
+
+log = Logger()
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is known of an address. `rest_until` is in seconds of the reactor's clock."""
+
+    record: PeerRecord
+    dialer: Dialer | None = None
+    waiting: bool = True
+    own: bool = False
+    stored: bool = False
+    problem: str | None = None
+    rests: int = 0
+    rest_until: float = 0.0
+    retry: IDelayedCall | None = None
+
+    @property
+    def state(self) -> FoundState:
+        if self.dialer is not None:
+            return "joined" if self.dialer.is_connected else "dialling"
+        if self.own:
+            return "own"
+        return "waiting" if self.waiting else "resting"
+
+
+class FoundPeers:
+    """The found addresses of one feed, between `start` and `stop`.
+
+    `skip` holds the addresses that somebody else dials: the configuration's.
+    """
+
+    def __init__(self, connections: Connections, feed: Feed, *, skip: Container[str] = ()) -> None:
+        self._connections = connections
+        self._context = connections.context
+        self._feed = feed
+        self._skip = skip
+        self._found: OrderedDict[str, _Found] = OrderedDict()
+        self._running = False
+
+    def start(self) -> None:
+        """Dial those that led to a peer before, the latest first."""
+        self._running = True
+        known = [r for r in self._context.store.peers() if r.feed_key == self._feed.key]
+        for record in sorted(known, key=lambda one: one.last_seen, reverse=True):
+            if record.address not in self._skip:
+                self._found[record.address] = _Found(record, stored=True)
+        self._dial_waiting()
+
+    def stop(self) -> Deferred[object]:
+        """Stop dialling and close what is open; fires when that is done."""
+        self._running = False
+        dialers = [one.dialer for one in self._found.values() if one.dialer is not None]
+        for one in self._found.values():
+            if one.retry is not None and one.retry.active():
+                one.retry.cancel()
+        self._found.clear()
+        return DeferredList([dialer.stop() for dialer in dialers]).addCallback(lambda _: None)
+
+    def add(self, address: str, *, key: bytes | None = None, source: str = "") -> bool:
+        """Take an address (HOST:PORT) at which a peer is said to be; whether it will be dialled.
+
+        `key` is the one that the peer is said to have, `source` one word for people. Raises
+        `ValueError` for what is no address.
+        """
+        parse_host_port(address)
+        if not self._running or address in self._skip or self._is_connected(key):
+            return False
+        found = self._found.get(address)
+        if found is None:
+            record = PeerRecord(address=address, feed_key=self._feed.key, key=key, source=source)
+            found = self._found[address] = _Found(record)
+            self._forget_beyond_bound()
+        self._found.move_to_end(address)
+        self._wait_for_room(found)
+        return found.waiting or found.dialer is not None
+
+    def status(self) -> list[FoundStatus]:
+        """What is known of each address, those with a connection first."""
+        found = sorted(self._found.values(), key=lambda one: _ORDER.index(one.state))
+        return [
+            FoundStatus(
+                address=one.record.address,
+                key=one.record.key,
+                source=one.record.source,
+                state=one.state,
+                problem=one.problem if one.dialer is None else one.dialer.last_problem,
+            )
+            for one in found
+        ]
+
+    def addresses_of(self, key: bytes) -> list[str]:
+        """Where the peer with this key is known to listen."""
+        return [
+            one.record.address
+            for one in self._found.values()
+            if one.record.key == key and one.state == "joined"
+        ]
+
+    def _now(self) -> float:
+        return self._context.clock.seconds()
+
+    def _is_connected(self, key: bytes | None) -> bool:
+        return key is not None and any(peer.remote_key == key for peer in self._feed.peers)
+
+    def _forget_beyond_bound(self) -> None:
+        """Strangers go before those that led to a peer; what is dialled stays."""
+        idle = [address for address, one in self._found.items() if one.dialer is None]
+        idle.sort(key=lambda address: self._found[address].stored)
+        for address in idle[: max(0, len(self._found) - MAX_FOUND)]:
+            forgotten = self._found.pop(address)
+            if forgotten.retry is not None and forgotten.retry.active():
+                forgotten.retry.cancel()
+
+    def _wait_for_room(self, found: _Found) -> None:
+        if self._running and found.dialer is None and not found.own:
+            found.waiting = found.waiting or self._now() >= found.rest_until
+            self._dial_waiting()
+
+    def _dial_waiting(self) -> None:
+        """Dial while there is room; those found last first, for they are the likeliest."""
+        free = self._context.limits.found_peers - sum(
+            one.dialer is not None for one in self._found.values()
+        )
+        # What the store knew comes in the order in which it is to be dialled.
+        stored = [one for one in self._found.values() if one.waiting and one.stored]
+        others = [one for one in reversed(self._found.values()) if one.waiting and not one.stored]
+        for found in [*stored, *others][: max(0, free)]:
+            self._dial(found)
+
+    def _dial(self, found: _Found) -> None:
+        found.waiting = False
+        dialer = Dialer(
+            self._connections,
+            self._feed,
+            found.record.address,
+            attempts=FOUND_ATTEMPTS,
+            secure=self._joined(found),
+            gave_up=lambda: self._gave_up(found, dialer),
+        )
+        found.dialer = dialer
+        dialer.start()
+
+    def _joined(self, found: _Found) -> Callable[[PeerProtocol], None]:
+        def joined(peer: PeerProtocol) -> None:
+            if peer.peering is None:
+                return
+            key = peer.peering.remote_key
+            if found.record.key not in (None, key):
+                log.info("Another peer than was found answers at {address}", address=peer.address)
+            found.rests, found.stored = 0, True
+            found.record = replace(
+                found.record, key=key, last_seen=int(self._context.now() * 1_000_000), failures=0
+            )
+            self._write(PutPeer(found.record))
+
+        return joined
+
+    def _gave_up(self, found: _Found, dialer: Dialer) -> None:
+        found.dialer, found.problem = None, dialer.last_problem
+        if dialer.last_refusal == "own":
+            found.own = True
+        elif dialer.last_refusal != "twin":
+            self._rest(found)
+        if self._running:
+            self._dial_waiting()
+
+    def _rest(self, found: _Found) -> None:
+        rest = min(FOUND_REST_FIRST * 2**found.rests, FOUND_REST_LONGEST)
+        rest = self._context.jittered(rest)
+        found.rests += 1
+        found.rest_until = self._now() + rest
+        if not found.stored:
+            return
+        found.record = replace(found.record, failures=found.record.failures + 1)
+        if found.record.failures >= FOUND_FAILURES:
+            found.stored = False
+            self._write(DropPeer(self._feed.key, found.record.address))
+        else:
+            self._write(PutPeer(found.record))
+            found.retry = self._context.clock.callLater(rest, self._wait_for_room, found)
+
+    def _write(self, op: Operation) -> None:
+        def written(outcome: object) -> None:
+            if isinstance(outcome, BaseException):
+                log.warn("A found address was not stored: {why}", why=str(outcome))
+
+        self._context.writer.submit(op, written)

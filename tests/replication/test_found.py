@@ -1,0 +1,215 @@
+"""Addresses that discovery found: dialled a few at a time, backed off from, kept if good."""
+
+from __future__ import annotations
+
+import pytest
+from players import fired
+from sim import SimEndpoints, pair
+
+from hyperbloom.replication.limits import (
+    FOUND_ATTEMPTS,
+    FOUND_FAILURES,
+    FOUND_REST_LONGEST,
+    MAX_FOUND,
+    Limits,
+)
+from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.store import PeerRecord, PutPeer
+
+
+@pytest.fixture
+def endpoints(network, monkeypatch):
+    return SimEndpoints(network, monkeypatch)
+
+
+def found_of(node, feed):
+    return node.node.found[feed]
+
+
+def states(node, feed):
+    return {one.address: one.state for one in found_of(node, feed).status()}
+
+
+def stored(node):
+    return {record.address: record for record in node.store.peers()}
+
+
+def test_a_found_peer_is_dialled_joined_and_kept(network, endpoints):
+    owner, member, feed = pair(network)
+    assert found_of(member, feed).add("owner:4365", source="dht")
+    network.run(2)
+    assert [peer.remote_key for peer in member.feed(feed).peers] == [owner.key]
+    (told,) = found_of(member, feed).status()
+    assert (told.state, told.key, told.source) == ("joined", owner.key, "dht")
+    record = stored(member)["owner:4365"]
+    assert (record.key, record.source, record.failures) == (owner.key, "dht", 0)
+    assert record.last_seen == pytest.approx(network.now() * 1e6, abs=3e6)
+    assert found_of(member, feed).addresses_of(owner.key) == ["owner:4365"]
+
+
+def test_what_led_to_a_peer_is_dialled_at_the_next_start(network, endpoints):
+    owner, member, feed = pair(network)
+    found_of(member, feed).add("owner:4365")
+    network.run(2)
+    stopped = member.node.stopService()
+    network.run(5)
+    fired(stopped)
+    assert not owner.feed(feed).peers
+    member.node.startService()
+    network.run(2)
+    assert owner.feed(feed).peers
+
+
+def test_a_peer_that_is_lost_is_dialled_again(network, endpoints):
+    owner, member, feed = pair(network)
+    found_of(member, feed).add("owner:4365")
+    network.run(10)
+    (peer,) = owner.feed(feed).peers
+    network.cut(peer.connection.close.__self__._wire)
+    network.run(5)
+    assert owner.feed(feed).peers
+    assert len(endpoints.dialled) == 2
+
+
+def test_an_address_that_fails_rests_longer_each_time(network, endpoints):
+    _, member, feed = pair(network)
+    found = found_of(member, feed)
+    for _ in range(3600):
+        found.add("nobody:1")
+        network.run(1, step=0.5)
+    per_hour = len(endpoints.dialled)
+    assert FOUND_ATTEMPTS * 4 <= per_hour <= FOUND_ATTEMPTS * 8
+    assert states(member, feed) == {"nobody:1": "resting"}
+    assert "partitioned" not in str(found.status()[0].problem)
+    assert stored(member) == {}
+
+
+def test_a_failed_stranger_is_not_dialled_again_unless_found_again(network, endpoints):
+    _, member, feed = pair(network)
+    found_of(member, feed).add("nobody:1")
+    network.run(2 * FOUND_REST_LONGEST, step=5)
+    assert len(endpoints.dialled) == FOUND_ATTEMPTS
+    found_of(member, feed).add("nobody:1")
+    network.run(0.1)
+    assert len(endpoints.dialled) == FOUND_ATTEMPTS + 1
+
+
+def test_what_once_led_to_a_peer_is_tried_for_long_and_then_forgotten(network, endpoints):
+    owner, member, feed = pair(network)
+    found_of(member, feed).add("owner:4365")
+    network.run(2)
+    endpoints.gone.add("owner")
+    network.partition({"owner": 1})
+    network.run(300, step=1)
+    assert stored(member)["owner:4365"].failures > 0
+    network.partition({"owner": 0})
+    endpoints.gone.clear()
+    network.run(600, step=1)
+    assert owner.feed(feed).peers
+    assert stored(member)["owner:4365"].failures == 0
+    endpoints.gone.add("owner")
+    network.partition({"owner": 1})
+    network.run(FOUND_FAILURES * 2 * FOUND_REST_LONGEST, step=5)
+    assert stored(member) == {}
+    assert states(member, feed) == {"owner:4365": "resting"}
+
+
+def test_no_more_are_dialled_at_a_time_than_the_limit_says(network, endpoints):
+    owner = network.add("owner")
+    settings = FeedSettings(key=owner.key)
+    member = network.add("member", feeds=(settings,), limits=Limits(found_peers=2))
+    owner.invite(owner.key, member)
+    endpoints.hanging.update({"a", "b", "c"})
+    found = found_of(member, owner.key)
+    for name in ("a", "b", "c", "owner"):
+        found.add(f"{name}:1")
+    assert endpoints.dialled == ["a", "b"]
+    assert states(member, owner.key) == {
+        "a:1": "dialling", "b:1": "dialling", "c:1": "waiting", "owner:1": "waiting",
+    }  # fmt: skip
+    endpoints.give_up("a")
+    network.run(60)
+    assert owner.feed(owner.key).peers, "who was found last is tried first"
+    assert endpoints.most == 2
+
+
+def test_the_own_address_is_dialled_once(network, endpoints):
+    _, member, feed = pair(network)
+    found = found_of(member, feed)
+    for _ in range(5):
+        found.add("member:4365")
+        network.run(600, step=1)
+    assert endpoints.dialled == ["member"]
+    assert states(member, feed) == {"member:4365": "own"}
+
+
+def test_a_peer_with_another_connection_is_left_at_that(network, endpoints):
+    owner, member, feed = pair(network)
+    network.connect(owner, member, feed)
+    network.run(2)
+    found = found_of(member, feed)
+    assert not found.add("owner:4365", key=owner.key)
+    # Without the key, only the handshake tells who it is; the two keep one connection.
+    found.add("owner:4365")
+    network.run(30)
+    assert len(owner.feed(feed).peers) == len(member.feed(feed).peers) == 1
+    assert len(endpoints.dialled) <= 2
+
+
+def test_configured_addresses_are_the_configurations(network, endpoints):
+    owner = network.add("owner")
+    settings = FeedSettings(key=owner.key, peers=("owner:4365",))
+    member = network.add("member", feeds=(settings,))
+    owner.invite(owner.key, member)
+    assert not found_of(member, owner.key).add("owner:4365")
+    assert found_of(member, owner.key).status() == []
+
+
+def test_strangers_do_not_drive_out_what_led_to_a_peer(network, endpoints):
+    owner, member, feed = pair(network)
+    member.context.writer.submit(
+        PutPeer(PeerRecord(address="friend:1", feed_key=feed, key=b"k" * 32)), lambda _: None
+    )
+    stopped = member.node.stopService()
+    network.run(1)
+    fired(stopped)
+    endpoints.hanging.add("friend")
+    member.node.startService()
+    network.run(30)
+    endpoints.give_up("friend")
+    network.run(30)
+    endpoints.hanging.clear()
+    for number in range(2 * MAX_FOUND):
+        found_of(member, feed).add(f"stranger{number}:1")
+    assert len(found_of(member, feed).status()) == MAX_FOUND
+    assert "friend:1" in states(member, feed)
+    assert owner.key not in {one.key for one in found_of(member, feed).status()}
+
+
+def test_what_is_no_address_is_refused(network):
+    _, member, feed = pair(network)
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        found_of(member, feed).add("nonsense")
+
+
+def test_another_peer_at_a_found_address_is_a_peer_all_the_same(network, endpoints):
+    owner, member, feed = pair(network)
+    found_of(member, feed).add("owner:4365", key=b"x" * 32)
+    network.run(2)
+    assert stored(member)["owner:4365"].key == owner.key
+    assert owner.feed(feed).peers
+
+
+def test_leaving_a_feed_ends_its_dials(network, endpoints):
+    owner, member, feed = pair(network)
+    found_of(member, feed).add("owner:4365")
+    found_of(member, feed).add("nobody:1")
+    network.run(2)
+    left = member.node.leave(feed)
+    network.run(10)
+    fired(left)
+    assert feed not in member.node.found
+    before = len(endpoints.dialled)
+    network.run(600, step=1)
+    assert len(endpoints.dialled) == before
+    assert not owner.feed(feed).peers
