@@ -40,7 +40,9 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "logs": Room(packages=("twisted",)),
         # The three network parts, which do not know each other.
         "replication": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
-        "discovery": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
+        "discovery": Room(
+            knows=(*_CORE_AND_STORE, "addresses"), packages=("nacl", "pyhpke", "twisted", "zope")
+        ),
         "objects": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
         "export": Room(
             knows=("keys", "store", "units"), packages=("deltalake", "numpy", "pyarrow", "pyspark")
