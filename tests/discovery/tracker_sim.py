@@ -1,7 +1,7 @@
 """Trackers in a world in memory: storing nodes of a DHT, a swarm, a fake clock, a seed.
 
 A storing node holds one item a target and has a policy for a second one of equal seq, as found in
-the wild: it overwrites, keeps and says so, or keeps and says nothing (DISCOVERY of real nodes).
+the wild: it overwrites, keeps what it has and still says OK, or refuses.
 Queries take time and get lost; a lost one costs its timeout. Storing nodes and trackers have a
 side, and while the DHT is split only those of one side reach each other.
 """
@@ -68,6 +68,8 @@ class SimStore:
         self.failing: str | None = None
         self.puts: list[float] = []
         self.lookups = 0
+        self.seen: dict[bytes, int] = {}
+        self.seen_before_puts: list[int] = []
 
     def _reached(self) -> list[tuple[Storer, float]]:
         """The storing nodes that answer and how long they take; all others cost the timeout."""
@@ -105,6 +107,8 @@ class SimStore:
 
         def found(storers: list[Storer]) -> MutableLookup:
             items = {s.items[target].value: s.items[target] for s in storers if target in s.items}
+            authors = {self.world.authors.get(value) for value in items} - {self}
+            self.seen[target] = len(authors)
             return MutableLookup(
                 items=tuple(items.values()),
                 asked=len(self.world.storers),
@@ -115,6 +119,8 @@ class SimStore:
 
     def put_mutable(self, item: MutableItem, *, cas: int | None) -> Deferred[PutReport]:
         self.puts.append(self.world.clock.seconds())
+        self.world.authors[item.value] = self
+        self.seen_before_puts.append(self.seen.get(item.target, 0))
 
         def put(storers: list[Storer]) -> PutReport:
             stored = sum(storer.put(item, cas) for storer in storers)
@@ -240,6 +246,7 @@ class World:
         self.is_cut = False
         self.nodes: list[Node] = []
         self.by_address: dict[Address, SimSwarm] = {}
+        self.authors: dict[bytes, SimStore] = {}
 
     def now(self) -> float:
         return EPOCH + self.clock.seconds()
