@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from nacl import bindings
-from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKeyInterface, KEMKeyPair, PyHPKEError
+from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKeyPair, PyHPKEError
 
 __all__ = ["EPHEMERAL_BYTES", "SEALING_BYTES", "OpenFailed", "open_sealed", "seal"]
 
@@ -42,9 +42,10 @@ def _key_pair(secret_key: bytes) -> KEMKeyPair:
     )
 
 
-def _recipient(seed: bytes) -> KEMKeyPair:
+def _x25519_secret(seed: bytes) -> bytes:
     _, secret_key = bindings.crypto_sign_seed_keypair(seed)
-    return _key_pair(bindings.crypto_sign_ed25519_sk_to_curve25519(secret_key))
+    converted: bytes = bindings.crypto_sign_ed25519_sk_to_curve25519(secret_key)
+    return converted
 
 
 def seal(seed: bytes, plaintext: bytes, *, ephemeral: bytes) -> bytes:
@@ -55,7 +56,7 @@ def seal(seed: bytes, plaintext: bytes, *, ephemeral: bytes) -> bytes:
     """
     if len(ephemeral) != EPHEMERAL_BYTES:
         raise ValueError(f"a sealing takes {EPHEMERAL_BYTES} random bytes")
-    recipient: KEMKeyInterface = _recipient(seed).public_key
+    recipient = _key_pair(_x25519_secret(seed)).public_key
     encapsulated, context = _SUITE.create_sender_context(
         recipient, info=_INFO, eks=_key_pair(ephemeral)
     )
@@ -67,9 +68,8 @@ def open_sealed(seed: bytes, sealed: bytes) -> bytes:
     if len(sealed) < SEALING_BYTES or not sealed.startswith(_HEADER):
         raise OpenFailed("these bytes are not sealed as records are")
     try:
-        context = _SUITE.create_recipient_context(
-            sealed[8:40], _recipient(seed).private_key, info=_INFO
-        )
+        recipient = _SUITE.kem.deserialize_private_key(_x25519_secret(seed))
+        context = _SUITE.create_recipient_context(sealed[8:40], recipient, info=_INFO)
         return context.open(sealed[40:], aad=_AAD)
     except (PyHPKEError, ValueError) as error:
         # The library passes on the ValueError of an encapsulated key of low order.

@@ -19,6 +19,16 @@ from typing import Any
 from nodes import BenchNode, member_links, prefill, running
 
 from hyperbloom.bloom import BloomFilter
+from hyperbloom.discovery.content import Neighbour, RecordContent
+from hyperbloom.discovery.peer_address import Address
+from hyperbloom.discovery.record import (
+    SEAL_ENTROPY_BYTES,
+    open_value,
+    record_item,
+    seal_record,
+    sign_record,
+)
+from hyperbloom.discovery.topic import Topic
 from hyperbloom.keys import Identity
 from hyperbloom.store import Appended, AppendValues, PutFeed, Store, Writer
 
@@ -372,6 +382,41 @@ def idle_case(folder: Path, scale: float) -> Figures:
     }
 
 
+def records_case(folder: Path, scale: float) -> Figures:
+    """A full topic record: from its content to a signed DHT item, and back from the item's value.
+
+    Opening happens on the reactor, 8 a turn, for every item that strangers put: it is what bounds
+    the turn.
+    """
+    count = int(500 * scale)
+    keys = Topic.of_feed(FEED).keys(29_000_000)
+    here = (Address.of("192.0.2.1", 4365), Address.of("2001:db8::1", 4365))
+    content = RecordContent(
+        addresses=here,
+        active_peers=tuple(Neighbour(node_id=bytes([n]) * 32, addresses=here) for n in range(1, 6)),
+        last_message_hashes=tuple(random_values(5, 11, 32)),
+    )
+
+    def publish() -> bytes:
+        record = sign_record(OWNER, keys, content)
+        encrypted = seal_record(record, keys, entropy=os.urandom(SEAL_ENTROPY_BYTES))
+        return record_item(encrypted, keys).value
+
+    values = [publish() for _ in range(20)]
+    assert open_value(values[0], keys).decoded == content
+    sealed = statistics.median(timed(publish) for _ in range(count))
+    opened = statistics.median(
+        timed(lambda n=n: open_value(values[n % 20], keys)) for n in range(count)
+    )  # type: ignore[misc]
+    return {
+        "publish_ms": sealed * 1e3,
+        "open_ms": opened * 1e3,
+        "value_bytes": len(values[0]),
+        "must": "<= 2 ms each",
+        "ok": max(sealed, opened) <= 2e-3,
+    }
+
+
 def export_case(folder: Path, scale: float) -> Figures:
     """An export by Spark; imported here, for the other cases do without the extra `export`."""
     import exports
@@ -388,6 +433,7 @@ CASES: dict[str, Callable[[Path, float], Figures]] = {
     "range": range_case,
     "start": start_case,
     "idle": idle_case,
+    "records": records_case,
     "export": export_case,
 }
 
