@@ -41,7 +41,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # The three network parts, which do not know each other.
         "replication": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
         "discovery": Room(
-            knows=(*_CORE_AND_STORE, "addresses"), packages=("nacl", "pyhpke", "twisted", "zope")
+            knows=(*_CORE_AND_STORE, "addresses"),
+            packages=("bencode2", "nacl", "pyhpke", "twisted", "zope"),
         ),
         "objects": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
         "export": Room(
@@ -66,8 +67,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # The command's side: it reaches a node through the control socket, and offline the files.
         "cli": Room(
             knows=("keys", "trust", "store", "units", "addresses", "exit_codes", "invitation",
-                   "config", "config_table", "api", "export"),
-            packages=("click", "rich"),
+                   "config", "config_table", "api", "export", "discovery"),
+            packages=("click", "rich", "twisted"),
         ),
     }
 )  # fmt: skip

@@ -1,0 +1,5 @@
+"""A node of the Mainline DHT without I/O: messages, routing table, lookups, storage.
+
+`machine.Dht` joins the parts. Nothing here knows a clock, a socket, chance or Twisted; the node
+that others use is `hyperbloom.discovery.dht_node.DhtNode`.
+"""

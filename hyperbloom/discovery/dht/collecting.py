@@ -1,0 +1,128 @@
+"""What a lookup asks each node for, and what of the answers counts.
+
+Whatever a node answers is checked against what was asked, here and nowhere else: an item counts
+only with the key asked for, under the target asked for, with a sequence number in range and a
+signature that holds; a value only under its own hash.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hyperbloom.discovery.dht.contact import Address, may_tell
+from hyperbloom.discovery.dht.limits import MAX_PEERS_FOUND, MAX_VALUE_BYTES
+from hyperbloom.discovery.dht.messages import FindNode, Get, GetPeers, Query, Response
+from hyperbloom.discovery.dht.storage import immutable_target
+from hyperbloom.discovery.items import MutableItem, mutable_target
+
+__all__ = ["Collector", "ImmutableValue", "MutableItems", "Nodes", "Peers"]
+
+
+class Collector(Protocol):
+    """`query` goes to every node of a lookup, `collect` takes each answer; `target` is their place.
+
+    `collect` tells whether the answer brought something that counts.
+    """
+
+    @property
+    def target(self) -> bytes: ...
+
+    @property
+    def query(self) -> Query: ...
+
+    def collect(self, response: Response, teller: Address) -> bool: ...
+
+
+class Nodes:
+    """Only the nodes on the way are asked for."""
+
+    def __init__(self, target: bytes) -> None:
+        self.target = target
+        self.query = FindNode(target=target)
+
+    def collect(self, response: Response, teller: Address) -> bool:
+        """Nothing: the lookup itself takes the nodes."""
+        return False
+
+
+class MutableItems:
+    """All distinct versions of one mutable item; `found` has them in the order of arrival.
+
+    Nodes hold different ones, of the same sequence number even, so each counts.
+    """
+
+    def __init__(self, public_key: bytes, salt: bytes) -> None:
+        self.target = mutable_target(public_key, salt)
+        self.query = Get(target=self.target)
+        self._public_key, self._salt = public_key, salt
+        self._found: dict[tuple[int, bytes], MutableItem] = {}
+
+    @property
+    def found(self) -> tuple[MutableItem, ...]:
+        """Distinct in sequence number and value, all authentic."""
+        return tuple(self._found.values())
+
+    def collect(self, response: Response, teller: Address) -> bool:
+        """Takes the item of an answer, if it is one of ours."""
+        value, seq, signature = response.value, response.seq, response.signature
+        if value is None or seq is None or signature is None:
+            return False
+        if response.public_key != self._public_key or len(value) > MAX_VALUE_BYTES:
+            return False
+        if (seq, value) in self._found:
+            return True
+        try:
+            item = MutableItem(
+                public_key=self._public_key,
+                salt=self._salt,
+                seq=seq,
+                value=value,
+                signature=signature,
+            )
+        except ValueError:
+            return False
+        if not item.is_authentic():
+            return False
+        self._found[seq, value] = item
+        return True
+
+
+class ImmutableValue:
+    """The one value of a hash; `found` is None until a node has it."""
+
+    def __init__(self, target: bytes) -> None:
+        self.target = target
+        self.query = Get(target=target)
+        self.found: bytes | None = None
+
+    def collect(self, response: Response, teller: Address) -> bool:
+        """Takes a value that has the hash."""
+        value = response.value
+        if value is None or immutable_target(value) != self.target:
+            return False
+        self.found = value
+        return True
+
+
+class Peers:
+    """Peers of an info hash; `found` has them in the order of arrival.
+
+    Nothing proves that they are peers. Whoever dials them has to find out.
+    """
+
+    def __init__(self, info_hash: bytes) -> None:
+        self.target = info_hash
+        self.query = GetPeers(info_hash=info_hash)
+        self._found: dict[Address, None] = {}
+
+    @property
+    def found(self) -> tuple[Address, ...]:
+        """Distinct addresses, at most `MAX_PEERS_FOUND`."""
+        return tuple(self._found)
+
+    def collect(self, response: Response, teller: Address) -> bool:
+        """Takes the peers that this node may name."""
+        told = [peer for peer in response.peers or () if may_tell(teller.host, peer.host)]
+        for peer in told[: MAX_PEERS_FOUND - len(self._found)]:
+            self._found[peer] = None
+        return bool(told)

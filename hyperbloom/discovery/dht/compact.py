@@ -1,0 +1,71 @@
+"""Compact forms of addresses and nodes (BEP-5; BEP-32 for IPv6).
+
+An address is 4 or 16 bytes and a port of 2; a node is its id and an address. Which of the two it is
+shows in the length alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from typing import Final
+
+from hyperbloom.discovery.dht.contact import Address, Contact
+from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
+
+__all__ = [
+    "ADDRESS_BYTES",
+    "NODE6_BYTES",
+    "NODE_BYTES",
+    "decode_address",
+    "decode_contacts",
+    "encode_address",
+    "encode_contacts",
+]
+
+ADDRESS_BYTES: Final = {6: AF_INET, 18: AF_INET6}
+"""Length of a compact address → its family."""
+
+_NODE: Final = struct.Struct(">20s4sH")
+_NODE6: Final = struct.Struct(">20s16sH")
+
+NODE_BYTES: Final = _NODE.size
+NODE6_BYTES: Final = _NODE6.size
+
+
+def encode_address(address: Address) -> bytes:
+    """6 bytes for IPv4, 18 for IPv6. Raises LocalProtocolError for a host that is a name."""
+    family = AF_INET6 if ":" in address.host else AF_INET
+    try:
+        return inet_pton(family, address.host) + address.port.to_bytes(2, "big")
+    except (OSError, OverflowError) as error:
+        raise LocalProtocolError(f"{address} has no compact form") from error
+
+
+def decode_address(data: bytes) -> Address:
+    """The address in 6 or 18 bytes; raises RemoteProtocolError for any other length."""
+    family = ADDRESS_BYTES.get(len(data))
+    if family is None:
+        raise RemoteProtocolError(f"a compact address of {len(data)} bytes")
+    return Address(inet_ntop(family, data[:-2]), int.from_bytes(data[-2:], "big"))
+
+
+def encode_contacts(contacts: Iterable[Contact]) -> bytes:
+    """Nodes one after the other, for `nodes` or `nodes6`: all of one family."""
+    return b"".join(contact.node_id + encode_address(contact.address) for contact in contacts)
+
+
+def decode_contacts(data: bytes, *, ipv6: bool = False) -> tuple[Contact, ...]:
+    """The nodes of `nodes` or `nodes6`, without those that have no port.
+
+    Raises RemoteProtocolError when the bytes are no whole number of nodes.
+    """
+    form, family = (_NODE6, AF_INET6) if ipv6 else (_NODE, AF_INET)
+    if len(data) % form.size:
+        raise RemoteProtocolError(f"{len(data)} bytes of nodes, of {form.size} each")
+    return tuple(
+        Contact(node_id, Address(inet_ntop(family, host), port))
+        for node_id, host, port in form.iter_unpack(data)
+        if port
+    )

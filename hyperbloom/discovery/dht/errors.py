@@ -1,0 +1,46 @@
+"""Who is to blame is in the type of the error, as in `hyperbloom.wire.errors`.
+
+On bytes from the network, however broken, nothing but RemoteProtocolError leaves this package; on a
+call of ours that the protocol does not allow, nothing but LocalProtocolError. A query that was
+understood and is not granted is a Refusal, which is sent as an error message.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["ErrorCode", "LocalProtocolError", "ProtocolError", "Refusal", "RemoteProtocolError"]
+
+
+class ProtocolError(Exception):
+    """The protocol was broken; the message says how."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We misused the protocol: with values it does not allow, or with too much at once."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """A packet that no node may send; it is dropped."""
+
+
+class ErrorCode(IntEnum):
+    """Error codes of KRPC (BEP-5, BEP-44)."""
+
+    GENERIC = 201
+    SERVER = 202
+    PROTOCOL = 203
+    METHOD_UNKNOWN = 204
+    VALUE_TOO_BIG = 205
+    BAD_SIGNATURE = 206
+    SALT_TOO_BIG = 207
+    CAS_MISMATCH = 301
+    SEQ_TOO_LOW = 302
+
+
+class Refusal(Exception):
+    """A query that is not granted; `code` and the message go to who asked."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code

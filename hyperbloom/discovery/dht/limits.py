@@ -1,0 +1,115 @@
+"""Everything a stranger can make a DHT node hold, send or do, with its bound and the reason for it.
+
+What an operator may want otherwise is in `hyperbloom.discovery.dht.settings`. Numbers are bytes
+unless their names say otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ASKED_AT_ONCE",
+    "BUCKET_NODES",
+    "CLOSEST_NODES",
+    "MAX_ADDRESSES_WATCHED",
+    "MAX_BOOTSTRAP_ADDRESSES",
+    "MAX_CANDIDATES",
+    "MAX_DELAYED",
+    "MAX_DEPTH",
+    "MAX_INFO_HASHES",
+    "MAX_LOOKUP_ASKED",
+    "MAX_OPERATIONS",
+    "MAX_OUTSTANDING",
+    "MAX_PACKET_BYTES",
+    "MAX_PEERS_FOUND",
+    "MAX_PEERS_PER_HASH",
+    "MAX_PEERS_TOLD",
+    "MAX_PUT_NODES",
+    "MAX_SPARES",
+    "MAX_TOKEN_BYTES",
+    "MAX_TRANSACTION_BYTES",
+    "MAX_VALUE_BYTES",
+    "MAX_VOTERS",
+    "NODES_TOLD",
+    "PACKETS_PER_SECOND_OUT",
+]
+
+MAX_PACKET_BYTES: Final = 2_048
+"""A datagram, either way. The longest that the protocols need, a get's answer, is below 1,500; a
+longer one is dropped before anything of it is read."""
+
+MAX_DEPTH: Final = 10
+"""Lists and dictionaries within each other in one packet. Messages need 3, the rest is for v."""
+
+MAX_TOKEN_BYTES: Final = 256
+"""A token that we are given, to be sent back with a value. Deployed nodes use 4 to 20; a node with
+a longer one is not put to."""
+
+MAX_TRANSACTION_BYTES: Final = 32
+"""A transaction id of somebody's query, which is kept until it is answered and echoed. Deployed
+nodes use 1 to 8."""
+
+MAX_VALUE_BYTES: Final = 1_000
+"""A bencoded v (BEP-44). One longer is refused with error 205."""
+
+BUCKET_NODES: Final = 20
+"""Nodes of one bucket of the routing table: k of the Kademlia paper, and of deployed nodes."""
+
+MAX_SPARES: Final = 8
+"""Nodes that wait for a place in a full bucket, newest first."""
+
+CLOSEST_NODES: Final = 20
+"""Nodes that a lookup must hear from (of either kind, see `lookup`), and that a put goes to."""
+
+MAX_PUT_NODES: Final = 60
+"""Nodes that one put goes to at most."""
+
+NODES_TOLD: Final = 8
+"""Nodes in one of our replies (BEP-5)."""
+
+ASKED_AT_ONCE: Final = 8
+"""Queries of one lookup under way at once, not counting those already waited for too long."""
+
+MAX_CANDIDATES: Final = 400
+"""Nodes that one lookup keeps, the closest. A reply names up to 78, true or made up."""
+
+MAX_LOOKUP_ASKED: Final = 300
+"""Nodes that one lookup asks. One among honest nodes asks about 40; who makes up nodes that are
+closer and closer gets no further than this."""
+
+MAX_PEERS_FOUND: Final = 500
+"""Peers that one lookup collects. A reply names up to 100 of them, true or made up."""
+
+MAX_OPERATIONS: Final = 256
+"""Lookups and puts under way at once. A further one is refused to whoever asks for it."""
+
+MAX_OUTSTANDING: Final = 4_096
+"""Queries whose answers are awaited. None is sent beyond it until some are answered or too late."""
+
+MAX_DELAYED: Final = 2_048
+"""Queries held back so that no address gets too many in a second. One beyond it counts as not
+answered."""
+
+MAX_VOTERS: Final = 64
+"""Nodes whose word on this node's address is kept; the oldest is forgotten."""
+
+MAX_INFO_HASHES: Final = 1_000
+"""Info hashes (BEP-5) whose peers are kept; the one announced longest ago is forgotten."""
+
+MAX_PEERS_PER_HASH: Final = 100
+"""Peers kept of one info hash; the one announced longest ago is forgotten."""
+
+MAX_PEERS_TOLD: Final = 50
+"""Peers in one of our replies: 400 bytes of compact IPv4 addresses."""
+
+MAX_ADDRESSES_WATCHED: Final = 10_000
+"""Addresses whose rates are kept, about 0.2 KiB each; the one not heard of longest is forgotten.
+Forged senders can have addresses forgotten, and so gain their bursts anew: a packet each."""
+
+MAX_BOOTSTRAP_ADDRESSES: Final = 64
+"""Addresses that one bootstrap asks."""
+
+PACKETS_PER_SECOND_OUT: Final = 4
+"""Packets to one address in any second. libtorrent bans an address from 5 a second on; queries
+beyond it wait."""

@@ -1,0 +1,77 @@
+"""How much goes on with one address: what it may send, what it is sent, and how often.
+
+Senders of datagrams can be forged, so what one address is sent in answers is bounded by itself and
+not by what comes in: whoever forges a victim's address has it hit with `reply_bytes_per_second` and
+one `reply_burst`, however much he sends us. At loopback every port counts for itself: who forges
+there is on this machine already, and several nodes of one machine do not share one allowance.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Final
+
+from hyperbloom.discovery.dht.contact import Address, Scope, scope_of
+from hyperbloom.discovery.dht.limits import MAX_ADDRESSES_WATCHED, PACKETS_PER_SECOND_OUT
+
+__all__ = ["Allowance", "Pace", "whom"]
+
+_WINDOW_SECONDS: Final = 1.0
+
+
+def whom(address: Address) -> str | Address:
+    """Who an address is to the rates: its host, and at loopback the port too."""
+    return address if scope_of(address.host) is Scope.LOOPBACK else address.host
+
+
+class Allowance:
+    """A token bucket for each address: `burst` at once, then `rate` a second."""
+
+    def __init__(self, *, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._buckets: OrderedDict[str | Address, tuple[float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, address: Address, amount: float, *, now: float) -> bool:
+        """Take `amount` of what the address has left; False, and nothing taken, if it is less."""
+        key = whom(address)
+        left, since = self._buckets.pop(key, (self._burst, now))
+        left = min(self._burst, left + max(now - since, 0.0) * self._rate)
+        granted = amount <= left
+        self._buckets[key] = (left - amount if granted else left, now)
+        if len(self._buckets) > MAX_ADDRESSES_WATCHED:
+            self._buckets.popitem(last=False)
+        return granted
+
+
+class Pace:
+    """When the next query to an address may go out: `PACKETS_PER_SECOND_OUT` in any second.
+
+    Answers that we send count too, since the other side counts them, but do not wait.
+    """
+
+    def __init__(self) -> None:
+        self._sent: OrderedDict[str | Address, deque[float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def next_time(self, address: Address, *, now: float) -> float:
+        """`now`, or the moment from which a query to this address may be sent."""
+        sent = self._sent.get(whom(address))
+        if sent is None or len(sent) < PACKETS_PER_SECOND_OUT:
+            return now
+        return max(now, sent[0] + _WINDOW_SECONDS)
+
+    def note(self, address: Address, *, at: float) -> None:
+        """A packet goes there at this moment, which may lie ahead."""
+        key = whom(address)
+        sent = self._sent.pop(key, None)
+        if sent is None:
+            sent = deque(maxlen=PACKETS_PER_SECOND_OUT)
+        sent.append(at)
+        self._sent[key] = sent
+        if len(self._sent) > MAX_ADDRESSES_WATCHED:
+            self._sent.popitem(last=False)

@@ -1,0 +1,170 @@
+"""What a node stores for others: items (BEP-44) and peers of info hashes (BEP-5), all in memory.
+
+Each kind is bounded in count, and what was used longest ago goes first; each is forgotten when
+nobody has renewed it for its time. The token of a put or an announcement is checked before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import Final, Generic, TypeVar
+
+from hyperbloom.discovery.dht.contact import Address
+from hyperbloom.discovery.dht.errors import ErrorCode, Refusal
+from hyperbloom.discovery.dht.limits import (
+    MAX_INFO_HASHES,
+    MAX_PEERS_PER_HASH,
+    MAX_PEERS_TOLD,
+    MAX_VALUE_BYTES,
+)
+from hyperbloom.discovery.dht.messages import PutImmutable, PutMutable
+from hyperbloom.discovery.dht.settings import EqualSeq
+from hyperbloom.discovery.items import MAX_SALT_BYTES, MutableItem
+
+__all__ = ["ITEM_SECONDS", "PEER_SECONDS", "Storage", "immutable_target"]
+
+ITEM_SECONDS: Final = 7_200.0
+"""An item that was not put again for so long may go (BEP-44)."""
+
+PEER_SECONDS: Final = 2_700.0
+"""A peer that was not announced again for so long is not told any more."""
+
+T = TypeVar("T")
+
+
+def immutable_target(value: bytes) -> bytes:
+    """SHA-1 of a bencoded value, 20 bytes: where an immutable item is stored (BEP-44)."""
+    return hashlib.sha1(value, usedforsecurity=False).digest()
+
+
+class Storage:
+    """Items and peers. `now` is in seconds of any clock that does not go back."""
+
+    def __init__(self, *, equal_seq: EqualSeq, max_items: int) -> None:
+        self._equal_seq = equal_seq
+        self._mutable: _Shelf[MutableItem] = _Shelf(max_items, ITEM_SECONDS)
+        self._immutable: _Shelf[bytes] = _Shelf(max_items, ITEM_SECONDS)
+        self._peers: _Shelf[_Shelf[Address]] = _Shelf(MAX_INFO_HASHES, PEER_SECONDS)
+
+    @property
+    def items(self) -> int:
+        """How many items there are, of both kinds."""
+        return len(self._mutable) + len(self._immutable)
+
+    @property
+    def info_hashes(self) -> int:
+        """How many info hashes have peers."""
+        return len(self._peers)
+
+    # -- items
+
+    def mutable(self, target: bytes, *, now: float) -> MutableItem | None:
+        """The mutable item stored under a target."""
+        return self._mutable.get(target, now=now)
+
+    def immutable(self, target: bytes, *, now: float) -> bytes | None:
+        """The bencoded value stored under its hash."""
+        return self._immutable.get(target, now=now)
+
+    def put_immutable(self, put: PutImmutable, *, now: float) -> None:
+        """Store a value; raises Refusal 205 for one too big, 203 for one of another target."""
+        _check_size(put.value)
+        target = immutable_target(put.value)
+        _check_target(put.target, target)
+        self._immutable.set(target, put.value, now=now)
+
+    def put_mutable(self, put: PutMutable, *, now: float) -> None:
+        """Store a version of an item; raises Refusal, in this order:
+
+        205 value too big, 207 salt too big, 206 wrong signature, 203 not its target, 301 `cas` is
+        not the stored sequence number, 302 the stored one is greater (or equal, see `EqualSeq`).
+        """
+        _check_size(put.value)
+        if len(put.salt) > MAX_SALT_BYTES:
+            raise Refusal(ErrorCode.SALT_TOO_BIG, f"salt of more than {MAX_SALT_BYTES} bytes")
+        item = MutableItem(
+            public_key=put.public_key,
+            salt=put.salt,
+            seq=put.seq,
+            value=put.value,
+            signature=put.signature,
+        )
+        if not item.is_authentic():
+            raise Refusal(ErrorCode.BAD_SIGNATURE, "invalid signature")
+        _check_target(put.target, item.target)
+        stored = self._mutable.get(item.target, now=now)
+        if stored is None or self._replaces(put, stored):
+            self._mutable.set(item.target, item, now=now)
+
+    def _replaces(self, put: PutMutable, stored: MutableItem) -> bool:
+        if put.cas is not None and put.cas != stored.seq:
+            raise Refusal(ErrorCode.CAS_MISMATCH, "cas is not the stored sequence number")
+        if put.seq < stored.seq:
+            raise Refusal(ErrorCode.SEQ_TOO_LOW, "sequence number below the stored one")
+        if put.seq > stored.seq or put.value == stored.value:
+            return True
+        if self._equal_seq is EqualSeq.REJECT:
+            raise Refusal(ErrorCode.SEQ_TOO_LOW, "sequence number equal to the stored one")
+        return self._equal_seq is EqualSeq.OVERWRITE
+
+    # -- peers
+
+    def announce(self, info_hash: bytes, address: Address, *, now: float) -> None:
+        """A peer of an info hash is at this address."""
+        peers = self._peers.get(info_hash, now=now)
+        if peers is None:
+            peers = _Shelf(MAX_PEERS_PER_HASH, PEER_SECONDS)
+        peers.set(address, address, now=now)
+        self._peers.set(info_hash, peers, now=now)
+
+    def peers(self, info_hash: bytes, *, now: float) -> tuple[Address, ...]:
+        """Up to `MAX_PEERS_TOLD` peers, those announced last first."""
+        peers = self._peers.get(info_hash, now=now)
+        return () if peers is None else peers.newest(MAX_PEERS_TOLD, now=now)
+
+
+class _Shelf(Generic[T]):
+    """A bounded dictionary: used longest ago goes first, not renewed for long is gone."""
+
+    def __init__(self, size: int, seconds: float) -> None:
+        self._size, self._seconds = size, seconds
+        self._entries: OrderedDict[object, tuple[T, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: object, *, now: float) -> T | None:
+        found = self._entries.get(key)
+        if found is None:
+            return None
+        value, set_at = found
+        if now - set_at > self._seconds:
+            del self._entries[key]
+            return None
+        self._entries.move_to_end(key)
+        return value
+
+    def set(self, key: object, value: T, *, now: float) -> None:
+        self._entries[key] = (value, now)
+        self._entries.move_to_end(key)
+        if len(self._entries) > self._size:
+            self._entries.popitem(last=False)
+
+    def newest(self, count: int, *, now: float) -> tuple[T, ...]:
+        found: list[T] = []
+        for value, set_at in reversed(self._entries.values()):
+            if len(found) == count or now - set_at > self._seconds:
+                break
+            found.append(value)
+        return tuple(found)
+
+
+def _check_size(value: bytes) -> None:
+    if len(value) > MAX_VALUE_BYTES:
+        raise Refusal(ErrorCode.VALUE_TOO_BIG, f"v of more than {MAX_VALUE_BYTES} bytes")
+
+
+def _check_target(claimed: bytes | None, true: bytes) -> None:
+    if claimed is not None and claimed != true:
+        raise Refusal(ErrorCode.PROTOCOL, "target is not that of the item")

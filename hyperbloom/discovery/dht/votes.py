@@ -1,0 +1,45 @@
+"""Where this node is, as the nodes that it asked see it (BEP-42's `ip`)."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from typing import Final
+
+from hyperbloom.discovery.dht.contact import Address
+from hyperbloom.discovery.dht.limits import MAX_VOTERS
+from hyperbloom.discovery.dht.rates import whom
+
+__all__ = ["LEAST_VOTES", "AddressVotes"]
+
+LEAST_VOTES: Final = 3
+"""Voters that must agree before anything is settled."""
+
+
+class AddressVotes:
+    """The last word of each voter. Voters at one host are one voter, except at loopback."""
+
+    def __init__(self) -> None:
+        self._votes: OrderedDict[str | Address, Address] = OrderedDict()
+
+    def vote(self, voter: Address, seen: Address) -> None:
+        """A node that answered sees this node there."""
+        key = whom(voter)
+        self._votes.pop(key, None)
+        self._votes[key] = seen
+        if len(self._votes) > MAX_VOTERS:
+            self._votes.popitem(last=False)
+
+    @property
+    def settled(self) -> Address | None:
+        """What more than half of the voters say of the host, and most of those of the port.
+
+        None while fewer than `LEAST_VOTES` agree.
+        """
+        hosts = Counter(seen.host for seen in self._votes.values())
+        if not hosts:
+            return None
+        host, count = hosts.most_common(1)[0]
+        if count < LEAST_VOTES or 2 * count <= len(self._votes):
+            return None
+        ports = Counter(seen.port for seen in self._votes.values() if seen.host == host)
+        return Address(host, ports.most_common(1)[0][0])

@@ -1,0 +1,409 @@
+"""A node of the Mainline DHT on a reactor: what the tracker, the service and the command use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred, fail, gatherResults, succeed
+from twisted.internet.interfaces import IListeningPort
+from twisted.logger import Logger
+
+from hyperbloom.addresses import format_host_port, parse_host_port
+from hyperbloom.discovery.dht import bencode
+from hyperbloom.discovery.dht.collecting import (
+    Collector,
+    ImmutableValue,
+    MutableItems,
+    Nodes,
+    Peers,
+)
+from hyperbloom.discovery.dht.contact import Address, Contact
+from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.events import AddressSettled, Event, OperationEnded
+from hyperbloom.discovery.dht.limits import MAX_VALUE_BYTES
+from hyperbloom.discovery.dht.machine import Dht
+from hyperbloom.discovery.dht.messages import AnnouncePeer, PutImmutable, PutMutable
+from hyperbloom.discovery.dht.operations import Found, QueryWith, Stored
+from hyperbloom.discovery.dht.saved_state import SavedState, load_state
+from hyperbloom.discovery.dht.settings import DhtSettings
+from hyperbloom.discovery.dht.storage import immutable_target
+from hyperbloom.discovery.interfaces import MutableLookup, PutReport
+from hyperbloom.discovery.items import MutableItem
+from hyperbloom.discovery.protocol import DhtProtocol
+from hyperbloom.discovery.resolving import resolve
+
+__all__ = [
+    "AnnounceReport",
+    "DhtNode",
+    "DhtStatus",
+    "ImmutableLookup",
+    "NodeLookup",
+    "PeerLookup",
+]
+
+log = Logger()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLookup:
+    """The closest nodes that answered, the closest first; asked, answered: nodes on the way."""
+
+    nodes: tuple[Contact, ...]
+    asked: int
+    answered: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImmutableLookup:
+    """The bencoded value under a hash, or None where no node has it."""
+
+    value: bytes | None
+    asked: int
+    answered: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerLookup:
+    """Peers of an info hash, as nodes tell them: nothing proves that they are there."""
+
+    peers: tuple[Address, ...]
+    asked: int
+    answered: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceReport:
+    """What became of an announcement; as in `PutReport`."""
+
+    asked: int
+    stored: int
+    silent: int
+    refusals: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DhtStatus:
+    """A node at a glance; `counts`: what happened since the start, by name."""
+
+    node_id: bytes
+    server: bool
+    address: str | None
+    external_address: str | None
+    nodes: int
+    good_nodes: int
+    items: int
+    info_hashes: int
+    operations: int
+    counts: Mapping[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """For JSON; the id in hex."""
+        return {**asdict(self), "node_id": self.node_id.hex()}
+
+
+class DhtNode:
+    """A node on one UDP socket. `reactor` brings time, UDP and names; chance is an argument, too.
+
+    Lookups and puts may begin before `listen`, and then find nobody. Their Deferreds fail with
+    LocalProtocolError for what the DHT does not allow, and for nothing that the network does;
+    one that is cancelled ends its operation.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        settings: DhtSettings,
+        *,
+        random_bytes: Callable[[int], bytes],
+        state: bytes = b"",
+    ) -> None:
+        self.settings = settings
+        self._reactor = reactor
+        saved = load_state(state)
+        self._machine = Dht(
+            settings,
+            random_bytes=random_bytes,
+            now=reactor.seconds(),
+            node_id=saved.node_id,
+            known=saved.nodes,
+        )
+        self._protocol = DhtProtocol(self._machine, reactor, self._happened)
+        self._port: IListeningPort | None = None
+        self._waiting: dict[int, Deferred[Any]] = {}
+
+    # -- running
+
+    @property
+    def node_id(self) -> bytes:
+        """20 bytes; taken anew when most nodes see this one at an address it does not fit."""
+        return self._machine.node_id
+
+    @property
+    def address(self) -> Address | None:
+        """Where it listens; None while it does not."""
+        if self._port is None:
+            return None
+        own: Any = self._port.getHost()
+        return Address(own.host, own.port)
+
+    @property
+    def external_address(self) -> Address | None:
+        """Where most of the nodes asked see this one; None while too few have said so."""
+        return self._machine.votes.settled
+
+    def listen(self, port: int = 0, interface: str = "") -> Address:
+        """Open the socket; port 0 lets the system choose. An IPv6 interface makes an IPv6 node.
+
+        Raises `twisted.internet.error.CannotListenError`.
+        """
+        self._port = self._reactor.listenUDP(port, self._protocol, interface, maxPacketSize=4_096)
+        address = self.address
+        if address is None:
+            raise LocalProtocolError("the node stopped while it began to listen")
+        return address
+
+    def stop(self) -> Deferred[None]:
+        """Close the socket. What is under way is cancelled; fires when the socket is closed."""
+        for number, waiting in list(self._waiting.items()):
+            self._machine.cancel(number)
+            self._waiting.pop(number, None)
+            waiting.cancel()
+        port, self._port = self._port, None
+        if port is None:
+            return succeed(None)
+        return port.stopListening() or succeed(None)
+
+    def bootstrap(self, addresses: Sequence[tuple[str, int]] | None = None) -> Deferred[int]:
+        """Join the network; fires with the number of nodes known when that is done.
+
+        `addresses`, else those of the settings, are hosts (names are resolved) and ports. While no
+        node is known, they are asked again by themselves.
+        """
+        return Deferred.fromCoroutine(self._bootstrap(addresses))
+
+    def save(self) -> bytes:
+        """The id and the table, for `state` at the next start. Never fails there if damaged."""
+        nodes = tuple(node.contact for node in self._machine.table.nodes() if not node.is_bad)
+        return SavedState(node_id=self.node_id, nodes=nodes).to_bytes()
+
+    def status(self) -> DhtStatus:
+        """How the node is."""
+        machine, seen = self._machine, self.external_address
+        return DhtStatus(
+            node_id=machine.node_id,
+            server=self.settings.server,
+            address=None if self.address is None else format_host_port(*self.address),
+            external_address=None if seen is None else format_host_port(*seen),
+            nodes=len(machine.table),
+            good_nodes=machine.table.good(now=self._reactor.seconds()),
+            items=machine.storage.items,
+            info_hashes=machine.storage.info_hashes,
+            operations=machine.operations,
+            counts=dict(machine.counts),
+        )
+
+    # -- what it is for
+
+    def find_node(self, target: bytes) -> Deferred[NodeLookup]:
+        """The nodes closest to a target of 20 bytes."""
+
+        def report(found: Found) -> NodeLookup:
+            return NodeLookup(nodes=found.closest, asked=found.asked, answered=found.answered)
+
+        return self._find(Nodes(target), report)
+
+    def get_mutable(self, public_key: bytes, salt: bytes) -> Deferred[MutableLookup]:
+        """All distinct authentic versions of a mutable item, see `ItemStore`."""
+        collector = MutableItems(public_key, salt)
+
+        def report(found: Found) -> MutableLookup:
+            return MutableLookup(
+                items=collector.found,
+                asked=found.asked,
+                answered=found.answered,
+                holding=found.holding,
+            )
+
+        return self._find(collector, report)
+
+    def get_immutable(self, target: bytes) -> Deferred[ImmutableLookup]:
+        """The bencoded value whose SHA-1 is `target`."""
+        collector = ImmutableValue(target)
+
+        def report(found: Found) -> ImmutableLookup:
+            return ImmutableLookup(
+                value=collector.found, asked=found.asked, answered=found.answered
+            )
+
+        return self._find(collector, report)
+
+    def get_peers(self, info_hash: bytes) -> Deferred[PeerLookup]:
+        """The peers of an info hash of 20 bytes."""
+        collector = Peers(info_hash)
+
+        def report(found: Found) -> PeerLookup:
+            return PeerLookup(peers=collector.found, asked=found.asked, answered=found.answered)
+
+        return self._find(collector, report)
+
+    def put_mutable(self, item: MutableItem, *, cas: int | None = None) -> Deferred[PutReport]:
+        """Put an item, see `ItemStore`. Fails with LocalProtocolError where no node may take it:
+        a value longer than `MAX_VALUE_BYTES` or not bencoded, a signature that does not hold.
+        """
+        problem = _value_problem(item.value)
+        if problem is None and not item.is_authentic():
+            problem = "the item's signature does not hold"
+        if problem is not None:
+            return fail(LocalProtocolError(problem))
+        back = MutableItems(item.public_key, item.salt)
+
+        def query_with(token: bytes) -> PutMutable:
+            return PutMutable(
+                token=token,
+                public_key=item.public_key,
+                salt=item.salt,
+                seq=item.seq,
+                value=item.value,
+                signature=item.signature,
+                cas=cas,
+                target=item.target,
+            )
+
+        def report(stored: Stored) -> PutReport:
+            same = [(each.seq, each.value) == (item.seq, item.value) for each in back.found]
+            others = tuple(each for each, is_it in zip(back.found, same, strict=True) if not is_it)
+            return _put_report(stored, found=any(same), others=others)
+
+        looking = MutableItems(item.public_key, item.salt)
+        return self._put(looking, query_with, back, report)
+
+    def put_immutable(self, value: bytes) -> Deferred[PutReport]:
+        """Put a bencoded value under its SHA-1, and read it back; fails as `put_mutable` does."""
+        problem = _value_problem(value)
+        if problem is not None:
+            return fail(LocalProtocolError(problem))
+        target = immutable_target(value)
+        back = ImmutableValue(target)
+
+        def query_with(token: bytes) -> PutImmutable:
+            return PutImmutable(token=token, value=value, target=target)
+
+        def report(stored: Stored) -> PutReport:
+            return _put_report(stored, found=back.found is not None, others=())
+
+        return self._put(ImmutableValue(target), query_with, back, report)
+
+    def announce_peer(
+        self, info_hash: bytes, port: int, *, implied_port: bool = False
+    ) -> Deferred[AnnounceReport]:
+        """Announce that this host is a peer of an info hash at `port`.
+
+        With `implied_port`, at the port where the nodes see this one's socket. Raises `ValueError`
+        for what is no info hash or no port.
+        """
+
+        def query_with(token: bytes) -> AnnouncePeer:
+            return AnnouncePeer(
+                info_hash=info_hash, token=token, port=port, implied_port=implied_port
+            )
+
+        query_with(b"")  # what cannot be announced is refused now, not amid a lookup
+
+        def report(stored: Stored) -> AnnounceReport:
+            return AnnounceReport(
+                asked=stored.asked,
+                stored=stored.stored,
+                silent=stored.silent,
+                refusals=stored.refusals,
+            )
+
+        return self._put(Peers(info_hash), query_with, None, report)
+
+    # -- inside
+
+    async def _bootstrap(self, addresses: Sequence[tuple[str, int]] | None) -> int:
+        if addresses is None:
+            addresses = [parse_host_port(text) for text in self.settings.bootstrap]
+        ipv6 = self.address is not None and ":" in self.address.host
+        found = await gatherResults(
+            [resolve(self._reactor, host, port, ipv6=ipv6) for host, port in addresses]
+        )
+        resolved = [address for each in found for address in each]
+        number = self._machine.bootstrap(resolved, now=self._reactor.seconds())
+        await self._outcome(number, lambda outcome: outcome)
+        return len(self._machine.table)
+
+    def _find(self, collector: Collector, report: Callable[[Found], T]) -> Deferred[T]:
+        try:
+            number = self._machine.find(collector, now=self._reactor.seconds())
+        except LocalProtocolError as error:
+            return fail(error)
+        return self._outcome(number, report)
+
+    def _put(
+        self,
+        collector: Collector,
+        query_with: QueryWith,
+        read_back: Collector | None,
+        report: Callable[[Stored], T],
+    ) -> Deferred[T]:
+        now = self._reactor.seconds()
+        try:
+            number = self._machine.put(collector, query_with, now=now, read_back=read_back)
+        except LocalProtocolError as error:
+            return fail(error)
+        return self._outcome(number, report)
+
+    def _outcome(self, number: int, report: Callable[[Any], T]) -> Deferred[T]:
+        """Fires with the report on an operation when it has ended."""
+
+        def cancel(_: Deferred[Any]) -> None:
+            self._machine.cancel(number)
+            self._waiting.pop(number, None)
+
+        waiting: Deferred[Any] = Deferred(cancel)
+        self._waiting[number] = waiting
+        self._protocol.flush()
+        return waiting.addCallback(report)
+
+    def _happened(self, event: Event) -> None:
+        match event:
+            case OperationEnded(number=number, outcome=outcome):
+                waiting = self._waiting.pop(number, None)
+                if waiting is not None:
+                    waiting.callback(outcome)
+            case AddressSettled(address=address):
+                log.info(
+                    "Nodes of the DHT see this one at {address}; it has a new id that fits",
+                    address=format_host_port(*address),
+                )
+
+
+def _put_report(stored: Stored, *, found: bool, others: tuple[MutableItem, ...]) -> PutReport:
+    return PutReport(
+        asked=stored.asked,
+        stored=stored.stored,
+        refused=sum(stored.refusals.values()),
+        silent=stored.silent,
+        found=found,
+        others=others,
+        refusals=stored.refusals,
+        holding=0 if stored.read_back is None else stored.read_back.holding,
+        looked_asked=stored.looked.asked,
+        looked_answered=stored.looked.answered,
+    )
+
+
+def _value_problem(value: bytes) -> str | None:
+    """Why no node may take a value; None if nothing is wrong with it."""
+    if len(value) > MAX_VALUE_BYTES:
+        return f"a bencoded value has at most {MAX_VALUE_BYTES} bytes"
+    try:
+        bencode.decode(value)
+    except RemoteProtocolError as error:
+        return f"the value is {error}"
+    return None
