@@ -154,7 +154,7 @@ class Lookup:
     def deadline(self, *, now: float) -> float:
         """When `due` or `is_finished` may say something else without an answer coming in."""
         slow = (at + SLOW_SECONDS for at in self._in_flight.values())
-        return min((at for at in slow if at > now), default=self._ends_at)
+        return min(self._ends_at, *(at for at in slow if at > now), float("inf"))
 
     # -- what happened
 
