@@ -91,8 +91,9 @@ def test_only_the_store_is_given_lmdb() -> None:
     assert given == ["store"]
 
 
-def test_the_package_lock() -> None:
-    folder = ROOT / "tests" / "interop"
+@pytest.mark.parametrize("name", ["tests/interop", "tests/interop/dht"])
+def test_the_package_locks(name: str) -> None:
+    folder = ROOT / name
     manifest = json.loads((folder / "package.json").read_text(encoding="utf-8"))
     lock = json.loads((folder / "package-lock.json").read_text(encoding="utf-8"))
     fail_on(file_rules.addresses_in_lock(lock) + file_rules.loose_pins(manifest, lock))

@@ -1,8 +1,9 @@
 """The npm reference as a peer: its installation, and one process of it driven from Python.
 
 `install()` puts the locked packages under the checkout's `.cache/`, once for each lock file.
-`NpmPeer` is one `driver.js` process. Every wait has a time limit, and what a failing wait saw is
-in its message; a process that ends by itself is a `PeerDiedError` with what it said last.
+`NpmPeer` is one process of `driver.js`, or of another driver that speaks the same lines. Every wait
+has a time limit, and what a failing wait saw is in its message; a process that ends by itself is a
+`PeerDiedError` with what it said last.
 """
 
 from __future__ import annotations
@@ -59,11 +60,12 @@ class PeerDiedError(Exception):
     """The process ended by itself."""
 
 
-def install(cache: Path = CACHE, *, extra: Sequence[str] = ()) -> Path:
+def install(cache: Path = CACHE, *, manifests: Path = HERE, extra: Sequence[str] = ()) -> Path:
     """The folder of the installed packages, installed now if this checkout has not got them.
 
-    `extra` are further arguments of `npm ci`. Raises UnavailableError without Node.js, npm or a
-    registry, and RuntimeError when `npm ci` fails for any other reason.
+    `manifests` is the folder of the package files and their lock. `extra` are further arguments of
+    `npm ci`. Raises UnavailableError without Node.js, npm or a registry, and RuntimeError when
+    `npm ci` fails for any other reason.
     """
     if shutil.which("node") is None:
         raise UnavailableError("Node.js is not installed (no `node` in PATH)")
@@ -71,7 +73,7 @@ def install(cache: Path = CACHE, *, extra: Sequence[str] = ()) -> Path:
     if npm is None:
         raise UnavailableError("npm is not installed (no `npm` in PATH)")
 
-    digest = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in MANIFESTS))
+    digest = hashlib.sha256(b"".join((manifests / name).read_bytes() for name in MANIFESTS))
     folder = cache / digest.hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     done = folder / "installed"
@@ -79,7 +81,7 @@ def install(cache: Path = CACHE, *, extra: Sequence[str] = ()) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             for name in MANIFESTS:
-                shutil.copy(HERE / name, folder / name)
+                shutil.copy(manifests / name, folder / name)
             _npm_ci(npm, folder, extra)
             done.touch()
     return folder / "node_modules"
@@ -112,10 +114,10 @@ def _npm_ci(npm: str, folder: Path, extra: Sequence[str]) -> None:
 class NpmPeer:
     """One process of the reference. A context manager; `stop()` ends it by its process id."""
 
-    def __init__(self, modules: Path) -> None:
+    def __init__(self, modules: Path, *, driver: Path = HERE / "driver.js") -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self._process = subprocess.Popen(
-            ["node", str(HERE / "driver.js")],
+            ["node", str(driver)],
             env={**os.environ, "NODE_PATH": str(modules)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
