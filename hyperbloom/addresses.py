@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-__all__ = ["HIGHEST_PORT", "check_listen", "format_host_port", "parse_host_port"]
+__all__ = ["HIGHEST_PORT", "check_interface", "check_listen", "format_host_port", "parse_host_port"]
 
 HIGHEST_PORT = 65_535
 
@@ -43,6 +43,13 @@ def parse_host_port(text: str) -> tuple[str, int]:
 def format_host_port(host: str, port: int) -> str:
     """The inverse of `parse_host_port`: IPv6 addresses in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def check_interface(text: str) -> str:
+    """The text itself if it is empty or an IP address, else `ValueError`."""
+    if text and not _is_address(text):
+        raise ValueError(f"{text!r} is no IP address of this machine, for example 192.0.2.1")
+    return text
 
 
 def check_listen(text: str) -> str:

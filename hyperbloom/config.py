@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hyperbloom.addresses import check_listen, parse_host_port
+from hyperbloom.config_discovery import read_discovery
 from hyperbloom.config_table import ConfigError, ConfigTable, nearest
+from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.keys import parse_public_key
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import FeedSettings, KeyRange, Mode, SyncSettings
@@ -31,6 +33,7 @@ __all__ = [
     "STORE_NAME",
     "Config",
     "ConfigError",
+    "DiscoverySettings",
     "Limits",
     "SyncSettings",
     "check_alias",
@@ -51,7 +54,7 @@ KNOWN_DIALECTS = ("2",)
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 
-_TABLES = ("node", "feeds", "limits", "sync")
+_TABLES = ("node", "feeds", "limits", "sync", "discovery")
 _NODE_KEYS = ("data", "identity", "listen", "advertise", "log_level", "leeway")
 _FEED_KEYS = ("key", "alias", "mode", "ranges", "dialect", "peers", "issue_links")
 _RANGE_KEYS = ("start", "end", "start_hex", "end_hex")
@@ -73,6 +76,7 @@ class Config:
     feeds: tuple[FeedSettings, ...] = ()
     limits: Limits
     sync: SyncSettings
+    discovery: DiscoverySettings
 
     @property
     def store_path(self) -> Path:
@@ -215,6 +219,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         feeds=_feeds(root),
         limits=table("limits").dataclass(Limits),
         sync=table("sync").dataclass(SyncSettings),
+        discovery=read_discovery(table("discovery"), base),
     )
 
 

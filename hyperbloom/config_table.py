@@ -134,23 +134,29 @@ class ConfigTable:
             raise self.error(key, f"must be at most {most:g}, not {size:g}")
         return number
 
-    def dataclass(self, cls: type[T]) -> T:
+    def dataclass(self, cls: type[T], defaults: T | None = None) -> T:
         """An instance of a dataclass of numbers, flags and texts, whose field names are the keys.
 
-        A field's metadata may hold `min` and `max` (without `min` a number is not negative) and
+        What is left out is as in `defaults`, else as the class has it. A field's metadata may hold `min` and `max` (without `min` a number is not negative) and
         `unit`; where the unit is `seconds`, or the name ends in it, a duration may be given too.
         """
         fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
         hints = get_type_hints(cls)
         self.refuse_unknown(field.name for field in fields)
-        return cls(**{field.name: self._field(field, hints[field.name]) for field in fields})
+        return cls(
+            **{
+                field.name: self._field(
+                    field, hints[field.name], getattr(defaults, field.name, field.default)
+                )
+                for field in fields
+            }
+        )
 
-    def _field(self, field: dataclasses.Field[Any], kind: type) -> Any:
+    def _field(self, field: dataclasses.Field[Any], kind: type, default: Any) -> Any:
         key = field.name
         if kind not in (int, float):
-            return self.value(key, kind, field.default)
+            return self.value(key, kind, default)
         timed = field.metadata.get("unit") == "seconds" or key.endswith("_seconds")
-        default: Any = field.default
         number: Any = (
             self.seconds(key, default)
             if kind is float and timed

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from random import SystemRandom
 from typing import Any, TypeVar, cast
 
 from twisted.application.service import MultiService
@@ -24,11 +25,14 @@ from twisted.python.threadpool import ThreadPool
 from hyperbloom.api.server import ControlService
 from hyperbloom.api.unix import SocketBusy, SocketError
 from hyperbloom.config import Config
+from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import Identity
+from hyperbloom.passphrase import PassphraseError, load_passphrase
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.node import Node, settle_feeds
 from hyperbloom.store import PutMeta, Store, StoreError, Writer
+from hyperbloom.swarms import Swarms
 
 __all__ = ["NodeService", "StartError"]
 
@@ -38,6 +42,9 @@ T = TypeVar("T")
 SCAN_THREADS = 2
 
 PEER_ID_BYTES = 32
+
+#: The name under which the store keeps the table of the DHT node.
+DHT_STATE = "dht"
 
 #: Seconds a scanning thread may keep the interpreter to itself while the reactor waits for it.
 #: Python's 5 ms add up over the system calls of one turn of the reactor.
@@ -114,7 +121,35 @@ class NodeService(MultiService):
         )
         node.setName("replication")
         node.setServiceParent(self)
-        ControlService(node, config.control_socket, reactor=self._reactor).setServiceParent(self)
+        discovery = self._build_discovery(node, store, self._writer)
+        ControlService(
+            node, config.control_socket, reactor=self._reactor, discovery=discovery
+        ).setServiceParent(self)
+
+    def _build_discovery(self, node: Node, store: Store, writer: Writer) -> DiscoveryService | None:
+        """The search for peers, if the configuration wants it."""
+        settings = self._config.discovery
+        if not settings.enabled:
+            return None
+        secret = None if settings.secret is None else load_passphrase(settings.secret).encode()
+
+        def seen_at() -> str | None:
+            address = discovery.dht.external_address
+            return None if address is None else address.host
+
+        discovery = DiscoveryService(
+            settings,
+            identity=self._identity,
+            feeds=Swarms(node, seen_at=seen_at),
+            reactor=self._reactor,
+            now=time.time,
+            random=SystemRandom(),
+            state=store.get_meta(DHT_STATE) or b"",
+            save=lambda state: writer.submit(PutMeta(name=DHT_STATE, value=state), _logged),
+            secret=secret,
+        )
+        discovery.setServiceParent(self)
+        return discovery
 
     def _in_thread(self, call: Callable[[], T]) -> Deferred[T]:
         return cast("Deferred[T]", deferToThreadPool(self._reactor, self._threads, call))
@@ -160,13 +195,20 @@ class NodeService(MultiService):
 
 def _logged(outcome: object) -> None:
     if isinstance(outcome, BaseException):
-        log.error("The store does not take this node's name: {why}", why=outcome)
+        log.error("The store does not take what it should keep: {why}", why=outcome)
 
 
 def _start_error(error: BaseException, config: Config) -> StartError | None:
     """The sentence and exit code for a failed start; None for what nobody foresaw."""
     if isinstance(error, StoreError):
         return StartError(ExitCode.STORE, str(error))
+    if isinstance(error, DhtPortTaken):
+        return StartError(
+            ExitCode.BUSY,
+            f"{error}; stop what uses it or change port under [discovery] in {config.path}",
+        )
+    if isinstance(error, PassphraseError):
+        return StartError(ExitCode.CONFIG, str(error))
     if isinstance(error, SocketBusy):
         return StartError(ExitCode.BUSY, str(error))
     if isinstance(error, SocketError):

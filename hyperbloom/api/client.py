@@ -127,6 +127,10 @@ class Client:
         """Every peer, see `hyperbloom.replication.status.PeerStatus`."""
         return cast("list[dict[str, Any]]", self._ask("GET", "/v1/peers")["peers"])
 
+    def discovery(self, feed: str | None = None) -> Mapping[str, Any]:
+        """The search for a feed's peers: `enabled`, `dht`, `tracker`, `swarm`, `lan`, `found`."""
+        return self._ask("GET", _feed_path(feed, "/discovery"))
+
     def snapshot(self, target: Path) -> Mapping[str, Any]:
         """Takes a snapshot into a new folder (an absolute path, seen from the node)."""
         return self._ask("POST", "/v1/snapshots", {"target": str(target)})

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = [
     "HasJson",
     "ServedContext",
+    "ServedDiscovery",
     "ServedFeed",
+    "ServedFound",
     "ServedNode",
     "ServedStore",
 ]
@@ -100,6 +102,18 @@ class ServedContext(Protocol):
     def leeway(self) -> float: ...
 
 
+class ServedDiscovery(Protocol):
+    """`hyperbloom.discovery.service.DiscoveryService`, as far as the API uses it."""
+
+    def status(self) -> HasJson: ...
+
+
+class ServedFound(Protocol):
+    """`hyperbloom.replication.found.FoundPeers`, as far as the API uses it."""
+
+    def status(self) -> Sequence[HasJson]: ...
+
+
 class ServedNode(Protocol):
     """`hyperbloom.replication.node.Node`, as far as the API uses it."""
 
@@ -114,6 +128,9 @@ class ServedNode(Protocol):
 
     @property
     def feeds(self) -> Mapping[bytes, ServedFeed]: ...
+
+    @property
+    def found(self) -> Mapping[bytes, ServedFound]: ...
 
     def resolve(self, name: str | None) -> ServedFeed: ...
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from hyperbloom import __version__
 from hyperbloom.api.call import Answer, Call, told
+from hyperbloom.api.discovery import discovery_of
 from hyperbloom.api.forms import (
     feed_form,
     feed_settings,
@@ -44,12 +45,13 @@ def ping(call: Call) -> Answer:
 def status(call: Call) -> Answer:
     """The node and its feeds at a glance.
 
-    To what the node says of itself come `addresses` (what invitations name) and, for each feed,
-    `trust` and `dials` (the peers its settings name).
+    To what the node says of itself come `addresses` (what invitations name), `discovery` (as
+    `/v1/discovery` has it) and, for each feed, `trust` and `dials` (the peers its settings name).
     """
     node = call.node
     form: dict[str, Any] = flat_json(node.status().as_json())
     form["addresses"] = own_addresses(node)
+    form["discovery"] = discovery_of(call)
     for shown in form["feeds"]:
         feed = call.feed_of(bytes.fromhex(shown["key"]))
         shown["trust"] = trust_word(feed, node.identity.public_key)

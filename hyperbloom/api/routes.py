@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from hyperbloom.api import nodes, trust, values, watch
+from hyperbloom.api import discovery, nodes, trust, values, watch
 from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.problems import Problem, ProblemKind
 
@@ -28,6 +28,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/ping", nodes.ping),
     Route("GET", "/v1/status", nodes.status),
     Route("GET", "/v1/peers", nodes.list_peers),
+    Route("GET", "/v1/discovery", discovery.show_discovery),
     Route("POST", "/v1/snapshots", nodes.take_snapshot),
     Route("POST", "/v1/verify", nodes.verify_store),
     Route("POST", "/v1/invitations", trust.accept_invitation),
@@ -41,6 +42,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/feeds/{feed}/count", values.count_values),
     Route("POST", "/v1/feeds/{feed}/fetch", values.fetch_values),
     Route("GET", "/v1/feeds/{feed}/watch", watch.watch_values),
+    Route("GET", "/v1/feeds/{feed}/discovery", discovery.show_feed_discovery),
     Route("GET", "/v1/feeds/{feed}/links", trust.list_links),
     Route("POST", "/v1/feeds/{feed}/links", trust.issue_link),
     Route("POST", "/v1/feeds/{feed}/chains", trust.add_chain),

@@ -39,7 +39,7 @@ from hyperbloom.trust import ChainError, ChainExpired
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hyperbloom.api.node import ServedNode
+    from hyperbloom.api.node import ServedDiscovery, ServedNode
 
 __all__ = ["MAX_BODY_BYTES", "ApiResource", "ApiSite", "ControlService", "problem_of"]
 
@@ -239,6 +239,7 @@ class ControlService(Service):
         path: Path,
         *,
         reactor: Any,
+        discovery: ServedDiscovery | None = None,
     ) -> None:
         self.setName("control")
         self._path = path
@@ -249,6 +250,7 @@ class ControlService(Service):
                 clock=reactor,
                 now=node.context.now,
                 in_thread=self._in_thread,
+                discovery=discovery,
             ),
             reactor=reactor,
         )

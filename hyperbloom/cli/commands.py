@@ -7,6 +7,7 @@ import click
 from hyperbloom import __version__
 from hyperbloom.cli import feeds, node, trust, values
 from hyperbloom.cli.app import Root
+from hyperbloom.cli.discover import discover
 from hyperbloom.cli.export import export
 
 __all__ = ["hyperbloom"]
@@ -38,6 +39,7 @@ for _command in (
     feeds.feed,
     node.status,
     node.peers,
+    discover,
     node.snapshot,
     node.verify,
     export,

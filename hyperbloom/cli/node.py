@@ -211,9 +211,20 @@ def _show_node(app: App, form: Mapping[str, Any]) -> None:
             ("listening", ", ".join(form["listening"]) or "no (it only dials)"),
             ("reached at", reached),
             ("connections", str(form["connections"])),
+            ("discovery", _discovery(form["discovery"])),
             ("store", f"{format_size(store['used_bytes'])} used"),
         ]
     )
+
+
+def _discovery(form: Mapping[str, Any]) -> str:
+    """The search for peers in a few words."""
+    if not form["enabled"]:
+        return "off"
+    dht, lan = form["dht"], form["lan"]
+    seen = f", seen at {dht['external_address']}" if dht["external_address"] else ""
+    local = f"; multicast DNS on {', '.join(lan['interfaces'])}" if lan and lan["interfaces"] else ""
+    return f"{dht['good_nodes']} good DHT nodes{seen}{local}"
 
 
 @click.command(cls=Command)

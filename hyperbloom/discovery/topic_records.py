@@ -137,6 +137,8 @@ class TopicRecords:
         `known` are the minute's records if they were just looked up. Raises `LookupFailed` and
         `PublishFailed`.
         """
+        if not self._settings.publish:
+            return
         records = await self.lookup(minute) if known is None else known
         limit = self._settings.max_bootstrap_records
         if not may_publish(records, max_bootstrap_records=limit):

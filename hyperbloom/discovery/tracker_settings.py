@@ -79,6 +79,10 @@ class MergeSettings:
 class TrackerSettings:
     """All settings of the topic tracker."""
 
+    publish: bool = field(
+        default=True,
+        metadata={"help": "publish records; without, this node only looks for those of others"},
+    )
     max_bootstrap_records: int = _count(
         5, "records of others in a minute at which a node publishes none itself", 1
     )

@@ -86,6 +86,7 @@ class Feed:
         )
         self._count, self._bytes = record.count, record.bytes
         self._subscribers: list[Subscriber] = []
+        self._peers_changed: list[Callable[[], None]] = []
         self._interests: list[KeyRange] = []
         self._reply_scale: dict[bytes, float] = {}
         #: Broadcasts that go out in the turn in which their values are stored.
@@ -298,10 +299,21 @@ class Feed:
     def add_peer(self, peer: Peering) -> None:
         """Take a secure peer in; its chain is learnt."""
         self.peers.add(peer)
+        self._tell_of_peers()
 
     def remove_peer(self, peer: Peering) -> None:
         """The peer is gone."""
         self.peers.discard(peer)
+        self._tell_of_peers()
+
+    def when_peers_change(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` when a secure peer has come or gone; returns what ends that."""
+        self._peers_changed.append(changed)
+        return lambda: self._peers_changed.remove(changed)
+
+    def _tell_of_peers(self) -> None:
+        for changed in list(self._peers_changed):
+            changed()
 
     def reply_scale(self, peer_key: bytes) -> float:
         """By how much the replies asked of a peer are shortened: it died on a longer one."""

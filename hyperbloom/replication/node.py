@@ -272,13 +272,18 @@ class Node(Service):
         own = self.feeds[self.identity.public_key]
         if name is None:
             joined = [feed for feed in self.feeds.values() if feed is not own]
-            in_use = own.count or own.key in self._pinned or own.membership.has_links
-            return joined[0] if len(joined) == 1 and not in_use else own
+            return joined[0] if len(joined) == 1 and not self.is_in_use(own) else own
         for feed in self.feeds.values():
             if name in (feed.settings.alias, feed.key.hex()) or name.lower() == feed.key.hex():
                 return feed
         names = ", ".join(f.settings.alias or f.key.hex()[:16] + "…" for f in self.feeds.values())
         raise UnknownFeed(f"there is no feed {name!r} on this node; it has {names}")
+
+    def is_in_use(self, feed: Feed) -> bool:
+        """Whether somebody wanted the feed to be here; the own one is here without that."""
+        if feed.key != self.identity.public_key:
+            return True
+        return bool(feed.count or feed.key in self._pinned or feed.membership.has_links)
 
     # Timers
 

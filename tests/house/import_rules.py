@@ -38,26 +38,32 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "exit_codes": Room(),
         "invitation": Room(knows=("keys",)),
         "logs": Room(packages=("twisted",)),
+        "passphrase": Room(),
         # The three network parts, which do not know each other.
         "replication": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
         "discovery": Room(
             knows=(*_CORE_AND_STORE, "addresses"),
-            packages=("bencode2", "nacl", "pyhpke", "twisted", "zope"),
+            packages=("bencode2", "ifaddr", "nacl", "pyhpke", "twisted", "zeroconf", "zope"),
         ),
         "objects": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
         "export": Room(
             knows=("keys", "store", "units"), packages=("deltalake", "numpy", "pyarrow", "pyspark")
         ),
         "config_table": Room(knows=("units",)),
-        "config": Room(knows=("keys", "units", "addresses", "config_table", "replication")),
+        "config_discovery": Room(knows=("addresses", "config_table", "discovery")),
+        "config": Room(
+            knows=("keys", "units", "addresses", "config_table", "config_discovery", "replication",
+                   "discovery")
+        ),
         "api": Room(
             knows=(*CORE, "store", "units", "addresses", "invitation", "config", "replication"),
             packages=("twisted", "zope"),
         ),
-        # The plugin's side: everything meets here.
+        # The plugin's side: everything meets here, replication and discovery in `swarms`.
+        "swarms": Room(knows=("addresses", "replication", "discovery")),
         "service": Room(
-            knows=(*CORE, "store", "addresses", "replication", "discovery", "objects", "config",
-                   "api", "exit_codes"),
+            knows=(*CORE, "store", "addresses", "replication", "discovery", "objects", "swarms",
+                   "config", "api", "exit_codes", "passphrase"),
             packages=("twisted", "zope"),
         ),
         "tap": Room(

@@ -1,0 +1,58 @@
+"""What discovery knows of the node's feeds, and what it tells about each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hyperbloom.discovery.announcer import AnnouncerStatus
+from hyperbloom.discovery.swarm import Swarm
+from hyperbloom.discovery.tracker_status import TrackerStatus
+
+__all__ = ["FeedDiscoveryStatus", "FeedSwarm", "Feeds"]
+
+
+class FeedSwarm(Swarm, Protocol):
+    """The peers of one feed. No method may block or raise."""
+
+    @property
+    def feed_key(self) -> bytes:
+        """The feed's public key."""
+        ...
+
+    @property
+    def discovery_key(self) -> bytes:
+        """What its peers name it by in the clear."""
+        ...
+
+    def own_port(self) -> int | None:
+        """The TCP port at which this node can be dialled, None if it does not listen."""
+        ...
+
+    def found(self, host: str, port: int, *, source: str) -> None:
+        """Somebody said that a peer is there; `source` is one word for people."""
+        ...
+
+
+class Feeds(Protocol):
+    """The feeds that peers are to be found for at this moment, by public key."""
+
+    def __call__(self) -> Mapping[bytes, FeedSwarm]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedDiscoveryStatus:
+    """How the search for a feed's peers is doing."""
+
+    feed: bytes
+    tracker: TrackerStatus
+    swarm: AnnouncerStatus | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For JSON: bytes as hex."""
+        return {
+            "feed": self.feed.hex(),
+            "tracker": self.tracker.as_json(),
+            "swarm": None if self.swarm is None else self.swarm.as_json(),
+        }

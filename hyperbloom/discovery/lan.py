@@ -1,0 +1,251 @@
+"""Peers of the same network by multicast DNS (RFC 6762, DNS-SD RFC 6763), through zeroconf.
+
+Each feed is a service instance of type `_hyperbloom._tcp`, whose name begins with the feed's swarm
+hash in hex (SHA-1 of the discovery key: a label has no room for more). Who does not know the feed
+learns that two machines share one, and which two, nothing else; that is why it is used on private
+networks only unless the operator wants otherwise.
+
+zeroconf has a thread of its own. It is called in threads of the reactor's pool, one call after the
+other, for its calls wait for the network; what it finds comes back through `callFromThread`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from hyperbloom.discovery.announcer import swarm_hash
+from hyperbloom.discovery.feeds import FeedSwarm
+from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
+from hyperbloom.discovery.settings import DiscoverySettings, Lan
+
+if TYPE_CHECKING:
+    from zeroconf import ServiceBrowser, ServiceInfo, ServiceStateChange, Zeroconf
+
+__all__ = ["SERVICE_TYPE", "LanDiscovery", "LanStatus", "interfaces_for"]
+
+SERVICE_TYPE = "_hyperbloom._tcp.local."
+
+#: How long a service that was heard of may take to say where it is.
+ANSWER_MILLISECONDS = 3_000
+
+#: Random bytes of an instance's name, so that two nodes of a feed have different names.
+NONCE_BYTES = 4
+
+log = Logger()
+
+
+def interfaces_for(lan: Lan, interface: str, own: Sequence[str]) -> list[str]:
+    """The addresses of this machine on which multicast DNS is used.
+
+    `interface` is the one that discovery is bound to, empty for all; `own` are those there are.
+    """
+    if lan == "off":
+        return []
+    wanted = [address for address in own if interface in ("", "0.0.0.0", "::", address)]  # noqa: S104
+    if interface:
+        return wanted
+    outside = [address for address in wanted if not ipaddress.ip_address(address).is_loopback]
+    if lan == "on":
+        return outside
+    return [address for address in outside if ipaddress.ip_address(address).is_private]
+
+
+def _own_addresses() -> list[str]:
+    """The IPv4 addresses of this machine's interfaces."""
+    import ifaddr
+
+    found = (ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips)
+    return [address for address in found if isinstance(address, str)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanStatus:
+    """Multicast DNS at a glance: on which addresses, how many feeds are told of and heard of."""
+
+    interfaces: tuple[str, ...]
+    announced: int
+    heard: int
+    problem: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    hosts: tuple[str, ...]
+    port: int
+
+
+class LanDiscovery:
+    """Tells the network of the served feeds and hears of those of others, `start` to `stop`."""
+
+    def __init__(
+        self, *, lan: Lan, interface: str, announce: bool, reactor: Any, random: Random
+    ) -> None:
+        self._lan: Lan = lan
+        self._interface = interface
+        self._announce = announce
+        self._reactor = reactor
+        self._nonce = random.randbytes(NONCE_BYTES).hex()
+        self._lock = DeferredLock()
+        self._interfaces: list[str] = []
+        self._zeroconf: Zeroconf | None = None
+        self._browser: ServiceBrowser | None = None
+        self._swarms: dict[str, FeedSwarm] = {}
+        self._infos: dict[str, ServiceInfo] = {}
+        self._heard: OrderedDict[str, _Heard] = OrderedDict()
+        self._running = False
+        self._problem: str | None = None
+
+    @classmethod
+    def for_settings(
+        cls, settings: DiscoverySettings, *, reactor: Any, random: Random
+    ) -> LanDiscovery | None:
+        """As the settings say; None where it is off."""
+        if settings.lan == "off":
+            return None
+        return cls(
+            lan=settings.lan,
+            interface=settings.interface,
+            announce=settings.announce,
+            reactor=reactor,
+            random=random,
+        )
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._running = True
+        self._in_turn(self._open)
+
+    def stop(self) -> Deferred[None]:
+        """Take back what was told, and end; fires when that is done."""
+        self._running = False
+        return self._in_turn(self._close)
+
+    def serve(self, swarms: Sequence[FeedSwarm]) -> None:
+        """Tell of these feeds from now on, and of no others."""
+        wanted = {swarm_hash(swarm.discovery_key).hex(): swarm for swarm in swarms}
+        fresh = wanted.keys() - self._swarms.keys()
+        gone = self._swarms.keys() - wanted.keys()
+        self._swarms = wanted
+        for name in gone:
+            self._in_turn(self._unregister, name)
+        for name in fresh:
+            port = wanted[name].own_port()
+            if self._announce and port is not None:
+                self._in_turn(self._register, name, port)
+            for service, heard in self._heard.items():
+                if service.startswith(name):
+                    self._tell(wanted[name], heard)
+
+    def status(self) -> LanStatus:
+        """How it is doing."""
+        return LanStatus(
+            interfaces=tuple(self._interfaces),
+            announced=len(self._infos),
+            heard=len(self._heard),
+            problem=self._problem,
+        )
+
+    def _in_turn(self, call: Callable[..., None], *arguments: Any) -> Deferred[None]:
+        """Call in a thread when the calls before have ended; what fails is told in the status."""
+
+        def run() -> Deferred[None]:
+            return deferToThreadPool(
+                self._reactor, self._reactor.getThreadPool(), call, *arguments
+            )
+
+        ended: Deferred[None] = self._lock.run(run)
+        return ended.addErrback(self._failed)
+
+    def _failed(self, failure: Failure) -> None:
+        problem = failure.getErrorMessage() or failure.type.__name__
+        if problem != self._problem:
+            log.warn("Multicast DNS does not work: {why}", why=problem)
+        self._problem = problem
+
+    # In a thread
+
+    def _open(self) -> None:
+        from zeroconf import ServiceBrowser, Zeroconf
+
+        self._interfaces = interfaces_for(self._lan, self._interface, _own_addresses())
+        if not self._interfaces:
+            return
+        self._zeroconf = Zeroconf(interfaces=self._interfaces)
+        self._browser = ServiceBrowser(self._zeroconf, SERVICE_TYPE, handlers=[self._changed])
+
+    def _close(self) -> None:
+        if self._browser is not None:
+            self._browser.cancel()
+        if self._zeroconf is not None:
+            self._zeroconf.close()
+
+    def _register(self, name: str, port: int) -> None:
+        from zeroconf import ServiceInfo
+
+        if self._zeroconf is None:
+            return
+        instance = f"{name}-{self._nonce}"
+        info = ServiceInfo(
+            SERVICE_TYPE,
+            f"{instance}.{SERVICE_TYPE}",
+            port=port,
+            server=f"hyperbloom-{self._nonce}.local.",
+            parsed_addresses=self._interfaces,
+        )
+        self._zeroconf.register_service(info)
+        self._infos[name] = info
+
+    def _unregister(self, name: str) -> None:
+        info = self._infos.pop(name, None)
+        if self._zeroconf is not None and info is not None:
+            self._zeroconf.unregister_service(info)
+
+    def _changed(
+        self,
+        zeroconf: Zeroconf,
+        service_type: str,
+        name: str,
+        state_change: ServiceStateChange,
+    ) -> None:
+        """Called by zeroconf, in the browser's thread."""
+        from zeroconf import ServiceStateChange
+
+        if state_change is ServiceStateChange.Removed:
+            self._reactor.callFromThread(self._heard.pop, name, None)
+            return
+        info = zeroconf.get_service_info(service_type, name, timeout=ANSWER_MILLISECONDS)
+        if info is not None and info.port:
+            heard = _Heard(tuple(info.parsed_addresses()[:MAX_LAN_ADDRESSES]), info.port)
+            self._reactor.callFromThread(self._hear, name, heard)
+
+    # In the reactor's thread again
+
+    def _hear(self, name: str, heard: _Heard) -> None:
+        if not self._running or name.partition(".")[0].endswith(self._nonce):
+            return
+        self._heard[name] = heard
+        self._heard.move_to_end(name)
+        while len(self._heard) > MAX_LAN_SERVICES:
+            self._heard.popitem(last=False)
+        for known, swarm in self._swarms.items():
+            if name.startswith(known):
+                self._tell(swarm, heard)
+
+    @staticmethod
+    def _tell(swarm: FeedSwarm, heard: _Heard) -> None:
+        for host in heard.hosts:
+            swarm.found(host, heard.port, source="lan")

@@ -1,0 +1,94 @@
+"""What an operator sets under `[discovery]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from hyperbloom.addresses import parse_host_port
+from hyperbloom.discovery.dht.settings import PUBLIC_ROUTERS, DhtSettings, EqualSeq
+from hyperbloom.discovery.tracker_settings import TrackerSettings
+
+__all__ = ["DEFAULT_DHT_PORT", "DhtLimits", "DiscoverySettings", "Lan", "SwarmSettings"]
+
+Lan: TypeAlias = Literal["private", "on", "off"]
+"""Where multicast DNS is used: on interfaces with private addresses, on all of them, on none."""
+
+DEFAULT_DHT_PORT = 4365
+"""The UDP port of the DHT node: the number of the TCP port that peers dial."""
+
+
+def _seconds(default: float, text: str, least: float) -> Any:
+    return field(default=default, metadata={"help": text, "unit": "seconds", "min": least})
+
+
+def _limit(default: float, text: str, least: float) -> Any:
+    return field(default=default, metadata={"help": text, "min": least})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DhtLimits:
+    """The `[discovery.dht]` table: what strangers may use of this node's part in the DHT."""
+
+    max_items: int = _limit(1_000, "mutable and immutable items stored for others, each", 1)
+    packets_per_second: float = _limit(50.0, "packets a second taken from one address", 1)
+    packet_burst: float = _limit(200.0, "packets taken from one address at once", 1)
+    reply_bytes_per_second: float = _limit(
+        4_096.0, "bytes a second sent to one address in answers", 512
+    )
+    reply_burst: float = _limit(16_384.0, "bytes sent to one address at once in answers", 2_048)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwarmSettings:
+    """The `[discovery.swarm]` table: the swarm of the npm packages (BEP-5)."""
+
+    announce_interval: float = _seconds(
+        900.0, "time between two announcements; nodes of the DHT forget one after half an hour", 60
+    )
+    retry_interval: float = _seconds(
+        60.0, "time between two lookups while no peer is connected", 1.0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoverySettings:
+    """The `[discovery]` table and the tables below it. Raises `ValueError` for what cannot be.
+
+    bootstrap: `HOST:PORT` of the nodes by which the DHT is entered. port: UDP, 0 lets the system
+    choose. server: whether this node answers and stores for others. announce: whether it tells
+    where it is, or only looks for others. legacy: whether it takes part in the npm packages'
+    swarm. secret: a file whose bytes seal the records in place of the feed's key.
+    """
+
+    enabled: bool = False
+    bootstrap: tuple[str, ...] = PUBLIC_ROUTERS
+    port: int = DEFAULT_DHT_PORT
+    interface: str = ""
+    server: bool = True
+    announce: bool = True
+    legacy: bool = True
+    lan: Lan = "private"
+    equal_seq: EqualSeq = EqualSeq.OVERWRITE
+    secret: Path | None = None
+    dht: DhtLimits = DhtLimits()
+    swarm: SwarmSettings = SwarmSettings()
+    tracker: TrackerSettings = TrackerSettings()
+
+    def __post_init__(self) -> None:
+        for address in self.bootstrap:
+            parse_host_port(address)
+
+    def for_dht(self) -> DhtSettings:
+        """The part of the DHT node."""
+        return DhtSettings(
+            server=self.server,
+            bootstrap=self.bootstrap,
+            equal_seq=self.equal_seq,
+            max_items=self.dht.max_items,
+            packets_per_second=self.dht.packets_per_second,
+            packet_burst=self.dht.packet_burst,
+            reply_bytes_per_second=self.dht.reply_bytes_per_second,
+            reply_burst=self.dht.reply_burst,
+        )

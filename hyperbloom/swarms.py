@@ -1,0 +1,166 @@
+"""The joint between discovery and replication: each feed as discovery sees it.
+
+Discovery finds addresses and knows nothing of connections; replication dials addresses and does
+not know where they come from. An address that is found becomes a dial here, and what replication
+knows of its peers becomes what the feed's records say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+
+from hyperbloom.addresses import format_host_port, parse_host_port
+from hyperbloom.discovery.content import Neighbour
+from hyperbloom.discovery.peer_address import Address
+from hyperbloom.discovery.swarm import Candidate
+from hyperbloom.replication.feed import Feed
+from hyperbloom.replication.found import FoundPeers
+from hyperbloom.replication.node import Node
+
+__all__ = ["ReplicationSwarm", "Swarms"]
+
+#: Values whose hashes a record names, and the bytes of each hash (text, "Record structure").
+RECENT_VALUES = 5
+MESSAGE_HASH_BYTES = 32
+
+#: Bytes read of the log for them at most: `RECENT_VALUES` of the longest values.
+_RECENT_BYTES = 2_097_152
+
+
+class ReplicationSwarm:
+    """The peers of one feed; a `hyperbloom.discovery.feeds.FeedSwarm`.
+
+    `seen_at` tells the host at which others see this node, None while nobody knows.
+    """
+
+    def __init__(self, node: Node, feed: Feed, *, seen_at: Callable[[], str | None]) -> None:
+        self._node = node
+        self._feed = feed
+        self._seen_at = seen_at
+
+    @property
+    def feed_key(self) -> bytes:
+        """The feed's public key."""
+        return self._feed.key
+
+    @property
+    def discovery_key(self) -> bytes:
+        """What its peers name it by in the clear."""
+        return self._feed.discovery_key
+
+    @property
+    def _found(self) -> FoundPeers | None:
+        return self._node.found.get(self._feed.key)
+
+    def neighbours(self) -> Sequence[Neighbour]:
+        """The peers with a secure connection, and where they are known to listen."""
+        found = self._found
+        return [
+            Neighbour(
+                node_id=key,
+                addresses=tuple(_dialable(found.addresses_of(key) if found else ())),
+            )
+            for key in {peer.remote_key for peer in self._feed.peers}
+        ]
+
+    def own_addresses(self) -> Sequence[Address]:
+        """Where others can dial this node: as configured, else listeners, else where it is seen."""
+        named = _dialable(self._node.addresses())
+        host, port = self._seen_at(), self.own_port()
+        if named or host is None or port is None:
+            return named
+        return _dialable([format_host_port(host, port)])
+
+    def own_port(self) -> int | None:
+        """The TCP port that others can dial, None if this node only dials."""
+        for address in (*self._node.addresses(), *self._node.listening()):
+            return parse_host_port(address)[1]
+        return None
+
+    def recent_message_hashes(self) -> Sequence[bytes]:
+        """SHA-512(value)[:32] of the last values that arrived, the oldest first."""
+        store, top = self._node.store, self._feed.top_seq
+        latest = store.log_slice(
+            self._feed.key,
+            max(0, top - RECENT_VALUES),
+            limit=RECENT_VALUES,
+            max_bytes=_RECENT_BYTES,
+        )
+        return [
+            hashlib.sha512(record.value).digest()[:MESSAGE_HASH_BYTES]
+            for record in latest.records
+        ]
+
+    def is_joined(self) -> bool:
+        """Whether there is a peer."""
+        return bool(self._feed.peers)
+
+    def join(self, candidate: Candidate) -> None:
+        """Dial a node that a record names, where the record says it is."""
+        found = self._found
+        if found is not None and candidate.node_id != self._node.identity.public_key:
+            for address in candidate.addresses:
+                found.add(str(address), key=candidate.node_id, source="tracker")
+
+    def found(self, host: str, port: int, *, source: str) -> None:
+        """Dial an address at which somebody said that a peer is."""
+        found = self._found
+        if found is None:
+            return
+        for address in _dialable([format_host_port(host, port)]):
+            found.add(str(address), source=source)
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` when the first peer has come or the last has gone."""
+        was_joined = self.is_joined()
+
+        def peers_changed() -> None:
+            nonlocal was_joined
+            before, was_joined = was_joined, self.is_joined()
+            if before != was_joined:
+                changed()
+
+        return self._feed.when_peers_change(peers_changed)
+
+
+class Swarms:
+    """The feeds that peers are to be found for: those that this node may take part in.
+
+    Its own feed is one of them once it is in use. A feed that was left and joined again is new.
+    """
+
+    def __init__(self, node: Node, *, seen_at: Callable[[], str | None]) -> None:
+        self._node = node
+        self._seen_at = seen_at
+        self._swarms: dict[bytes, tuple[Feed, ReplicationSwarm]] = {}
+
+    def __call__(self) -> Mapping[bytes, ReplicationSwarm]:
+        """The feeds of this moment, by key."""
+        wanted = {feed.key: feed for feed in self._node.feeds.values() if self._is_wanted(feed)}
+        for key, (feed, _) in list(self._swarms.items()):
+            if wanted.get(key) is not feed:
+                del self._swarms[key]
+        for key, feed in wanted.items():
+            if key not in self._swarms:
+                swarm = ReplicationSwarm(self._node, feed, seen_at=self._seen_at)
+                self._swarms[key] = feed, swarm
+        return {key: swarm for key, (_, swarm) in self._swarms.items()}
+
+    def _is_wanted(self, feed: Feed) -> bool:
+        if not self._node.is_in_use(feed):
+            return False
+        return feed.membership.chain(now=self._node.context.now()) is not None
+
+
+def _dialable(addresses: Sequence[str]) -> list[Address]:
+    """Those that are IP addresses which somebody can dial; names stay at home."""
+    found = []
+    for text in addresses:
+        host, port = parse_host_port(text)
+        try:
+            found.append(Address(ipaddress.ip_address(host), port))
+        except ValueError:
+            continue
+    return found
