@@ -14,6 +14,7 @@ from hyperbloom.discovery.items import MAX_SEQ, MutableItem
 from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.reading import read_records
 from hyperbloom.discovery.record import record_item, seal_record, sign_record
+from hyperbloom.discovery.record_limits import ITEMS_PER_TURN
 from hyperbloom.discovery.topic import Topic
 from hyperbloom.discovery.tracker_settings import TrackerSettings
 from hyperbloom.keys import Identity
@@ -80,7 +81,10 @@ def test_the_startup_record_can_be_left_out() -> None:
     one = world(settings=settings)
     place(one, STRANGER, minute(one), RecordContent(addresses=(Address.of("10.9.9.9", 1),)))
     node = one.node()
-    one.run(0.5, until=lambda: bool(node.swarm.joins))
+    assert one.run(1, until=lambda: bool(node.swarm.joins))
+    # All lookups take about as long: a record of the start would be put by now, and the one that
+    # follows a failed attempt to join is not due.
+    one.run(0.45)
     assert node.store.puts == []
     one.stop()
 
@@ -134,7 +138,9 @@ def _note(node: Node, times: list[float], one: World) -> None:
 
 
 def test_it_stops_looking_once_it_was_joined_and_starts_again_when_left() -> None:
-    one = world()
+    settings = TrackerSettings()
+    never = replace(settings.bubble_merge, initial_delay=9_999.0)
+    one = world(settings=replace(settings, bubble_merge=never, overlap_merge=never))
     first, second = one.node(), one.node(after=1)
     assert one.run(10, until=lambda: one.components() == [2])
     one.run(1)
@@ -190,9 +196,10 @@ def test_a_failing_dht_ends_nothing(failing: str) -> None:
     one.run(1_800)
     for each in (node, other):
         each.store.failing = None
-    lookups = node.store.lookups
+    lookups, puts = node.store.lookups, len(node.store.puts)
     one.run(200)
-    assert node.store.lookups > lookups + 3, "publisher and merges went on"
+    assert node.store.lookups > lookups + 3, "the merges went on"
+    assert len(node.store.puts) > puts, "the publisher went on"
     assert node.tracker.status().problem is None
     one.stop()
 
@@ -259,9 +266,37 @@ def test_many_items_are_opened_in_slices() -> None:
     for number, storer in enumerate(one.storers):
         storer.put(record_item(b"garbage %d" % number, keys), MAX_SEQ)
     node = one.node()
-    seen: list[int] = []
-    one.run(1.2, until=lambda: seen.append(sum(node.tracker.status().refused.values())) or False)
-    assert max(seen) >= 64
+    before = one.clock.put_off
+    one.run(1.2)
+    assert node.tracker.status().refused["undecodable"] == 2 * 64
+    # The lookup before the startup record and that of the bootstrap loop.
+    assert one.clock.put_off - before == 2 * (64 // ITEMS_PER_TURN - 1)
+    one.stop()
+
+
+@pytest.mark.parametrize("seconds", [0.2, 1.0, 2.0, 2.5, 3.0, 20.0])
+def test_stopping_leaves_no_timer(seconds: float) -> None:
+    """Whatever is going on: a lookup, a put, waiting for its retry or for the next attempt."""
+    one = world()
+    for storer in one.storers:
+        storer.put = lambda item, cas: False  # type: ignore[method-assign]
+    one.node()
+    one.run(seconds)
+    one.stop()
+    left = [call.func.__module__ for call in one.clock.getDelayedCalls()]
+    assert set(left) <= {"tracker_sim"}
+
+
+def test_a_joined_node_waits_no_more() -> None:
+    """The timer of a waiting that was ended by joining would end a later one too soon."""
+    one = world()
+    one.node(), one.node(after=1)
+    assert one.run(10, until=lambda: one.components() == [2])
+    one.run(1)
+    soon = [
+        call for call in one.clock.getDelayedCalls() if call.getTime() < one.clock.seconds() + 2
+    ]
+    assert [call for call in soon if call.func.__name__ == "wake"] == []
     one.stop()
 
 

@@ -36,6 +36,18 @@ HANDSHAKE = (0.1, 0.6)
 FEED_KEY = Identity(b"f" * 32).public_key
 
 
+class TurnClock(Clock):
+    """Counts how often something was put off to the next turn of the reactor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.put_off = 0
+
+    def callLater(self, delay: float, call: Callable, *args, **kw):
+        self.put_off += delay == 0
+        return super().callLater(delay, call, *args, **kw)
+
+
 @dataclass
 class Storer:
     """A DHT node that stores items."""
@@ -238,7 +250,7 @@ class World:
         settings: TrackerSettings | None = None,
     ) -> None:
         self.random = random.Random(seed)
-        self.clock = Clock()
+        self.clock = TurnClock()
         self.settings = settings or TrackerSettings()
         self.storers = [Storer(policies[n % len(policies)], side=n % 2) for n in range(storers)]
         self.loss = loss
