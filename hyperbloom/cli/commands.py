@@ -8,6 +8,7 @@ from hyperbloom import __version__
 from hyperbloom.cli import feeds, node, trust, values
 from hyperbloom.cli.app import Root
 from hyperbloom.cli.discover import discover
+from hyperbloom.cli.dht import dht
 from hyperbloom.cli.export import export
 
 __all__ = ["hyperbloom"]
@@ -43,5 +44,6 @@ for _command in (
     node.snapshot,
     node.verify,
     export,
+    dht,
 ):
     hyperbloom.add_command(_command)
