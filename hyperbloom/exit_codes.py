@@ -30,7 +30,7 @@ EXIT_MEANINGS: dict[ExitCode, str] = {
     ExitCode.FAILED: "not done, for what the message says; or the answer is no (`has`, `verify`)",
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.CONFIG: "the configuration, the key file or an invitation cannot be used",
-    ExitCode.UNREACHABLE: "no node runs on this folder; or it, or Spark, or the DHT does not answer",
+    ExitCode.UNREACHABLE: "no node runs on this folder; or it, Spark or the DHT does not answer",
     ExitCode.REFUSED: "refused: this node is not trusted on the feed, or a link has expired",
     ExitCode.TIMEOUT: "what was asked for did not come within --timeout (or, left out, 30 s)",
     ExitCode.STORE: "the store cannot be used: disk full, damaged, locked by another process",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from dht import dht_nodes_case, dht_packets_case, dht_simulated_case
 from nodes import BenchNode, member_links, prefill, running
 
 from hyperbloom.bloom import BloomFilter
@@ -435,6 +436,9 @@ CASES: dict[str, Callable[[Path, float], Figures]] = {
     "idle": idle_case,
     "records": records_case,
     "export": export_case,
+    "dht-packets": dht_packets_case,
+    "dht-simulated": dht_simulated_case,
+    "dht-nodes": dht_nodes_case,
 }
 
 

@@ -1,0 +1,189 @@
+"""The cases of the DHT: its packets, a simulated network, real nodes on 127.0.0.1."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.selectreactor import SelectReactor
+
+from hyperbloom.discovery.dht.collecting import MutableItems
+from hyperbloom.discovery.dht.contact import Address, Contact
+from hyperbloom.discovery.dht.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.messages import Get, Packet, PutMutable, Response
+from hyperbloom.discovery.dht.settings import DhtSettings
+from hyperbloom.discovery.dht_node import DhtNode
+from hyperbloom.discovery.items import MAX_SEQ, sign_item
+from hyperbloom.keys import Identity
+
+# The simulated network is the tests' own.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "discovery"))
+
+from simnet import SimNetwork
+
+__all__ = ["dht_nodes_case", "dht_packets_case", "dht_simulated_case"]
+
+OWNER = Identity(b"o" * 32)
+SALT = b"s" * 32
+ITEM = sign_item(OWNER, salt=SALT, seq=MAX_SEQ, value=b"600:" + b"v" * 600)
+#: Real nodes of one machine share it, so no rate may end a measurement.
+UNBOUNDED = {
+    "packets_per_second": 1e9,
+    "packet_burst": 1e9,
+    "reply_bytes_per_second": 1e9,
+    "reply_burst": 1e9,
+}
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def microseconds(call: Callable[[], object], times: int = 2_000) -> float:
+    """Of one call, as the median of five rounds."""
+    rounds = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        for _ in range(times):
+            call()
+        rounds.append((time.perf_counter() - begun) / times)
+    return statistics.median(rounds) * 1e6
+
+
+def dht_packets_case(folder: Path, scale: float) -> dict[str, Any]:
+    """Encode and decode a get, and its largest ordinary answer: eight nodes and a record."""
+    nodes = tuple(Contact(bytes([n]) * 20, Address(f"20.0.0.{n}", 6881)) for n in range(8))
+    query = Packet(transaction_id=b"tttt", message=Get(target=ITEM.target), node_id=b"n" * 20)
+    answer = Packet(
+        transaction_id=b"tttt",
+        message=Response(
+            nodes=nodes,
+            token=b"t" * 8,
+            value=ITEM.value,
+            public_key=ITEM.public_key,
+            seq=ITEM.seq,
+            signature=ITEM.signature,
+        ),
+        node_id=b"n" * 20,
+        version=b"HB\x00\x01",
+        observed=Address("20.0.0.9", 6881),
+    )
+    figures = {
+        f"{name}_us": microseconds(lambda p=packet: decode_packet(encode_packet(p)))
+        for name, packet in (("query", query), ("answer", answer))
+    }
+    return {
+        **figures,
+        "must": "<= 100 us to encode and decode either",
+        "ok": max(figures.values()) <= 100,
+    }
+
+
+def _put(token: bytes) -> PutMutable:
+    return PutMutable(
+        token=token,
+        public_key=ITEM.public_key,
+        salt=ITEM.salt,
+        seq=ITEM.seq,
+        value=ITEM.value,
+        signature=ITEM.signature,
+        target=ITEM.target,
+    )
+
+
+def dht_simulated_case(folder: Path, scale: float) -> dict[str, Any]:
+    """Lookups of an item in a simulated network of 1,000 nodes, from nodes at random."""
+    count, lookups = max(50, int(1_000 * scale)), max(20, int(200 * scale))
+    before = resident_bytes()
+    network = SimNetwork(seed=1)
+    machines = network.machines(count)
+    network.run(600.0)
+    memory = (resident_bytes() - before) / count
+    machines[0].put(MutableItems(OWNER.public_key, SALT), _put)
+    network.run(5.0)
+    chosen = [network.chance.choice(machines) for _ in range(lookups)]
+    asked, answered, seconds, found, spent = [], [], [], 0, 0.0
+    for machine in chosen:
+        collector = MutableItems(OWNER.public_key, SALT)
+        begun, real = network.clock.seconds(), time.perf_counter()
+        outcome = machine.find(collector)
+        spent += time.perf_counter() - real
+        seconds.append(network.clock.seconds() - begun)
+        asked.append(outcome.asked)
+        answered.append(outcome.answered)
+        found += collector.found == (ITEM,)
+        network.run(1.0)
+    return {
+        "nodes": count,
+        "lookups_per_second": lookups / spent,
+        "packets_a_lookup": statistics.mean(asked) + statistics.mean(answered),
+        "simulated_seconds": statistics.median(seconds),
+        "found": found / lookups,
+        "table": statistics.mean(len(machine.dht.table) for machine in machines),
+        "kib_a_node": memory / 1024,
+        "must": "every lookup finds the item, with <= 100 packets",
+        "ok": found == lookups and max(asked) + max(answered) <= 100,
+    }
+
+
+def dht_nodes_case(folder: Path, scale: float) -> dict[str, Any]:
+    """Lookups among 50 real nodes, all in this process: both sides' work is in the figure."""
+    reactor = SelectReactor()
+    before = resident_bytes()
+    nodes = [DhtNode(reactor, DhtSettings(**UNBOUNDED), random_bytes=os.urandom) for _ in range(50)]
+    for node in nodes:
+        node.listen(0, "127.0.0.1")
+    first = nodes[0].address
+    assert first is not None
+    for node in nodes[1:]:
+        _wait(reactor, node.bootstrap([first]))
+    memory = (resident_bytes() - before) / len(nodes)
+    report = _wait(reactor, nodes[0].put_mutable(ITEM))
+    rounds = max(2, int(10 * scale))
+    found, asked, answered, spent = 0, 0, 0, 0.0
+    for _ in range(rounds):
+        # A second apart, so that what is measured is work and not the pace of queries.
+        _pause(reactor, 1.0)
+        begun = time.perf_counter()
+        for node in nodes[1:]:
+            outcome = _wait(reactor, node.get_mutable(OWNER.public_key, SALT))
+            found += outcome.items == (ITEM,)
+            asked, answered = asked + outcome.asked, answered + outcome.answered
+        spent += time.perf_counter() - begun
+    lookups = rounds * (len(nodes) - 1)
+    for node in nodes:
+        _wait(reactor, node.stop())
+    return {
+        "nodes": len(nodes),
+        "stored": report.stored,
+        "lookups_per_second": lookups / spent,
+        "packets_a_lookup": (asked + answered) / lookups,
+        "found": found / lookups,
+        "kib_a_node": memory / 1024,
+        "must": "every lookup finds the item, >= 20 lookups/s",
+        "ok": found == lookups and lookups / spent >= 20,
+    }
+
+
+def _wait(reactor: Any, deferred: Deferred[Any]) -> Any:
+    """Turn the reactor until it fires."""
+    results: list[Any] = []
+    deferred.addBoth(results.append)
+    ends = time.monotonic() + 60
+    while not results and time.monotonic() < ends:
+        reactor.iterate(0.01)
+    return results[0]
+
+
+def _pause(reactor: Any, seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        reactor.iterate(0.01)
