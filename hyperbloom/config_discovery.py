@@ -16,7 +16,7 @@ from hyperbloom.discovery.settings import (
     Lan,
     SwarmSettings,
 )
-from hyperbloom.discovery.tracker_settings import TrackerSettings
+from hyperbloom.discovery.tracker.settings import TrackerSettings
 
 __all__ = ["DISCOVERY_KEYS", "DISCOVERY_TABLES", "read_discovery"]
 

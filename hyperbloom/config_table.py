@@ -137,8 +137,9 @@ class ConfigTable:
     def dataclass(self, cls: type[T], defaults: T | None = None) -> T:
         """An instance of a dataclass of numbers, flags and texts, whose field names are the keys.
 
-        What is left out is as in `defaults`, else as the class has it. A field's metadata may hold `min` and `max` (without `min` a number is not negative) and
-        `unit`; where the unit is `seconds`, or the name ends in it, a duration may be given too.
+        What is left out is as in `defaults`, else as the class has it. A field's metadata may hold
+        `min` and `max` (without `min` a number is not negative) and `unit`; where the unit is
+        `seconds`, or the name ends in it, a duration may be given too.
         """
         fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
         hints = get_type_hints(cls)

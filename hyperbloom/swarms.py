@@ -12,9 +12,9 @@ import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 
 from hyperbloom.addresses import format_host_port, parse_host_port
-from hyperbloom.discovery.content import Neighbour
 from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.swarm import Candidate
+from hyperbloom.discovery.tracker.content import Neighbour
+from hyperbloom.discovery.tracker.swarm import Candidate
 from hyperbloom.replication.feed import Feed
 from hyperbloom.replication.found import FoundPeers
 from hyperbloom.replication.node import Node
@@ -89,8 +89,7 @@ class ReplicationSwarm:
             max_bytes=_RECENT_BYTES,
         )
         return [
-            hashlib.sha512(record.value).digest()[:MESSAGE_HASH_BYTES]
-            for record in latest.records
+            hashlib.sha512(record.value).digest()[:MESSAGE_HASH_BYTES] for record in latest.records
         ]
 
     def is_joined(self) -> bool:

@@ -7,8 +7,8 @@ import click
 from hyperbloom import __version__
 from hyperbloom.cli import feeds, node, trust, values
 from hyperbloom.cli.app import Root
-from hyperbloom.cli.discover import discover
 from hyperbloom.cli.dht import dht
+from hyperbloom.cli.discover import discover
 from hyperbloom.cli.export import export
 
 __all__ = ["hyperbloom"]

@@ -82,9 +82,7 @@ def _dht_remarks(before: Mapping[str, Any], dht: Mapping[str, Any]) -> Iterator[
         yield f"DHT: it sees this node at {dht['external_address']}"
 
 
-def _tracker_remarks(
-    before: Mapping[str, Any], tracker: Mapping[str, Any] | None
-) -> Iterator[str]:
+def _tracker_remarks(before: Mapping[str, Any], tracker: Mapping[str, Any] | None) -> Iterator[str]:
     if tracker is None:
         if before:
             yield "tracker: stopped"

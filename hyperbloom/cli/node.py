@@ -223,7 +223,9 @@ def _discovery(form: Mapping[str, Any]) -> str:
         return "off"
     dht, lan = form["dht"], form["lan"]
     seen = f", seen at {dht['external_address']}" if dht["external_address"] else ""
-    local = f"; multicast DNS on {', '.join(lan['interfaces'])}" if lan and lan["interfaces"] else ""
+    local = (
+        f"; multicast DNS on {', '.join(lan['interfaces'])}" if lan and lan["interfaces"] else ""
+    )
     return f"{dht['good_nodes']} good DHT nodes{seen}{local}"
 
 

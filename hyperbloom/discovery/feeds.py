@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hyperbloom.discovery.announcer import AnnouncerStatus
-from hyperbloom.discovery.swarm import Swarm
-from hyperbloom.discovery.tracker_status import TrackerStatus
+from hyperbloom.discovery.tracker.status import TrackerStatus
+from hyperbloom.discovery.tracker.swarm import Swarm
 
 __all__ = ["FeedDiscoveryStatus", "FeedSwarm", "Feeds"]
 

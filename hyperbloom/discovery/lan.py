@@ -163,15 +163,13 @@ class LanDiscovery:
         """Call in a thread when the calls before have ended; what fails is told in the status."""
 
         def run() -> Deferred[None]:
-            return deferToThreadPool(
-                self._reactor, self._reactor.getThreadPool(), call, *arguments
-            )
+            return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), call, *arguments)
 
         ended: Deferred[None] = self._lock.run(run)
         return ended.addErrback(self._failed)
 
     def _failed(self, failure: Failure) -> None:
-        problem = failure.getErrorMessage() or failure.type.__name__
+        problem = failure.getErrorMessage()
         if problem != self._problem:
             log.warn("Multicast DNS does not work: {why}", why=problem)
         self._problem = problem

@@ -1,6 +1,6 @@
 """What strangers on the same network can make grow; the DHT's and the records' limits are theirs.
 
-See `hyperbloom.discovery.dht.limits` and `hyperbloom.discovery.record_limits`.
+See `hyperbloom.discovery.dht.limits` and `hyperbloom.discovery.tracker.limits`.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from hyperbloom.discovery.dht_node import DhtNode, DhtStatus
 from hyperbloom.discovery.feeds import FeedDiscoveryStatus, Feeds, FeedSwarm
 from hyperbloom.discovery.lan import LanDiscovery, LanStatus
 from hyperbloom.discovery.settings import DiscoverySettings
-from hyperbloom.discovery.topic import Topic
-from hyperbloom.discovery.tracker import Tracker
+from hyperbloom.discovery.tracker.topic import Topic
+from hyperbloom.discovery.tracker.tracker import Tracker
 from hyperbloom.keys import Identity
 
 __all__ = ["DhtPortTaken", "DiscoveryService", "DiscoveryStatus"]
@@ -110,9 +110,7 @@ class DiscoveryService(Service):
         secret: bytes | None = None,
     ) -> None:
         self.setName("discovery")
-        self.dht = DhtNode(
-            reactor, settings.for_dht(), random_bytes=random.randbytes, state=state
-        )
+        self.dht = DhtNode(reactor, settings.for_dht(), random_bytes=random.randbytes, state=state)
         self.lan = LanDiscovery.for_settings(settings, reactor=reactor, random=random)
         self._settings = settings
         self._identity = identity

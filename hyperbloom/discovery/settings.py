@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from hyperbloom.addresses import parse_host_port
 from hyperbloom.discovery.dht.settings import PUBLIC_ROUTERS, DhtSettings, EqualSeq
-from hyperbloom.discovery.tracker_settings import TrackerSettings
+from hyperbloom.discovery.tracker.settings import TrackerSettings
 
 __all__ = ["DEFAULT_DHT_PORT", "DhtLimits", "DiscoverySettings", "Lan", "SwarmSettings"]
 
@@ -72,9 +72,9 @@ class DiscoverySettings:
     lan: Lan = "private"
     equal_seq: EqualSeq = EqualSeq.OVERWRITE
     secret: Path | None = None
-    dht: DhtLimits = DhtLimits()
-    swarm: SwarmSettings = SwarmSettings()
-    tracker: TrackerSettings = TrackerSettings()
+    dht: DhtLimits = field(default_factory=DhtLimits)
+    swarm: SwarmSettings = field(default_factory=SwarmSettings)
+    tracker: TrackerSettings = field(default_factory=TrackerSettings)
 
     def __post_init__(self) -> None:
         for address in self.bootstrap:

@@ -20,16 +20,16 @@ from dht import dht_nodes_case, dht_packets_case, dht_simulated_case
 from nodes import BenchNode, member_links, prefill, running
 
 from hyperbloom.bloom import BloomFilter
-from hyperbloom.discovery.content import Neighbour, RecordContent
 from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.record import (
+from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
+from hyperbloom.discovery.tracker.record import (
     SEAL_ENTROPY_BYTES,
     open_value,
     record_item,
     seal_record,
     sign_record,
 )
-from hyperbloom.discovery.topic import Topic
+from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.keys import Identity
 from hyperbloom.store import Appended, AppendValues, PutFeed, Store, Writer
 

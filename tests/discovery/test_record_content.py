@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperbloom.discovery.content import (
+from hyperbloom.discovery.peer_address import Address
+from hyperbloom.discovery.tracker.content import (
     ARRAYS_BYTES,
     SLOTS,
     Neighbour,
@@ -14,19 +15,18 @@ from hyperbloom.discovery.content import (
     decode_content,
     encode_content,
 )
-from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.record import (
-    SEAL_ENTROPY_BYTES,
-    seal_record,
-    sign_record,
-)
-from hyperbloom.discovery.record_limits import (
+from hyperbloom.discovery.tracker.limits import (
     MAX_ADDRESSES_PER_NODE,
     MAX_CONTENT_BYTES,
     MAX_TRAILER_BYTES,
     MAX_VALUE_BYTES,
 )
-from hyperbloom.discovery.topic import Topic, unix_minute
+from hyperbloom.discovery.tracker.record import (
+    SEAL_ENTROPY_BYTES,
+    seal_record,
+    sign_record,
+)
+from hyperbloom.discovery.tracker.topic import Topic, unix_minute
 from hyperbloom.keys import Identity
 
 KEYS = Topic.named(b"a topic", b"a secret").keys(5)

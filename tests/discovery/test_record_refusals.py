@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl import bindings
 
-from hyperbloom.discovery.content import RecordContent
 from hyperbloom.discovery.items import MutableItem
-from hyperbloom.discovery.reading import read_records
-from hyperbloom.discovery.record import (
+from hyperbloom.discovery.tracker.content import RecordContent
+from hyperbloom.discovery.tracker.limits import MAX_ENCRYPTED_RECORD_BYTES, MAX_ITEMS_READ
+from hyperbloom.discovery.tracker.reading import read_records
+from hyperbloom.discovery.tracker.record import (
     SEAL_ENTROPY_BYTES,
     Record,
     RecordRefused,
@@ -26,8 +27,7 @@ from hyperbloom.discovery.record import (
     seal_record,
     sign_record,
 )
-from hyperbloom.discovery.record_limits import MAX_ENCRYPTED_RECORD_BYTES, MAX_ITEMS_READ
-from hyperbloom.discovery.topic import Topic, TopicKeys
+from hyperbloom.discovery.tracker.topic import Topic, TopicKeys
 from hyperbloom.keys import Identity, discovery_key, verify_signature
 
 FEED_KEY = Identity(b"f" * 32).public_key

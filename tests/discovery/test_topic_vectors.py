@@ -10,18 +10,18 @@ import pytest
 import rfc9180
 from nacl.signing import SigningKey
 
-from hyperbloom.discovery.content import Neighbour, RecordContent
 from hyperbloom.discovery.items import MAX_SEQ
 from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.record import (
+from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
+from hyperbloom.discovery.tracker.record import (
     open_record,
     open_value,
     record_item,
     seal_record,
     sign_record,
 )
-from hyperbloom.discovery.sealing import open_sealed, seal
-from hyperbloom.discovery.topic import Topic
+from hyperbloom.discovery.tracker.sealing import open_sealed, seal
+from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.keys import Identity, discovery_key
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "topic-tracker.json").read_text())

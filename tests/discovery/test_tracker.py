@@ -9,14 +9,14 @@ from itertools import pairwise
 import pytest
 from tracker_sim import EPOCH, FEED_KEY, Node, Storer, World
 
-from hyperbloom.discovery.content import RecordContent
 from hyperbloom.discovery.items import MAX_SEQ, MutableItem
 from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.reading import read_records
-from hyperbloom.discovery.record import record_item, seal_record, sign_record
-from hyperbloom.discovery.record_limits import ITEMS_PER_TURN
-from hyperbloom.discovery.topic import Topic
-from hyperbloom.discovery.tracker_settings import TrackerSettings
+from hyperbloom.discovery.tracker.content import RecordContent
+from hyperbloom.discovery.tracker.limits import ITEMS_PER_TURN
+from hyperbloom.discovery.tracker.reading import read_records
+from hyperbloom.discovery.tracker.record import record_item, seal_record, sign_record
+from hyperbloom.discovery.tracker.settings import TrackerSettings
+from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.keys import Identity
 
 TOPIC = Topic.of_feed(FEED_KEY)

@@ -7,11 +7,12 @@ from collections import Counter
 
 import pytest
 
-from hyperbloom.discovery.content import Neighbour, RecordContent
 from hyperbloom.discovery.interfaces import PutReport
 from hyperbloom.discovery.items import MutableItem
 from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.procedures import (
+from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
+from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
+from hyperbloom.discovery.tracker.procedures import (
     bootstrap_candidates,
     bootstrap_minutes,
     bubble_candidates,
@@ -21,17 +22,16 @@ from hyperbloom.discovery.procedures import (
     overlap_candidates,
     published_content,
 )
-from hyperbloom.discovery.record import Record, sign_record
-from hyperbloom.discovery.record_limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
-from hyperbloom.discovery.swarm import Candidate
-from hyperbloom.discovery.topic import Topic
-from hyperbloom.discovery.tracker_settings import (
+from hyperbloom.discovery.tracker.record import Record, sign_record
+from hyperbloom.discovery.tracker.settings import (
     BootstrapSettings,
     MergeSettings,
     PublisherSettings,
     StoreSettings,
     TrackerSettings,
 )
+from hyperbloom.discovery.tracker.swarm import Candidate
+from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.keys import Identity
 
 KEYS = Topic.named(b"a topic", b"a secret").keys(7)

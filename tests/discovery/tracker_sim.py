@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from hyperbloom.discovery.content import Neighbour
 from hyperbloom.discovery.interfaces import MutableLookup, PutReport
 from hyperbloom.discovery.items import MutableItem
 from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.swarm import Candidate
-from hyperbloom.discovery.topic import Topic
-from hyperbloom.discovery.tracker import Tracker
-from hyperbloom.discovery.tracker_settings import TrackerSettings
+from hyperbloom.discovery.tracker.content import Neighbour
+from hyperbloom.discovery.tracker.settings import TrackerSettings
+from hyperbloom.discovery.tracker.swarm import Candidate
+from hyperbloom.discovery.tracker.topic import Topic
+from hyperbloom.discovery.tracker.tracker import Tracker
 from hyperbloom.keys import Identity
 
 POLICIES = ("overwrite", "keep", "reject")

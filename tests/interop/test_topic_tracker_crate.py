@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import tracker_crate
 
-from hyperbloom.discovery.content import Neighbour, RecordContent
 from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.record import (
+from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
+from hyperbloom.discovery.tracker.record import (
     SEAL_ENTROPY_BYTES,
     open_record,
     record_item,
     seal_record,
     sign_record,
 )
-from hyperbloom.discovery.topic import Topic
+from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.keys import Identity
 
 REQUIRE = "HYPERBLOOM_REQUIRE_CARGO"

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from hyperbloom.discovery.items import MutableItem
-from hyperbloom.discovery.record import Record, RecordRefused, Refusal, open_value
-from hyperbloom.discovery.record_limits import MAX_ITEMS_READ
-from hyperbloom.discovery.topic import TopicKeys
+from hyperbloom.discovery.tracker.limits import MAX_ITEMS_READ
+from hyperbloom.discovery.tracker.record import Record, RecordRefused, Refusal, open_value
+from hyperbloom.discovery.tracker.topic import TopicKeys
 
 __all__ = ["Reading", "read_records"]
 

@@ -13,11 +13,11 @@ from random import Random
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
-from hyperbloom.discovery.procedures import bootstrap_candidates, bootstrap_minutes
-from hyperbloom.discovery.record import Record
-from hyperbloom.discovery.swarm import Candidate, Swarm
-from hyperbloom.discovery.topic_records import TopicRecords
-from hyperbloom.discovery.tracker_settings import BootstrapSettings
+from hyperbloom.discovery.tracker.procedures import bootstrap_candidates, bootstrap_minutes
+from hyperbloom.discovery.tracker.record import Record
+from hyperbloom.discovery.tracker.settings import BootstrapSettings
+from hyperbloom.discovery.tracker.swarm import Candidate, Swarm
+from hyperbloom.discovery.tracker.topic_records import TopicRecords
 
 __all__ = ["Bootstrap"]
 

@@ -15,22 +15,22 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from hyperbloom.discovery.content import RecordContent
 from hyperbloom.discovery.interfaces import ItemStore, PutReport
 from hyperbloom.discovery.items import MAX_SEQ, MutableItem
-from hyperbloom.discovery.procedures import interval, is_published, may_publish
-from hyperbloom.discovery.reading import Reading
-from hyperbloom.discovery.record import (
+from hyperbloom.discovery.tracker.content import RecordContent
+from hyperbloom.discovery.tracker.limits import ITEMS_PER_TURN
+from hyperbloom.discovery.tracker.procedures import interval, is_published, may_publish
+from hyperbloom.discovery.tracker.reading import Reading
+from hyperbloom.discovery.tracker.record import (
     SEAL_ENTROPY_BYTES,
     Record,
     record_item,
     seal_record,
     sign_record,
 )
-from hyperbloom.discovery.record_limits import ITEMS_PER_TURN
-from hyperbloom.discovery.topic import Topic, unix_minute
-from hyperbloom.discovery.tracker_settings import TrackerSettings
-from hyperbloom.discovery.tracker_status import Tally
+from hyperbloom.discovery.tracker.settings import TrackerSettings
+from hyperbloom.discovery.tracker.status import Tally
+from hyperbloom.discovery.tracker.topic import Topic, unix_minute
 from hyperbloom.keys import Identity
 
 __all__ = ["LookupFailed", "PublishFailed", "TopicRecords"]

@@ -18,22 +18,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hyperbloom.discovery.content import (
+from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
+from hyperbloom.discovery.tracker.content import (
     ARRAYS_BYTES,
     RecordContent,
     decode_content,
     encode_content,
 )
-from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
-from hyperbloom.discovery.record_limits import MAX_ENCRYPTED_RECORD_BYTES, MAX_VALUE_BYTES
-from hyperbloom.discovery.sealing import (
+from hyperbloom.discovery.tracker.limits import MAX_ENCRYPTED_RECORD_BYTES, MAX_VALUE_BYTES
+from hyperbloom.discovery.tracker.sealing import (
     EPHEMERAL_BYTES,
     SEALING_BYTES,
     OpenFailed,
     open_sealed,
     seal,
 )
-from hyperbloom.discovery.topic import TopicKeys
+from hyperbloom.discovery.tracker.topic import TopicKeys
 from hyperbloom.keys import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, verify_signature
 
 __all__ = [

@@ -20,21 +20,21 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.discovery.bootstrap import Bootstrap
-from hyperbloom.discovery.content import RecordContent
 from hyperbloom.discovery.interfaces import ItemStore
-from hyperbloom.discovery.procedures import (
+from hyperbloom.discovery.tracker.bootstrap import Bootstrap
+from hyperbloom.discovery.tracker.content import RecordContent
+from hyperbloom.discovery.tracker.procedures import (
     bubble_candidates,
     overlap_candidates,
     published_content,
 )
-from hyperbloom.discovery.record import Record
-from hyperbloom.discovery.swarm import Candidate, Swarm
-from hyperbloom.discovery.ticker import Timing, tick
-from hyperbloom.discovery.topic import Topic
-from hyperbloom.discovery.topic_records import LookupFailed, PublishFailed, TopicRecords
-from hyperbloom.discovery.tracker_settings import TrackerSettings
-from hyperbloom.discovery.tracker_status import Tally, TrackerStatus
+from hyperbloom.discovery.tracker.record import Record
+from hyperbloom.discovery.tracker.settings import TrackerSettings
+from hyperbloom.discovery.tracker.status import Tally, TrackerStatus
+from hyperbloom.discovery.tracker.swarm import Candidate, Swarm
+from hyperbloom.discovery.tracker.ticker import Timing, tick
+from hyperbloom.discovery.tracker.topic import Topic
+from hyperbloom.discovery.tracker.topic_records import LookupFailed, PublishFailed, TopicRecords
 from hyperbloom.keys import Identity
 
 __all__ = ["Tracker"]

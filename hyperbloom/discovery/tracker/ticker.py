@@ -11,8 +11,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from hyperbloom.discovery.procedures import interval
-from hyperbloom.discovery.topic_records import LookupFailed, PublishFailed
+from hyperbloom.discovery.tracker.procedures import interval
+from hyperbloom.discovery.tracker.topic_records import LookupFailed, PublishFailed
 
 __all__ = ["Timing", "tick"]
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from hyperbloom.discovery.content import MESSAGE_HASH_BYTES, SLOTS, Neighbour, RecordContent
 from hyperbloom.discovery.interfaces import PutReport
 from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.record import Record
-from hyperbloom.discovery.record_limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
-from hyperbloom.discovery.swarm import Candidate
+from hyperbloom.discovery.tracker.content import MESSAGE_HASH_BYTES, SLOTS, Neighbour, RecordContent
+from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
+from hyperbloom.discovery.tracker.record import Record
+from hyperbloom.discovery.tracker.swarm import Candidate
 
 __all__ = [
     "bootstrap_candidates",

@@ -27,7 +27,7 @@ from itertools import zip_longest
 from typing import Final
 
 from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.record_limits import MAX_ADDRESSES_PER_NODE, MAX_TRAILER_BYTES
+from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_TRAILER_BYTES
 from hyperbloom.keys import PUBLIC_KEY_BYTES
 
 __all__ = [

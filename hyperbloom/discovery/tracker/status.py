@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hyperbloom.discovery.interfaces import MutableLookup, PutReport
-from hyperbloom.discovery.reading import Reading
+from hyperbloom.discovery.tracker.reading import Reading
 
 __all__ = ["Tally", "TrackerStatus"]
 
