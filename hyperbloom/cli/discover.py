@@ -25,7 +25,7 @@ _KEY = 12
 
 @click.command(cls=Command)
 @click.argument("feed", required=False, metavar="[FEED]")
-@click.option("--until-joined", is_flag=True, help="Stop as soon as a found peer is connected.")
+@click.option("--until-joined", is_flag=True, help="Stop as soon as a peer is connected.")
 @pass_app
 def discover(app: App, feed: str | None, until_joined: bool) -> None:
     """Show live what is asked, found and joined in the search for a feed's peers, until Ctrl-C.
@@ -42,7 +42,7 @@ def discover(app: App, feed: str | None, until_joined: bool) -> None:
             state = client.discovery(feed)
             _show(app, before, state)
             before = state
-            if until_joined and any(one["state"] == "joined" for one in state["found"]):
+            if until_joined and (state.get("tracker") or {}).get("joined"):
                 return
             if end is not None and time.monotonic() >= end:
                 exit_with(ExitCode.TIMEOUT)
@@ -87,6 +87,8 @@ def _tracker_remarks(before: Mapping[str, Any], tracker: Mapping[str, Any] | Non
         if before:
             yield "tracker: stopped"
         return
+    if tracker["joined"] != before.get("joined", False):
+        yield "feed: a peer is connected" if tracker["joined"] else "feed: no peer is connected"
     if tracker["last_lookup"] and before.get("last_lookup") != tracker["last_lookup"]:
         yield (
             f"tracker: asked {tracker['lookup_asked']} nodes, {tracker['lookup_answered']} "

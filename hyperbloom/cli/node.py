@@ -49,15 +49,18 @@ def _key_form(identity: Identity) -> dict[str, str]:
     help="Where to listen, such as tcp:4365:interface=127.0.0.1.",
 )
 @click.option("--advertise", multiple=True, metavar="HOST:PORT", help="Where others reach it.")
+@click.option("--discover", is_flag=True, help="Find peers by the Mainline DHT and the network.")
 @pass_app
-def init(app: App, folder: Path, listen: tuple[str, ...], advertise: tuple[str, ...]) -> None:
+def init(
+    app: App, folder: Path, listen: tuple[str, ...], advertise: tuple[str, ...], discover: bool
+) -> None:
     """Make a node in DIR: a key of its own and a configuration to edit.
 
     Nothing is overwritten. Keep identity.key safe: it is the node's right to write.
     """
     from hyperbloom.cli.template import make_node
 
-    identity, config = make_node(folder, listen=listen, advertise=advertise)
+    identity, config = make_node(folder, listen=listen, advertise=advertise, discover=discover)
     if app.out.as_json:
         app.out.json({**_key_form(identity), "config": str(config)})
     else:

@@ -19,6 +19,8 @@ from hyperbloom.config import (
     SyncSettings,
     parse_config,
 )
+from hyperbloom.discovery.dht.settings import PUBLIC_ROUTERS
+from hyperbloom.discovery.settings import DEFAULT_DHT_PORT
 from hyperbloom.keys import SEED_BYTES, Identity, create_key_file
 
 __all__ = ["config_text", "make_node"]
@@ -50,6 +52,24 @@ listen = {listen}
 """
 
 
+_DISCOVERY = """
+[discovery]
+# How the peers of a feed are found without their addresses: by records on the Mainline DHT, which
+# tell strangers that somebody here shares a feed, and by multicast DNS on private networks.
+
+{enabled}
+# bootstrap = {bootstrap}
+# port = {port}                   # UDP; 0 lets the system choose
+# interface = ""                # the address of this machine to use; empty: all
+# server = true                 # answer and store for others, as nodes of the DHT do
+# announce = true               # tell where this node is; false: only look for others
+# legacy = true                 # the npm packages' swarm, too
+# lan = "private"               # multicast DNS: private, on or off
+# equal_seq = "overwrite"       # a put with the stored number: overwrite, keep or reject
+# secret = ""                   # a file with a passphrase that all nodes of the feeds share
+"""
+
+
 def _table(title: str, intro: str, settings: type[Any]) -> str:
     lines = ["", f"[{title}]", f"# {intro}"]
     for field in dataclasses.fields(settings):
@@ -61,7 +81,18 @@ def _table(title: str, intro: str, settings: type[Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def config_text(*, listen: tuple[str, ...] = (), advertise: tuple[str, ...] = ()) -> str:
+def _discovery(*, enabled: bool) -> str:
+    bootstrap = ",\n".join(f'#     "{address}"' for address in PUBLIC_ROUTERS)
+    return _DISCOVERY.format(
+        enabled="enabled = true" if enabled else "# enabled = false",
+        bootstrap=f"[\n{bootstrap},\n# ]",
+        port=DEFAULT_DHT_PORT,
+    )
+
+
+def config_text(
+    *, listen: tuple[str, ...] = (), advertise: tuple[str, ...] = (), discover: bool = False
+) -> str:
     """A commented configuration; JSON's lists of plain texts are TOML's."""
     addresses = json.dumps(list(advertise))
     named = f"advertise = {addresses}" if advertise else "# advertise = []"
@@ -71,6 +102,7 @@ def config_text(*, listen: tuple[str, ...] = (), advertise: tuple[str, ...] = ()
             listen=json.dumps(list(listen or DEFAULT_LISTEN)),
             advertise=f"{named:<30}  {comment}",
         )
+        + _discovery(enabled=discover)
         + _table(
             "sync", "When and how precisely peers are asked for what is missing.", SyncSettings
         )
@@ -79,14 +111,18 @@ def config_text(*, listen: tuple[str, ...] = (), advertise: tuple[str, ...] = ()
 
 
 def make_node(
-    folder: Path, *, listen: tuple[str, ...] = (), advertise: tuple[str, ...] = ()
+    folder: Path,
+    *,
+    listen: tuple[str, ...] = (),
+    advertise: tuple[str, ...] = (),
+    discover: bool = False,
 ) -> tuple[Identity, Path]:
     """Makes the folder (mode 0700), a new key and a configuration; their identity and its path.
 
     Raises `ConfigError` or `KeyFileError`, without a change, where either is there already.
     """
     config, identity = folder / CONFIG_NAME, folder / IDENTITY_NAME
-    text = config_text(listen=listen, advertise=advertise)
+    text = config_text(listen=listen, advertise=advertise, discover=discover)
     parse_config(text, path=config)
     for path in (config, identity):
         if os.path.lexists(path):

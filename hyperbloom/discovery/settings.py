@@ -47,9 +47,7 @@ class SwarmSettings:
     announce_interval: float = _seconds(
         900.0, "time between two announcements; nodes of the DHT forget one after half an hour", 60
     )
-    retry_interval: float = _seconds(
-        60.0, "time between two lookups while no peer is connected", 1.0
-    )
+    retry_interval: float = _seconds(60.0, "time between two lookups while no peer is connected", 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,10 @@ from hyperbloom.config import (
     load_config,
     parse_config,
 )
+from hyperbloom.config_discovery import DISCOVERY_KEYS
 from hyperbloom.config_table import ConfigTable
+from hyperbloom.discovery.dht.settings import EqualSeq
+from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.wire import DIALECTS
@@ -320,7 +323,9 @@ def test_files_that_cannot_be_read(tmp_path):
 def test_the_template_is_the_default_configuration():
     text = config_text()
     assert parse(text) == parse("")
-    assert tomllib.loads(text) == {"node": {"listen": ["tcp:4365"]}, "sync": {}, "limits": {}}
+    assert tomllib.loads(text) == {
+        "node": {"listen": ["tcp:4365"]}, "discovery": {}, "sync": {}, "limits": {},
+    }  # fmt: skip
 
 
 def test_every_setting_of_the_template_can_be_uncommented():
@@ -331,16 +336,96 @@ def test_every_setting_of_the_template_can_be_uncommented():
         body = line.removeprefix("# ")
         name = body.split(" = ")[0]
         is_setting = line.startswith("# ") and " = " in body and name.isidentifier()
-        if is_setting and table in ("[sync]", "[limits]"):
+        if is_setting and table in ("[discovery]", "[sync]", "[limits]"):
+            line = body
+        if table == "[discovery]" and line.startswith(("#     ", "# ]")):
             line = body
         lines.append(line)
     text = "\n".join(lines)
     assert parse(text) == parse("")
     assert len(tomllib.loads(text)["limits"]) == len(dataclasses.fields(Limits))
     assert len(tomllib.loads(text)["sync"]) == len(dataclasses.fields(SyncSettings))
+    assert set(tomllib.loads(text)["discovery"]) == set(DISCOVERY_KEYS)
 
 
 def test_the_template_takes_addresses():
     config = parse(config_text(listen=("tcp:1:interface=127.0.0.1",), advertise=("a.example:1",)))
     assert config.listen == ("tcp:1:interface=127.0.0.1",)
     assert config.advertise == ("a.example:1",)
+
+
+def test_discovery_is_off_unless_it_is_wanted():
+    assert parse("").discovery == DiscoverySettings(enabled=False)
+    assert parse(config_text(discover=True)).discovery == DiscoverySettings(enabled=True)
+
+
+def test_every_key_of_discovery_is_taken():
+    found = parse(
+        """
+        [discovery]
+        enabled = true
+        bootstrap = ["192.0.2.1:6881"]
+        port = 0
+        interface = "192.0.2.7"
+        server = false
+        announce = false
+        legacy = false
+        lan = "off"
+        equal_seq = "keep"
+        secret = "words"
+
+        [discovery.dht]
+        max_items = 5
+        packets_per_second = 10
+
+        [discovery.swarm]
+        announce_interval = "10m"
+
+        [discovery.tracker]
+        min_neighbours = 2
+
+        [discovery.tracker.bubble_merge]
+        base_interval = "5s"
+        """
+    ).discovery
+    assert found.bootstrap == ("192.0.2.1:6881",)
+    assert (found.port, found.interface, found.lan) == (0, "192.0.2.7", "off")
+    assert not (found.server or found.announce or found.legacy)
+    assert found.equal_seq is EqualSeq.KEEP
+    assert found.secret == Path("/srv/node/words")
+    assert (found.dht.max_items, found.dht.packets_per_second) == (5, 10.0)
+    assert found.swarm.announce_interval == 600.0
+    tracker, default = found.tracker, DiscoverySettings().tracker
+    assert tracker.min_neighbours == 2
+    assert tracker.bubble_merge.base_interval == 5.0
+    # What is left out of a table has that table's own default.
+    assert tracker.bubble_merge.initial_delay == default.bubble_merge.initial_delay
+    assert tracker.overlap_merge == default.overlap_merge
+    dht = found.for_dht()
+    assert (dht.bootstrap, dht.server, dht.max_items) == (found.bootstrap, False, 5)
+    assert dht.equal_seq is EqualSeq.KEEP
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("enable = true", "did you mean enabled?"),
+        ('enabled = "yes"', "must be true or false"),
+        ('bootstrap = ["somewhere"]', "is not HOST:PORT"),
+        ("port = 70000", "must be at most 65535"),
+        ('interface = "eth0"', "is no IP address"),
+        ('lan = "always"', "'always' is not known"),
+        ('equal_seq = "replace"', "'replace' is not known"),
+        ("[discovery.dht]\nmax_items = 0", "[discovery.dht] max_items: must be at least 1"),
+        ("[discovery.dht]\nmax_item = 1", "did you mean max_items?"),
+        ('[discovery.swarm]\nannounce_interval = "1s"', "must be at least 60"),
+        ("[discovery.tracker]\npublish = false", "there is no such key"),
+        (
+            "[discovery.tracker.publisher]\nbase_interval = 0",
+            "[discovery.tracker.publisher] base_interval: must be at least 1",
+        ),
+        ("dht = 1", "must be a table"),
+    ],
+)
+def test_what_is_wrong_with_discovery_is_said(text, problem):
+    assert problem in refusal(f"[discovery]\n{text}\n")

@@ -1,0 +1,93 @@
+"""Multicast DNS: where it is used, and what becomes of what is heard."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from hyperbloom.discovery.announcer import swarm_hash
+from hyperbloom.discovery.lan import SERVICE_TYPE, LanDiscovery, _Heard, interfaces_for
+from hyperbloom.discovery.limits import MAX_LAN_SERVICES
+from hyperbloom.discovery.settings import DiscoverySettings
+
+OWN = ["127.0.0.1", "192.168.1.5", "10.0.0.7", "93.184.215.14"]
+
+
+@pytest.mark.parametrize(
+    ("lan", "interface", "used"),
+    [
+        ("off", "", []),
+        ("private", "", ["192.168.1.5", "10.0.0.7"]),
+        ("on", "", ["192.168.1.5", "10.0.0.7", "93.184.215.14"]),
+        ("private", "10.0.0.7", ["10.0.0.7"]),
+        ("on", "127.0.0.1", ["127.0.0.1"]),
+        ("on", "192.0.2.1", []),
+    ],
+)
+def test_it_is_used_where_the_settings_say(lan, interface, used):
+    assert interfaces_for(lan, interface, OWN) == used
+
+
+def test_off_is_nothing_at_all():
+    assert (
+        LanDiscovery.for_settings(DiscoverySettings(lan="off"), reactor=None, random=None) is None
+    )
+
+
+class Swarm:
+    def __init__(self, key):
+        self.discovery_key = key
+        self.told = []
+
+    def own_port(self):
+        return None
+
+    def found(self, host, port, *, source):
+        self.told.append((host, port, source))
+
+
+@pytest.fixture
+def lan():
+    """Hears what the test says; no socket is opened, for nothing is announced."""
+    one = LanDiscovery(
+        lan="on", interface="127.0.0.1", announce=False, reactor=None, random=Random(1)
+    )
+    one._running = True
+    return one
+
+
+def service(key, nonce="01020304"):
+    return f"{swarm_hash(key).hex()}-{nonce}.{SERVICE_TYPE}"
+
+
+def test_a_service_of_a_served_feed_is_told(lan):
+    one, other = Swarm(b"a" * 32), Swarm(b"b" * 32)
+    lan.serve([one, other])
+    lan._hear(service(b"a" * 32), _Heard(("192.168.1.9", "fe80::1"), 4365))
+    assert one.told == [("192.168.1.9", 4365, "lan"), ("fe80::1", 4365, "lan")]
+    assert other.told == []
+
+
+def test_what_was_heard_before_a_feed_was_joined_is_told_then(lan):
+    lan._hear(service(b"a" * 32), _Heard(("192.168.1.9",), 4365))
+    one = Swarm(b"a" * 32)
+    lan.serve([one])
+    lan.serve([one])
+    assert one.told == [("192.168.1.9", 4365, "lan")]
+
+
+def test_this_node_does_not_hear_itself(lan):
+    one = Swarm(b"a" * 32)
+    lan.serve([one])
+    lan._hear(service(b"a" * 32, lan._nonce), _Heard(("192.168.1.9",), 4365))
+    assert one.told == []
+
+
+def test_a_loud_network_is_forgotten_in_part(lan):
+    for number in range(MAX_LAN_SERVICES + 1):
+        lan._hear(service(b"%032d" % number), _Heard(("192.168.1.9",), 4365))
+    assert lan.status().heard == MAX_LAN_SERVICES
+    first, last = Swarm(b"%032d" % 0), Swarm(b"%032d" % MAX_LAN_SERVICES)
+    lan.serve([first, last])
+    assert (first.told, len(last.told)) == ([], 1)

@@ -1,0 +1,139 @@
+"""Feeds as discovery sees them: what their records would say, and what becomes of what is found."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from players import fired
+from sim import SimEndpoints, pair
+
+from hyperbloom.discovery.peer_address import Address
+from hyperbloom.discovery.tracker.swarm import Candidate
+from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.swarms import Swarms
+
+
+@pytest.fixture
+def endpoints(network, monkeypatch):
+    """Host names are IP addresses here, for records hold no names."""
+    endpoints = SimEndpoints(network, monkeypatch)
+    network.nodes = Renamed(network.nodes)
+    return endpoints
+
+
+class Renamed(dict):
+    """Nodes by name, and by an address made of the name's place."""
+
+    def __contains__(self, name):
+        return super().__contains__(self.real(name))
+
+    def __getitem__(self, name):
+        return super().__getitem__(self.real(name))
+
+    def real(self, name):
+        names = list(self)
+        return names[int(name.rpartition(".")[2]) - 1] if name.startswith("10.0.0.") else name
+
+
+def swarms_of(node, seen_at=None):
+    return Swarms(node.node, seen_at=lambda: seen_at)
+
+
+def test_only_feeds_in_which_this_node_may_take_part_are_searched_for(network):
+    owner = network.add("owner")
+    member = network.add("member", feeds=(FeedSettings(key=owner.key),))
+    assert set(swarms_of(owner)()) == set(), "its own feed is not in use yet"
+    assert set(swarms_of(member)()) == set(), "it is not invited yet"
+    swarms = swarms_of(member)
+    owner.invite(owner.key, member, seconds=60)
+    assert set(swarms_of(owner)()) == {owner.key}
+    assert set(swarms()) == {owner.key}
+    assert swarms()[owner.key] is swarms()[owner.key]
+    network.run(61, step=1)
+    assert set(swarms()) == set(), "its chain has expired"
+
+
+def test_a_feed_that_was_left_is_searched_for_no_more(network):
+    _, member, feed = pair(network)
+    swarms = swarms_of(member)
+    before = swarms()[feed]
+    left = member.node.leave(feed)
+    network.run(5)
+    fired(left)
+    assert set(swarms()) == set()
+    fired(member.node.join(FeedSettings(key=feed)))
+    assert swarms().get(feed) is not before
+
+
+def test_a_candidate_is_dialled_and_becomes_a_neighbour(network, endpoints):
+    owner, member, feed = pair(network)
+    swarm = swarms_of(member)()[feed]
+    changes = []
+    end = swarm.subscribe(lambda: changes.append(swarm.is_joined()))
+    assert (swarm.is_joined(), list(swarm.neighbours())) == (False, [])
+    address = Address.of("10.0.0.1", 4365)
+    swarm.join(Candidate(node_id=owner.key, addresses=(address,)))
+    network.run(2)
+    assert swarm.is_joined()
+    (neighbour,) = swarm.neighbours()
+    assert (neighbour.node_id, neighbour.addresses) == (owner.key, (address,))
+    (peer,) = member.feed(feed).peers
+    network.partition({"owner": 1})
+    network.run(2)
+    assert changes == [True, False]
+    end()
+    network.partition({"owner": 0})
+    network.run(600, step=1)
+    assert swarm.is_joined()
+    assert changes == [True, False]
+
+
+def test_this_nodes_own_record_is_not_dialled(network, endpoints):
+    _, member, feed = pair(network)
+    swarm = swarms_of(member)()[feed]
+    swarm.join(Candidate(node_id=member.key, addresses=(Address.of("10.0.0.2", 4365),)))
+    swarm.join(Candidate(node_id=b"x" * 32))
+    assert endpoints.dialled == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "224.0.0.1", "::", "fe80::1", "nowhere.example"])
+def test_what_nobody_can_dial_is_left(network, endpoints, host):
+    _, member, feed = pair(network)
+    swarms_of(member)()[feed].found(host, 4365, source="swarm")
+    network.run(1)
+    assert endpoints.dialled == []
+
+
+def test_the_hashes_are_of_the_last_five_values(network):
+    owner, member, feed = pair(network)
+    swarm = swarms_of(owner)()[feed]
+    assert list(swarm.recent_message_hashes()) == []
+    values = [b"value %d" % number for number in range(7)]
+    for value in values:
+        owner.feed(feed).insert([value])
+    expected = [hashlib.sha512(value).digest()[:32] for value in values[-5:]]
+    assert list(swarm.recent_message_hashes()) == expected
+    network.connect(member, owner, feed)
+    network.run(10)
+    assert set(swarms_of(member)()[feed].recent_message_hashes()) <= {
+        hashlib.sha512(value).digest()[:32] for value in values
+    }
+
+
+def test_where_this_node_says_it_is(network):
+    owner, _, feed = pair(network)
+    swarm = swarms_of(owner, seen_at="192.0.2.9")()[feed]
+    assert (swarm.own_port(), list(swarm.own_addresses())) == (None, [])
+    owner.node.listening = lambda: ["0.0.0.0:4365"]
+    assert list(swarm.own_addresses()) == [Address.of("192.0.2.9", 4365)]
+    assert swarm.own_port() == 4365
+    owner.node.listening = lambda: ["192.0.2.1:5000"]
+    assert list(swarm.own_addresses()) == [Address.of("192.0.2.1", 5000)]
+    owner.node._advertise = ("example.org:1", "198.51.100.2:6000")
+    assert list(swarm.own_addresses()) == [Address.of("198.51.100.2", 6000)]
+    owner.node._advertise = ("example.org:7000",)
+    assert (swarm.own_port(), list(swarm.own_addresses())) == (
+        7000,
+        [Address.of("192.0.2.9", 7000)],
+    )
