@@ -379,6 +379,7 @@ def test_status(node, served):
         "listening\t127.0.0.1:4365",
         "reached at\t127.0.0.1:4365",
         "connections\t1",
+        "discovery\toff",
         "store\t3.0 MiB used",
         "feed\talias\tmode\tvalues\tpeers\ttrust\tdigest",
         f"{own}\town\tfull\t2\t0\towner\t{digest}",

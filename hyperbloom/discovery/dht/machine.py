@@ -322,10 +322,12 @@ class Dht:
             self._table.answered(Contact(node_id, ask.address), now=now)
         else:
             self._silent_in_table(ask)
-        if packet.observed is not None and may_tell(ask.address.host, packet.observed.host):
-            self.votes.vote(ask.address, packet.observed)
-            self._settle_address(now=now)
+        if packet.observed is not None and self._is_news(packet.observed, ask.address):
+            self._settle_address()
         ask.asker.answered(ask, node_id, response)
+
+    def _is_news(self, seen: Address, voter: Address) -> bool:
+        return may_tell(voter.host, seen.host) and self.votes.vote(voter, seen)
 
     def _silent_in_table(self, ask: Ask) -> None:
         if ask.node_id is not None:
@@ -406,7 +408,7 @@ class Dht:
         self._retry_at = now + self._retry_wait
         self.bootstrap(self._bootstrap, now=now)
 
-    def _settle_address(self, *, now: float) -> None:
+    def _settle_address(self) -> None:
         """Take a new id where the one we have does not fit the address that others see."""
         seen = self.votes.settled
         if seen is None or scope_of(seen.host) is not Scope.GLOBAL:

@@ -21,13 +21,15 @@ class AddressVotes:
     def __init__(self) -> None:
         self._votes: OrderedDict[str | Address, Address] = OrderedDict()
 
-    def vote(self, voter: Address, seen: Address) -> None:
-        """A node that answered sees this node there."""
+    def vote(self, voter: Address, seen: Address) -> bool:
+        """A node that answered sees this node there; whether that changes anything."""
         key = whom(voter)
-        self._votes.pop(key, None)
+        before = self._votes.pop(key, None)
         self._votes[key] = seen
         if len(self._votes) > MAX_VOTERS:
-            self._votes.popitem(last=False)
+            _, forgotten = self._votes.popitem(last=False)
+            return forgotten != seen
+        return before != seen
 
     @property
     def settled(self) -> Address | None:
