@@ -254,11 +254,14 @@ class TestWhoIsListed:
     def test_addresses_courted_are_bounded(self) -> None:
         server = Server()
         server.dht._courted.update(
-            (Address(f"20.{n >> 16}.{n >> 8 & 255}.{n & 255}", 1), 0.0)
+            (Address(f"20.{n >> 16}.{n >> 8 & 255}.{n & 255}", 1), server.now)
             for n in range(MAX_ADDRESSES_WATCHED)
         )
         server.ask(Ping())
         assert len(server.dht._courted) == MAX_ADDRESSES_WATCHED
+        server.now += COURT_SECONDS
+        server.ask(Ping())
+        assert len(server.dht._courted) == 1
 
 
 class TestRates:
@@ -335,14 +338,23 @@ class TestRates:
         for number in range(MAX_ADDRESSES_WATCHED + 1):
             address = Address(f"20.{number >> 16}.{number >> 8 & 255}.{number & 255}", 1)
             allowance.take(address, 1, now=0.0)
-            pace.note(address, at=0.0)
+            pace.note(address, at=0.0, now=0.0)
         assert len(allowance) == len(pace) == MAX_ADDRESSES_WATCHED
+
+    def test_what_is_past_is_forgotten(self) -> None:
+        allowance, pace = Allowance(rate=10, burst=20), Pace()
+        for number in range(100):
+            address = Address(f"20.0.0.{number}", 1)
+            allowance.take(address, 1, now=float(number))
+            pace.note(address, at=float(number), now=float(number))
+        assert len(allowance) == 2
+        assert len(pace) == 1
 
     def test_pace(self) -> None:
         pace = Pace()
         for number in range(PACKETS_PER_SECOND_OUT):
             assert pace.next_time(ASKER, now=0.1 * number) == 0.1 * number
-            pace.note(ASKER, at=0.1 * number)
+            pace.note(ASKER, at=0.1 * number, now=0.1 * number)
         assert pace.next_time(ASKER, now=0.5) == 1.0
         assert pace.next_time(Address("8.8.8.8", 1), now=0.5) == 0.5
         assert pace.next_time(ASKER, now=1.5) == 1.5

@@ -266,7 +266,7 @@ class Dht:
         if not self._replies.take(address, len(data), now=now):
             self.counts["replies_withheld"] += 1
             return
-        self._pace.note(address, at=now)
+        self._pace.note(address, at=now, now=now)
         self._send(data, address)
 
     def _court(self, contact: Contact, *, now: float) -> None:
@@ -274,12 +274,13 @@ class Dht:
         self._table.heard(contact, now=now)
         if not self._table.wants(contact):
             return
-        if now - self._courted.get(contact.address, float("-inf")) < COURT_SECONDS:
+        courted = self._courted
+        if now - courted.get(contact.address, float("-inf")) < COURT_SECONDS:
             return
-        self._courted[contact.address] = now
-        self._courted.move_to_end(contact.address)
-        if len(self._courted) > MAX_ADDRESSES_WATCHED:
-            self._courted.popitem(last=False)
+        courted.pop(contact.address, None)
+        courted[contact.address] = now
+        while len(courted) > MAX_ADDRESSES_WATCHED or _first(courted) <= now - COURT_SECONDS:
+            courted.popitem(last=False)
         self.ping(contact, now=now)
 
     # -- our queries
@@ -292,7 +293,7 @@ class Dht:
             self.counts["not_sent"] += 1
             ask.asker.silent(ask)
             return
-        self._pace.note(ask.address, at=at)
+        self._pace.note(ask.address, at=at, now=now)
         if at > now:
             heapq.heappush(self._delayed, (at, next(self._numbers), sent))
         else:
@@ -419,6 +420,11 @@ class Dht:
         self._table = self._responder.table = self._table.moved_to(self.node_id)
         self._events.append(AddressSettled(address=seen, node_id=self.node_id))
         self._refreshed_at = float("-inf")
+
+
+def _first(courted: OrderedDict[Address, float]) -> float:
+    """When the one courted longest ago was."""
+    return next(iter(courted.values()))
 
 
 class _Sent(NamedTuple):

@@ -8,7 +8,7 @@ there is on this machine already, and several nodes of one machine do not share 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import Final
 
 from hyperbloom.discovery.dht.contact import Address, Scope, scope_of
@@ -25,10 +25,14 @@ def whom(address: Address) -> str | Address:
 
 
 class Allowance:
-    """A token bucket for each address: `burst` at once, then `rate` a second."""
+    """A token bucket for each address: `burst` at once, then `rate` a second.
+
+    A bucket that is full again is as good as none, and forgotten.
+    """
 
     def __init__(self, *, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
+        self._full_seconds = burst / rate
         self._buckets: OrderedDict[str | Address, tuple[float, float]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -36,14 +40,17 @@ class Allowance:
 
     def take(self, address: Address, amount: float, *, now: float) -> bool:
         """Take `amount` of what the address has left; False, and nothing taken, if it is less."""
-        key = whom(address)
-        left, since = self._buckets.pop(key, (self._burst, now))
+        key, buckets = whom(address), self._buckets
+        left, since = buckets.pop(key, (self._burst, now))
         left = min(self._burst, left + max(now - since, 0.0) * self._rate)
         granted = amount <= left
-        self._buckets[key] = (left - amount if granted else left, now)
-        if len(self._buckets) > MAX_ADDRESSES_WATCHED:
-            self._buckets.popitem(last=False)
-        return granted
+        buckets[key] = (left - amount if granted else left, now)
+        while True:
+            oldest = next(iter(buckets))
+            is_full = buckets[oldest][1] + self._full_seconds <= now
+            if not is_full and len(buckets) <= MAX_ADDRESSES_WATCHED:
+                return granted
+            del buckets[oldest]
 
 
 class Pace:
@@ -53,25 +60,25 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._sent: OrderedDict[str | Address, deque[float]] = OrderedDict()
+        self._sent: OrderedDict[str | Address, tuple[float, ...]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sent)
 
     def next_time(self, address: Address, *, now: float) -> float:
         """`now`, or the moment from which a query to this address may be sent."""
-        sent = self._sent.get(whom(address))
-        if sent is None or len(sent) < PACKETS_PER_SECOND_OUT:
+        sent = self._sent.get(whom(address), ())
+        if len(sent) < PACKETS_PER_SECOND_OUT:
             return now
         return max(now, sent[0] + _WINDOW_SECONDS)
 
-    def note(self, address: Address, *, at: float) -> None:
-        """A packet goes there at this moment, which may lie ahead."""
-        key = whom(address)
-        sent = self._sent.pop(key, None)
-        if sent is None:
-            sent = deque(maxlen=PACKETS_PER_SECOND_OUT)
-        sent.append(at)
-        self._sent[key] = sent
-        if len(self._sent) > MAX_ADDRESSES_WATCHED:
-            self._sent.popitem(last=False)
+    def note(self, address: Address, *, at: float, now: float) -> None:
+        """A packet goes there at this moment, which may lie ahead of `now`."""
+        key, sent = whom(address), self._sent
+        sent[key] = (*sent.pop(key, ()), at)[-PACKETS_PER_SECOND_OUT:]
+        while True:
+            oldest = next(iter(sent))
+            is_past = sent[oldest][-1] + _WINDOW_SECONDS <= now
+            if not is_past and len(sent) <= MAX_ADDRESSES_WATCHED:
+                return
+            del sent[oldest]

@@ -73,7 +73,8 @@ class RoutingTable:
         self.own_id = own_id
         self._own = int.from_bytes(own_id, "big")
         self._exempt_local = exempt_local
-        self._buckets = [_Bucket() for _ in range(ID_BITS + 1)]
+        # By the number of bits in which ids may differ from ours; made when first needed.
+        self._buckets: list[_Bucket | None] = [None] * (ID_BITS + 1)
         self._known: dict[bytes, KnownNode] = {}
         self._hosts: dict[str, bytes] = {}
 
@@ -86,7 +87,7 @@ class RoutingTable:
 
     def nodes(self) -> Iterator[KnownNode]:
         """All that are listed, far ones last."""
-        for bucket in self._buckets:
+        for bucket in filter(None, self._buckets):
             yield from bucket.nodes
 
     def good(self, *, now: float) -> int:
@@ -112,11 +113,11 @@ class RoutingTable:
         are closer to us than it, then bucket by bucket outwards.
         """
         index = (self._own ^ target).bit_length()
-        yield self._buckets[index].nodes
-        yield [node for bucket in self._buckets[:index] for node in bucket.nodes]
-        for bucket in self._buckets[index + 1 :]:
-            if bucket.nodes:
-                yield bucket.nodes
+        own = self._buckets[index]
+        yield [] if own is None else own.nodes
+        yield [node for bucket in filter(None, self._buckets[:index]) for node in bucket.nodes]
+        for bucket in filter(None, self._buckets[index + 1 :]):
+            yield bucket.nodes
 
     # -- what happened
 
@@ -124,7 +125,7 @@ class RoutingTable:
         """Whether a node that is not listed would get a place, if it answered."""
         if contact.node_id in self._known or not self._is_possible(contact):
             return False
-        bucket = self._bucket(contact)
+        bucket = self._bucket(contact.node_id)
         return len(bucket.nodes) < BUCKET_NODES or any(node.is_bad for node in bucket.nodes)
 
     def answered(self, contact: Contact, *, now: float) -> None:
@@ -151,9 +152,9 @@ class RoutingTable:
         if node is None or node.contact != contact:
             return
         node.failures += 1
-        if node.failures >= LAST_FAILURES or (node.is_bad and self._bucket(contact).spares):
+        if node.failures >= LAST_FAILURES or (node.is_bad and self._bucket(contact.node_id).spares):
             self._drop(node)
-            self._fill(self._bucket(contact), now=node.heard_at)
+            self._fill(self._bucket(contact.node_id), now=node.heard_at)
 
     def restore(self, contact: Contact, *, now: float) -> None:
         """List a node of a saved table as questionable, if there is room."""
@@ -162,8 +163,7 @@ class RoutingTable:
 
     def looked_up(self, target: bytes, *, now: float) -> None:
         """A lookup of this target is made: its bucket needs no refreshing for a while."""
-        number = int.from_bytes(target, "big")
-        self._buckets[(self._own ^ number).bit_length()].looked_up_at = now
+        self._bucket(target).looked_up_at = now
 
     # -- what is to be done
 
@@ -183,7 +183,7 @@ class RoutingTable:
         return [
             index
             for index, bucket in enumerate(self._buckets)
-            if index and bucket.nodes and now - bucket.looked_up_at >= REFRESH_SECONDS
+            if index and bucket and bucket.nodes and now - bucket.looked_up_at >= REFRESH_SECONDS
         ]
 
     def id_in(self, index: int, chance: bytes) -> bytes:
@@ -201,9 +201,12 @@ class RoutingTable:
 
     # -- places
 
-    def _bucket(self, contact: Contact) -> _Bucket:
-        number = int.from_bytes(contact.node_id, "big")
-        return self._buckets[(self._own ^ number).bit_length()]
+    def _bucket(self, node_id: bytes) -> _Bucket:
+        index = (self._own ^ int.from_bytes(node_id, "big")).bit_length()
+        bucket = self._buckets[index]
+        if bucket is None:
+            bucket = self._buckets[index] = _Bucket()
+        return bucket
 
     def _is_possible(self, contact: Contact) -> bool:
         """Not us, and not a second node of one host of the internet."""
@@ -214,7 +217,7 @@ class RoutingTable:
     def _enter(self, contact: Contact, *, now: float) -> None:
         if not self._is_possible(contact):
             return
-        bucket = self._bucket(contact)
+        bucket = self._bucket(contact.node_id)
         if len(bucket.nodes) >= BUCKET_NODES and not self._make_room(bucket, contact):
             if contact not in bucket.spares:
                 bucket.spares = [contact, *bucket.spares][:MAX_SPARES]
@@ -249,13 +252,13 @@ class RoutingTable:
         )
 
     def _list(self, node: KnownNode) -> None:
-        self._bucket(node.contact).nodes.append(node)
+        self._bucket(node.contact.node_id).nodes.append(node)
         self._known[node.contact.node_id] = node
         if scope_of(node.contact.address.host) is Scope.GLOBAL:
             self._hosts[node.contact.address.host] = node.contact.node_id
 
     def _drop(self, node: KnownNode) -> None:
-        self._bucket(node.contact).nodes.remove(node)
+        self._bucket(node.contact.node_id).nodes.remove(node)
         del self._known[node.contact.node_id]
         self._hosts.pop(node.contact.address.host, None)
 
