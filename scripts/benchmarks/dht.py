@@ -25,7 +25,7 @@ from hyperbloom.keys import Identity
 # The simulated network is the tests' own.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "discovery"))
 
-from simnet import SimNetwork
+from simnet import SimMachine, SimNetwork
 
 __all__ = ["dht_nodes_case", "dht_packets_case", "dht_simulated_case"]
 

@@ -23,6 +23,9 @@ class Room:
 
 
 CORE = ("keys", "bloom", "trust", "wire")
+CORE_PACKAGES = ("hyperbloom.discovery.dht",)
+"""Machines without I/O within other rooms; what drives them stands beside them."""
+
 _CORE_AND_STORE = (*CORE, "store")
 
 ROOMS: Mapping[str, Room] = MappingProxyType(
@@ -190,13 +193,17 @@ def private_imports(modules: list[Module]) -> list[str]:
 
 
 def impure_core(modules: list[Module]) -> list[str]:
-    """Clocks, chance, I/O and global state in keys, bloom, trust and wire."""
+    """Clocks, chance, I/O and global state in keys, bloom, trust, wire and the core packages."""
     return [
         breach
         for module in modules
-        if module.room in CORE and not module.is_generated
+        if _is_core(module) and not module.is_generated
         for breach in _impure(module)
     ]
+
+
+def _is_core(module: Module) -> bool:
+    return module.room in CORE or any(is_within(module.name, name) for name in CORE_PACKAGES)
 
 
 def _impure(module: Module) -> Iterator[str]:
@@ -204,7 +211,7 @@ def _impure(module: Module) -> Iterator[str]:
     if module.room != "keys":
         refused += CORE_FILE_NAMES_REFUSED
     for reach in module.imports:
-        if reach.name.partition(".")[0] in CORE_STDLIB_REFUSED:
+        if reach.name.partition(".")[0] in (*CORE_STDLIB_REFUSED, "twisted"):
             yield _breach(module, reach.line, f"the core may not import {reach.name}")
     for reach in module.reaches:
         if any(is_within(reach.name, name) for name in refused):

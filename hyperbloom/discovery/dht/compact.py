@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 from hyperbloom.discovery.dht.contact import Address, Contact
@@ -22,10 +23,11 @@ __all__ = [
     "decode_contacts",
     "encode_address",
     "encode_contacts",
+    "packed_host",
 ]
 
-ADDRESS_BYTES: Final = {6: AF_INET, 18: AF_INET6}
-"""Length of a compact address → its family."""
+ADDRESS_BYTES: Final = (6, 18)
+"""Lengths of a compact address, of IPv4 and IPv6."""
 
 _NODE: Final = struct.Struct(">20s4sH")
 _NODE6: Final = struct.Struct(">20s16sH")
@@ -36,19 +38,17 @@ NODE6_BYTES: Final = _NODE6.size
 
 def encode_address(address: Address) -> bytes:
     """6 bytes for IPv4, 18 for IPv6. Raises LocalProtocolError for a host that is a name."""
-    family = AF_INET6 if ":" in address.host else AF_INET
     try:
-        return inet_pton(family, address.host) + address.port.to_bytes(2, "big")
-    except (OSError, OverflowError) as error:
+        return packed_host(address.host) + address.port.to_bytes(2, "big")
+    except (ValueError, OverflowError) as error:
         raise LocalProtocolError(f"{address} has no compact form") from error
 
 
 def decode_address(data: bytes) -> Address:
     """The address in 6 or 18 bytes; raises RemoteProtocolError for any other length."""
-    family = ADDRESS_BYTES.get(len(data))
-    if family is None:
+    if len(data) not in ADDRESS_BYTES:
         raise RemoteProtocolError(f"a compact address of {len(data)} bytes")
-    return Address(inet_ntop(family, data[:-2]), int.from_bytes(data[-2:], "big"))
+    return Address(_written_host(data[:-2]), int.from_bytes(data[-2:], "big"))
 
 
 def encode_contacts(contacts: Iterable[Contact]) -> bytes:
@@ -61,11 +61,22 @@ def decode_contacts(data: bytes, *, ipv6: bool = False) -> tuple[Contact, ...]:
 
     Raises RemoteProtocolError when the bytes are no whole number of nodes.
     """
-    form, family = (_NODE6, AF_INET6) if ipv6 else (_NODE, AF_INET)
+    form = _NODE6 if ipv6 else _NODE
     if len(data) % form.size:
         raise RemoteProtocolError(f"{len(data)} bytes of nodes, of {form.size} each")
     return tuple(
-        Contact(node_id, Address(inet_ntop(family, host), port))
+        Contact(node_id, Address(_written_host(host), port))
         for node_id, host, port in form.iter_unpack(data)
         if port
     )
+
+
+@lru_cache(maxsize=8_192)
+def packed_host(host: str) -> bytes:
+    """The 4 or 16 bytes of an address; raises ValueError for a name."""
+    return (IPv6Address(host) if ":" in host else IPv4Address(host)).packed
+
+
+@lru_cache(maxsize=8_192)
+def _written_host(packed: bytes) -> str:
+    return str(IPv6Address(packed) if len(packed) > 4 else IPv4Address(packed))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from socket import AF_INET, AF_INET6, inet_pton
 from typing import Final
 
+from hyperbloom.discovery.dht.compact import packed_host
 from hyperbloom.discovery.dht.contact import ID_BYTES, Scope, scope_of
 
 __all__ = ["is_secure", "make_node_id"]
@@ -39,9 +39,9 @@ def is_secure(node_id: bytes, host: str, *, exempt_local: bool = True) -> bool:
 
 @lru_cache(maxsize=8_192)
 def _crc_of(host: str, chance: int) -> int:
-    family, mask = (AF_INET6, _MASK6) if ":" in host else (AF_INET, _MASK)
+    mask = _MASK6 if ":" in host else _MASK
     # IPv6 counts with its first half, a network's worth; zip ends with the mask.
-    masked = bytearray(a & b for a, b in zip(inet_pton(family, host), mask, strict=False))
+    masked = bytearray(a & b for a, b in zip(packed_host(host), mask, strict=False))
     masked[0] |= chance << 5
     return _crc32c(bytes(masked))
 
