@@ -184,6 +184,7 @@ def _serve(
     equal_seq: str,
     addresses: tuple[str, ...],
 ) -> None:
+    from twisted.internet.defer import CancelledError
     from twisted.internet.task import deferLater
 
     from hyperbloom.cli.dht_session import Session, run_session, save_state
@@ -200,6 +201,8 @@ def _serve(
             app.out.raw(b"", flush=True)
         joined: Deferred[int] = node.bootstrap()
         joined.addCallback(lambda known: app.out.note(f"joined: {known} nodes known"))
+        # Cancelled when the node stops before that; nobody waits for it then.
+        joined.addErrback(lambda failure: failure.trap(CancelledError) and None)
         while True:
             await deferLater(reactor, _SAVE_SECONDS)
             save_state(state, node)
