@@ -164,7 +164,12 @@ def status(app: App) -> None:
     app.out.table(
         ("feed", "alias", "mode", "values>", "peers>", "trust", "digest"), rows, empty="No feeds."
     )
-    remarks = [remark for feed in form["feeds"] for remark in _remarks(app, feed)]
+    searched = {search["feed"] for search in form["discovery"].get("feeds", ())}
+    remarks = [
+        remark
+        for feed in form["feeds"]
+        for remark in _remarks(app, feed, searched=feed["key"] in searched)
+    ]
     remarks += _refusals(form["refusals"])
     if remarks and app.out.is_terminal:
         app.out.line("")
@@ -172,14 +177,16 @@ def status(app: App) -> None:
         app.out.sentence(remark)
 
 
-def _remarks(app: App, feed: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a feed, in sentences."""
+def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[str]:
+    """What is wrong with a feed, in sentences. `searched`: discovery looks for its peers."""
     name = _feed_name(feed)
     if feed["problem"]:
         lonely = "no peer; " if feed["trusted"] and not feed["peers"] else ""
         yield f"{name}: {lonely}{feed['problem']}"
     elif not feed["peers"] and feed["dials"]:
         yield f"{name}: not connected yet; dialling {', '.join(feed['dials'])}"
+    elif not feed["peers"] and searched:
+        yield f"{name}: no peer is found yet; see `{app.command('discover', feed['key'])}`"
     elif not feed["peers"] and not feed["own"]:
         join = app.command("feed", "join", feed["key"], "--peer", "HOST:PORT")
         yield f"{name}: no peer is connected and none is named to dial: `{join}`"

@@ -390,7 +390,7 @@ def test_every_key_of_discovery_is_taken():
     ).discovery
     assert found.bootstrap == ("192.0.2.1:6881",)
     assert (found.port, found.interface, found.lan) == (0, "192.0.2.7", "off")
-    assert not (found.server or found.announce or found.legacy)
+    assert (found.server, found.announce, found.legacy) == (False, False, False)
     assert found.equal_seq is EqualSeq.KEEP
     assert found.secret == Path("/srv/node/words")
     assert (found.dht.max_items, found.dht.packets_per_second) == (5, 10.0)

@@ -78,7 +78,6 @@ def test_a_candidate_is_dialled_and_becomes_a_neighbour(network, endpoints):
     assert swarm.is_joined()
     (neighbour,) = swarm.neighbours()
     assert (neighbour.node_id, neighbour.addresses) == (owner.key, (address,))
-    (peer,) = member.feed(feed).peers
     network.partition({"owner": 1})
     network.run(2)
     assert changes == [True, False]
