@@ -41,7 +41,10 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # The three network parts, which do not know each other.
         "replication": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
         "discovery": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
-        "objects": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
+        "objects": Room(
+            knows=(*_CORE_AND_STORE, "addresses"),
+            packages=("cryptography", "lz4", "msgpack", "twisted", "zope"),
+        ),
         "export": Room(
             knows=("keys", "store", "units"), packages=("deltalake", "numpy", "pyarrow", "pyspark")
         ),
