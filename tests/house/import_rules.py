@@ -31,7 +31,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "bloom": Room(packages=("mmh3", "numpy")),
         "trust": Room(knows=("keys",)),
         "wire": Room(knows=("keys", "bloom", "trust"), packages=("google", "nacl")),
-        "store": Room(knows=("keys",), packages=("lmdb",)),
+        "store": Room(knows=("keys",), packages=("lmdb", "msgpack")),
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
