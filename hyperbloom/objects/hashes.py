@@ -74,12 +74,8 @@ def long_hash_code(number: int) -> int:
 
 
 def _integer(number: int) -> int:
-    """An Integer where it fits one, else a Long; what fits neither has no form in Java."""
-    if -(1 << 31) <= number < 1 << 31:
-        return number
-    if not -(1 << 63) <= number < 1 << 63:
-        raise LocalProtocolError(f"{number} is no 64-bit integer")
-    return long_hash_code(number)
+    """An Integer where it fits one, else a Long, of which the low 64 bits count."""
+    return number if -(1 << 31) <= number < 1 << 31 else long_hash_code(number)
 
 
 def _double(number: float) -> int:
