@@ -12,7 +12,7 @@ from typing import Any, Final
 from hyperbloom.objects.payloads import Change, Creation, Fields, Payload, Removal
 from hyperbloom.store import ObjectRecord, Outcome, Verdict
 
-__all__ = ["NEWS", "answers", "messages"]
+__all__ = ["NEWS", "answers", "difference", "messages"]
 
 NEWS: Final = frozenset(
     {Verdict.CREATED, Verdict.CHANGED, Verdict.REMOVED, Verdict.MERGED, Verdict.RESTAMPED}
@@ -60,13 +60,14 @@ def _creation(record: ObjectRecord) -> Creation:
 def _change(
     old: int, fields: Fields, after: ObjectRecord, stamp: int, *, kin: bool
 ) -> list[Payload]:
-    part = _difference(fields, after.fields)
+    part = difference(fields, after.fields)
     if kin or len(part) == 1:
         return [Change(t=stamp, d=part or after.fields, h=after.hash, oh=old)]
     return [Removal(t=stamp, h=old), _creation(after)]
 
 
-def _difference(fields: Fields, later: Mapping[str, Any]) -> dict[str, Any]:
+def difference(fields: Fields, later: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `later` that are not the same in `fields`."""
     absent = object()
     return {
         name: value

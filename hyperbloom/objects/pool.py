@@ -16,10 +16,11 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.logger import Logger
 
 from hyperbloom.objects.errors import ClashError, ObjectError, ObjectGone, PoolFull
+from hyperbloom.objects.news import difference
 from hyperbloom.objects.types import ObjectType, Types, bind, binding_of
 from hyperbloom.store import (
     ObjectFigures,
@@ -203,6 +204,8 @@ class ObjectPool:
         if not fields.keys() <= record.fields.keys():
             odd = ", ".join(sorted(fields.keys() - record.fields.keys()))
             raise ValueError(f"the object has no field {odd}; it has {', '.join(record.fields)}")
+        if not difference(record.fields, fields):
+            return succeed(record)
         return self._change(record.hash, record.type_name, {**record.fields, **fields}, fields)
 
     def _change(

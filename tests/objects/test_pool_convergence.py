@@ -29,7 +29,6 @@ class World:
         ]
         self.edges = edges
         self.open = {}
-        self.named = 0
 
     def redial(self):
         for one, two in self.edges:
@@ -48,8 +47,8 @@ class World:
         present = sorted(node.contents())
         what = self.random.random()
         if not present or what < 0.25:
-            self.named += 1
-            node.put(name=f"object {self.named}", n=0, on=False)
+            # Java's hashCode of "a14", 1 is that of "a24", 0: names must be far from each other.
+            node.put(name=self.random.randbytes(8).hex(), n=0, on=False)
         elif what < 0.85:
             change = self.random.choice(
                 [{"n": self.random.randrange(3)}, {"on": self.random.random() < 0.5}]
