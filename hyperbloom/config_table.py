@@ -134,16 +134,21 @@ class ConfigTable:
             raise self.error(key, f"must be at most {most:g}, not {size:g}")
         return number
 
-    def dataclass(self, cls: type[T]) -> T:
+    def dataclass(self, cls: type[T], read: Mapping[str, Any] | None = None) -> T:
         """An instance of a dataclass of numbers, flags and texts, whose field names are the keys.
 
         A field's metadata may hold `min` and `max` (without `min` a number is not negative) and
         `unit`; where the unit is `seconds`, or the name ends in it, a duration may be given too.
+        `read` holds the fields of other kinds, read by who calls.
         """
         fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
         hints = get_type_hints(cls)
         self.refuse_unknown(field.name for field in fields)
-        return cls(**{field.name: self._field(field, hints[field.name]) for field in fields})
+        found = dict(read or {})
+        for field in fields:
+            if field.name not in found:
+                found[field.name] = self._field(field, hints[field.name])
+        return cls(**found)
 
     def _field(self, field: dataclasses.Field[Any], kind: type) -> Any:
         key = field.name

@@ -26,6 +26,12 @@ from hyperbloom.api.unix import SocketBusy, SocketError
 from hyperbloom.config import Config
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import Identity
+from hyperbloom.objects.hashes import HashRule
+from hyperbloom.objects.network import PoolContext
+from hyperbloom.objects.passphrase import PassphraseError, load_passphrase
+from hyperbloom.objects.pool import ObjectPool
+from hyperbloom.objects.service import ObjectsService
+from hyperbloom.objects.types import Types
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.node import Node, settle_feeds
 from hyperbloom.store import PutMeta, Store, StoreError, Writer
@@ -114,7 +120,39 @@ class NodeService(MultiService):
         )
         node.setName("replication")
         node.setServiceParent(self)
-        ControlService(node, config.control_socket, reactor=self._reactor).setServiceParent(self)
+        objects = self._build_objects(store, self._writer)
+        ControlService(
+            node, config.control_socket, reactor=self._reactor, objects=objects
+        ).setServiceParent(self)
+
+    def _build_objects(self, store: Store, writer: Writer) -> ObjectsService | None:
+        """The object pool, if the configuration has the node take part in one."""
+        settings = self._config.objects
+        if not settings.enabled:
+            return None
+        path = settings.passphrase_file
+        context = PoolContext(
+            pool=ObjectPool(
+                store,
+                writer,
+                types=Types(rule=HashRule(settings.hash_rule)),
+                now=time.time,
+                in_thread=self._in_thread,
+                most=settings.objects,
+            ),
+            settings=settings,
+            clock=self._reactor,
+            now=time.time,
+            random_bytes=os.urandom,
+            in_thread=self._in_thread,
+            node_id=os.urandom(PEER_ID_BYTES).hex(),
+            passphrase=None if path is None else load_passphrase(path),
+        )
+        endpoints = [serverFromString(self._reactor, text) for text in settings.listen]
+        objects = ObjectsService(context, endpoints=endpoints)
+        objects.setName("objects")
+        objects.setServiceParent(self)
+        return objects
 
     def _in_thread(self, call: Callable[[], T]) -> Deferred[T]:
         return cast("Deferred[T]", deferToThreadPool(self._reactor, self._threads, call))
@@ -167,6 +205,8 @@ def _start_error(error: BaseException, config: Config) -> StartError | None:
     """The sentence and exit code for a failed start; None for what nobody foresaw."""
     if isinstance(error, StoreError):
         return StartError(ExitCode.STORE, str(error))
+    if isinstance(error, PassphraseError):
+        return StartError(ExitCode.CONFIG, str(error))
     if isinstance(error, SocketBusy):
         return StartError(ExitCode.BUSY, str(error))
     if isinstance(error, SocketError):

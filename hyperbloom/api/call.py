@@ -19,7 +19,7 @@ from hyperbloom.units import parse_duration
 if TYPE_CHECKING:
     from twisted.web.server import Request
 
-    from hyperbloom.api.node import ServedFeed, ServedNode
+    from hyperbloom.api.node import ServedFeed, ServedNode, ServedObjects
 
 __all__ = ["STREAMED", "Answer", "Call", "Context", "Result", "told"]
 
@@ -54,13 +54,14 @@ class Context:
     """What the endpoints share.
 
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
-    reactor.
+    reactor. objects: the object pool, if the node takes part in one.
     """
 
     node: ServedNode
     clock: Any
     now: Callable[[], float]
     in_thread: Callable[[Callable[[], Any]], Deferred[Any]]
+    objects: ServedObjects | None = None
 
 
 class Call:

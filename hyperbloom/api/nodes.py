@@ -44,11 +44,13 @@ def ping(call: Call) -> Answer:
 def status(call: Call) -> Answer:
     """The node and its feeds at a glance.
 
-    To what the node says of itself come `addresses` (what invitations name) and, for each feed,
-    `trust` and `dials` (the peers its settings name).
+    To what the node says of itself come `addresses` (what invitations name), `objects` (the pool,
+    or null) and, for each feed, `trust` and `dials` (the peers its settings name).
     """
     node = call.node
     form: dict[str, Any] = flat_json(node.status().as_json())
+    objects = call.context.objects
+    form["objects"] = None if objects is None else flat_json(objects.status().as_json())
     form["addresses"] = own_addresses(node)
     for shown in form["feeds"]:
         feed = call.feed_of(bytes.fromhex(shown["key"]))

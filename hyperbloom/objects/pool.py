@@ -175,16 +175,17 @@ class ObjectPool:
     # Objects as fields
 
     def put_fields(
-        self, fields: Mapping[str, Any], type_name: str | None = None
+        self, fields: Mapping[str, Any], type_name: str | None = None, *, number: int | None = None
     ) -> Deferred[ObjectRecord]:
         """Add an object; fires with its record. Fails with ClashError, PoolFull, StoreError.
 
-        LocalProtocolError or ValueError, at once, for fields that no object may have.
+        `number` is its hash, for types whose hashCode only the caller knows. LocalProtocolError or
+        ValueError, at once, for fields that no object may have.
         """
         kind = self.types.type_of(type_name, fields)
         name = type_name if kind is None else kind.name
         offer = OfferedObject(
-            hash=self.types.hash_of(name, fields),
+            hash=self.types.hash_of(name, fields) if number is None else number,
             stamp=self.milliseconds(),
             fields=fields,
             type_name=name,
@@ -196,8 +197,13 @@ class ObjectPool:
 
         return self.offer([offer]).addCallback(added)
 
-    def change_fields(self, number: int, fields: Mapping[str, Any]) -> Deferred[ObjectRecord]:
-        """Change fields of an object; fires with its record. Fails with ObjectGone, ObjectError."""
+    def change_fields(
+        self, number: int, fields: Mapping[str, Any], *, changed: int | None = None
+    ) -> Deferred[ObjectRecord]:
+        """Change fields of an object; fires with its record. Fails with ObjectGone, ObjectError.
+
+        `changed` is its hash afterwards, for types whose hashCode only the caller knows.
+        """
         record = self.store.object(number)
         if record is None:
             raise ObjectGone(f"there is no object {number} in the pool")
@@ -206,12 +212,12 @@ class ObjectPool:
             raise ValueError(f"the object has no field {odd}; it has {', '.join(record.fields)}")
         if not difference(record.fields, fields):
             return succeed(record)
-        return self._change(record.hash, record.type_name, {**record.fields, **fields}, fields)
+        if changed is None:
+            whole = {**record.fields, **fields}
+            changed = self.types.changed_hash(number, record.type_name, whole)
+        return self._change(number, changed, fields)
 
-    def _change(
-        self, old: int, type_name: str | None, whole: Mapping[str, Any], part: Mapping[str, Any]
-    ) -> Deferred[ObjectRecord]:
-        number = self.types.changed_hash(old, type_name, whole)
+    def _change(self, old: int, number: int, part: Mapping[str, Any]) -> Deferred[ObjectRecord]:
         offer = OfferedChange(old=old, hash=number, stamp=self.milliseconds(), fields=part)
         return self.offer([offer]).addCallback(lambda outcomes: _changed(outcomes[0]))
 
@@ -269,11 +275,13 @@ class ObjectPool:
         if not fields.keys() <= set(bound.kind.fields):
             raise ValueError(f"{bound.kind.name} has no such field")
         whole = {**bound.kind.fields_of(instance), **fields}
-        changing = self._change(bound.shown, bound.kind.name, whole, fields)
+        if not difference(bound.kind.fields_of(instance), fields):
+            return succeed(None)
+        old, bound.shown = bound.shown, bound.kind.hash_of(whole, self.types.rule)
+        bound.under_way += 1
         for name, value in fields.items():
             object.__setattr__(instance, name, value)
-        bound.shown = self.types.changed_hash(bound.shown, bound.kind.name, whole)
-        bound.under_way += 1
+        changing = self._change(old, bound.shown, fields)
         return self._under_way(changing.addBoth(self._set_done, bound))
 
     def _set_done(self, result: Any, bound: _Bound) -> Any:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from hyperbloom.addresses import parse_host_port
-from hyperbloom.objects.hashes import HashRule
 
-__all__ = ["DEFAULT_OBJECTS_LISTEN", "ObjectsSettings", "is_loopback"]
+__all__ = ["DEFAULT_OBJECTS_LISTEN", "HASH_RULES", "ObjectsSettings", "is_loopback"]
 
 #: 6000 is the JVM implementation's port.
 DEFAULT_OBJECTS_LISTEN = ("tcp:6000:interface=127.0.0.1",)
+#: The values of `hyperbloom.objects.hashes.HashRule`, repeated so that reading a configuration does
+#: not load the pool; a test compares the two.
+HASH_RULES = ("text", "jvm")
 
 
 def _number(default: float, least: float, text: str, most: float | None = None) -> Any:
@@ -54,7 +56,7 @@ class ObjectsSettings:
         },
     )
     hash_rule: str = _word(
-        HashRule.TEXT.value,
+        HASH_RULES[0],
         "`text`: hashes by the protocol's text; `jvm`: as the JVM implementation adds their bytes",
     )
     parents: int = _number(2, 1, "how many of `peers` to be connected with at one time", 64)
@@ -83,7 +85,7 @@ class ObjectsSettings:
     retry_longest: float = _number(300.0, 0.01, "longest such wait, reached by backing off")
 
     def __post_init__(self) -> None:
-        if self.hash_rule not in {rule.value for rule in HashRule}:
+        if self.hash_rule not in HASH_RULES:
             raise ValueError(f"hash_rule is text or jvm, not {self.hash_rule!r}")
         for address in self.peers:
             parse_host_port(address)

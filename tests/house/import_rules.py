@@ -49,9 +49,11 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=("keys", "store", "units"), packages=("deltalake", "numpy", "pyarrow", "pyspark")
         ),
         "config_table": Room(knows=("units",)),
-        "config": Room(knows=("keys", "units", "addresses", "config_table", "replication")),
+        "config": Room(knows=("keys", "units", "addresses", "config_table", "objects",
+                             "replication")),
         "api": Room(
-            knows=(*CORE, "store", "units", "addresses", "invitation", "config", "replication"),
+            knows=(*CORE, "store", "units", "addresses", "invitation", "config", "objects",
+                   "replication"),
             packages=("twisted", "zope"),
         ),
         # The plugin's side: everything meets here.
@@ -67,7 +69,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # The command's side: it reaches a node through the control socket, and offline the files.
         "cli": Room(
             knows=("keys", "trust", "store", "units", "addresses", "exit_codes", "invitation",
-                   "config", "config_table", "api", "export"),
+                   "config", "config_table", "api", "export", "objects"),
             packages=("click", "rich"),
         ),
     }
