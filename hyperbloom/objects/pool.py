@@ -36,6 +36,7 @@ from hyperbloom.store import (
     Writer,
     WriterInline,
 )
+from hyperbloom.store.object_forms import hash_text
 
 __all__ = ["SLICE_OBJECTS", "ObjectPool", "Record", "Subscriber"]
 
@@ -153,7 +154,8 @@ class ObjectPool:
     def _tell(self, outcome: Outcome, source: object) -> None:
         if outcome.verdict is Verdict.CLASH:
             self.clashes += 1
-            log.warn("An object is refused: another one has its hash {hash}", hash=outcome.hash)
+            log.warn("An object is refused: another one has its hash")
+            log.debug("That hash is {hash}", hash=hash_text(outcome.hash))
         self._update_instance(outcome)
         for subscriber in list(self._subscribers):
             try:
@@ -206,7 +208,7 @@ class ObjectPool:
         """
         record = self.store.object(number)
         if record is None:
-            raise ObjectGone(f"there is no object {number} in the pool")
+            raise ObjectGone(f"there is no object {hash_text(number)} in the pool")
         if not fields.keys() <= record.fields.keys():
             odd = ", ".join(sorted(fields.keys() - record.fields.keys()))
             raise ValueError(f"the object has no field {odd}; it has {', '.join(record.fields)}")
@@ -224,7 +226,7 @@ class ObjectPool:
     def remove_hash(self, number: int) -> Deferred[None]:
         """Remove an object. Fails with ObjectGone."""
         if self.store.object(number) is None:
-            raise ObjectGone(f"there is no object {number} in the pool")
+            raise ObjectGone(f"there is no object {hash_text(number)} in the pool")
         offer = OfferedRemoval(hash=number, stamp=self.milliseconds())
         return self.offer([offer]).addCallback(lambda outcomes: _removed(outcomes[0]))
 
@@ -462,11 +464,15 @@ def _added(outcome: Outcome, offer: OfferedObject) -> ObjectRecord:
         raise PoolFull("the pool is full; raise [objects] objects, or remove some")
     after = outcome.after
     if after is None or dict(after.fields) != dict(offer.fields):
-        raise ClashError(
-            f"another object has the hash {offer.hash} already; give the type a hashCode of its "
-            "own that tells them apart"
-        )
+        raise _clash(offer.hash)
     return after
+
+
+def _clash(number: int) -> ClashError:
+    return ClashError(
+        f"another object has the hash {hash_text(number)} already; give the type a hashCode of its "
+        "own that tells them apart"
+    )
 
 
 def _changed(outcome: Outcome) -> ObjectRecord:
@@ -474,6 +480,8 @@ def _changed(outcome: Outcome) -> ObjectRecord:
         return _there(outcome.after)
     if outcome.verdict is Verdict.UNFIT:
         raise ObjectError("the object would be too large, or has no such field")
+    if outcome.verdict is Verdict.CLASH:
+        raise _clash(outcome.hash)
     if outcome.verdict is Verdict.STALE:
         raise ObjectGone("another change of the object, or its removal, was later and holds")
     raise ObjectGone("the object is in the pool no more")

@@ -22,7 +22,8 @@ state is forwarded only when it is new or its stamp has grown, and stamps of one
 most to the greatest that somebody gave it, so every message ends.
 
 A version that is created anew after it ended is a new object. A change that leads to what is in the
-pool already ends the old version, for both are now the same object.
+pool already ends the old version, for both are now the same object. Where the hash is the same and
+the fields are not, hashCode fails to tell two objects apart: a clash, refused and not passed on.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ class _Settlement:
 
     def _again(self, offer: OfferedObject, live: ObjectRecord) -> Outcome:
         names = {offer.type_name, live.type_name} - {None}
-        if offer.fields.keys() != live.fields.keys() or len(names) > 1:
+        if dict(offer.fields) != live.fields or len(names) > 1:
             return Outcome(verdict=Verdict.CLASH, hash=offer.hash, before=live)
         if offer.stamp > live.stamp and not offer.local:
             return self._restamp(live, offer.stamp)
@@ -283,6 +284,8 @@ class _Settlement:
         self, offer: OfferedChange, old: ObjectRecord | None, new: ObjectRecord
     ) -> Outcome:
         if old is not None and old.hash != new.hash and offer.stamp > old.ended:
+            if _changed(old.fields, offer.fields) != new.fields:
+                return Outcome(verdict=Verdict.CLASH, hash=offer.hash, before=new)
             stamp = max(offer.stamp, old.stamp + 1)
             self.table.end(old, stamp, new.hash)
             return Outcome(

@@ -25,6 +25,7 @@ from hyperbloom.trust import issue_link
 #: Far from zero, so that a clock used in place of another is noticed.
 EPOCH = 1_900_000_000.0
 
+
 class Network:
     """Nodes by number, connections between them, and the clock they share."""
 

@@ -163,10 +163,17 @@ def test_a_change_to_what_is_there_already_makes_them_one(table):
     assert table.said(made()) == [Verdict.STALE]
 
 
+def test_a_change_to_the_hash_of_another_object_is_a_clash(table):
+    table.offer(made(), made(2, 15, {"name": "Eve", "n": 2}))
+    assert table.said(change(1, 2, 20)) == [Verdict.CLASH]
+    assert sorted(table.pool()) == [1, 2]
+
+
 def test_the_same_hash_with_other_fields_is_a_clash(table):
     table.offer(made(type_name="Person"))
     assert table.said(made(fields={"other": 1})) == [Verdict.CLASH]
     assert table.said(made(type_name="Robot")) == [Verdict.CLASH]
+    assert table.said(made(fields={"name": "Eve", "n": 0})) == [Verdict.CLASH]
     assert table.said(made(type_name="Person"), made()) == [Verdict.KNOWN] * 2
     assert table.pool() == {1: (10, NAME)}
 
