@@ -245,14 +245,16 @@ class ObjectPool:
         """Add an instance of a persisted class; fires when it is on disk.
 
         From now on an attribute that is set is a change. Fails with ClashError if another object
-        has its hash, and the instance is a plain one again; TypeError and ObjectError, at once, if
-        its class is not persisted, or it or its like are bound to a pool already.
+        has its hash (at once, if that is an instance here), and the instance is a plain one again;
+        TypeError and ObjectError, at once, if its class is not persisted or it is in a pool.
         """
         kind = self.types.register(type(instance))
         fields = kind.fields_of(instance)
         number = kind.hash_of(fields, self.types.rule)
-        if binding_of(instance) is not None or number in self._bound:
-            raise ObjectError("this instance, or one that is equal, is in a pool already")
+        if binding_of(instance) is not None:
+            raise ObjectError("this instance is in a pool already")
+        if number in self._bound:
+            raise _clash(number)
 
         def failed(failure: Any) -> Any:
             bind(instance, None)

@@ -6,12 +6,13 @@ that once found something stay in `KEPT`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pytest
 from pool_network import PoolNet
 
-from hyperbloom.objects.errors import ObjectError
+from hyperbloom.objects.errors import ObjectGone
 
 KEPT = [1, 2, 3, 4, 5, 6]
 SEEDS = [int(os.environ["HYPERBLOOM_SEED"])] if "HYPERBLOOM_SEED" in os.environ else KEPT
@@ -58,10 +59,9 @@ class World:
             self.try_it(node.remove, self.random.choice(present))
 
     def try_it(self, call, *arguments, **more):
-        try:
+        # Its clock may be behind another node's, whose change then holds.
+        with contextlib.suppress(ObjectGone):
             call(*arguments, **more)
-        except ObjectError as error:
-            assert "later" in str(error) or "no more" in str(error)
 
     def agreed(self):
         first, *others = self.net.pools()
