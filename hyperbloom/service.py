@@ -138,6 +138,7 @@ class NodeService(MultiService):
                 types=Types(rule=HashRule(settings.hash_rule)),
                 now=time.time,
                 in_thread=self._in_thread,
+                clock=self._reactor,
                 most=settings.objects,
             ),
             settings=settings,

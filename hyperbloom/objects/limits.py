@@ -22,6 +22,7 @@ __all__ = [
     "OBJECTS_PER_PART",
     "PART_BYTES",
     "RESPOND_SECONDS",
+    "TURN_SECONDS",
 ]
 
 MAX_FRAME_BYTES: Final = 1_048_576
@@ -66,6 +67,10 @@ what we send it should fit one packet."""
 FRAMES_PER_TURN: Final = 32
 """Messages of one connection that are taken in one turn of the reactor; the rest waits for the
 next. A small one takes 0.05 ms."""
+
+TURN_SECONDS: Final = 0.01
+"""Seconds after which a turn takes no further message, and tells no further outcome: a part of
+INITIALIZE takes some 8 ms, and the disk answers for thousands of changes at once."""
 
 RESPOND_SECONDS: Final = 60.0
 """INITIALIZE with `r` true has the whole pool sent. Within this time of the last sending, it is

@@ -28,7 +28,7 @@ from zope.interface import implementer
 from hyperbloom.objects.aes import SALT_BYTES, AesProcessing, NoProcessing
 from hyperbloom.objects.codec import compressed
 from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
-from hyperbloom.objects.limits import FRAMES_PER_TURN, RESPOND_SECONDS
+from hyperbloom.objects.limits import FRAMES_PER_TURN, RESPOND_SECONDS, TURN_SECONDS
 from hyperbloom.objects.news import NEWS, answers, messages
 from hyperbloom.objects.parents import MEASUREMENTS, Latency
 from hyperbloom.objects.payloads import (
@@ -236,9 +236,9 @@ class PoolPeer(Protocol):
 
     def _pump(self) -> None:
         """Take messages while there are some, and offer together what they bring."""
-        taken = 0
+        taken, begun = 0, self.context.clock.seconds()
         while self.closing is None and not self._lost and not self._hold():
-            if taken >= FRAMES_PER_TURN:
+            if taken >= FRAMES_PER_TURN or self.context.clock.seconds() - begun > TURN_SECONDS:
                 self._turn_over = True
                 self._hold()
                 self._later(0, self._next_turn)

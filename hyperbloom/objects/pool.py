@@ -3,7 +3,7 @@
 Everything that happens to an object is an offer to the store (`hyperbloom.store.OfferObjects`),
 whether a program, the control socket or a peer makes it. What comes of it is decided in the write
 transaction; once that is on disk, whoever subscribed is told, in the order of the decisions, and
-then the one who offered is answered.
+then the one who offered is answered. No turn of the reactor is filled by that (TURN_SECONDS).
 
 A program's instance is bound to the pool: an attribute that is set has its new value at once, and
 a change is offered. If that change does not hold (another node's was later), the instance gets the
@@ -13,13 +13,16 @@ fields that do, once nothing of its own is under way any more.
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from hyperbloom.objects.errors import ClashError, ObjectError, ObjectGone, PoolFull
+from hyperbloom.objects.limits import TURN_SECONDS
 from hyperbloom.objects.news import difference
 from hyperbloom.objects.types import ObjectType, Types, bind, binding_of
 from hyperbloom.store import (
@@ -106,7 +109,10 @@ class _Bound:
 
 
 class ObjectPool:
-    """The objects of a node. `now` is seconds since 1970, `most` the objects it takes."""
+    """The objects of a node. `now` is seconds since 1970, `most` the objects it takes.
+
+    `clock` and `in_thread` are the reactor's: later calls, and calls beside it.
+    """
 
     def __init__(
         self,
@@ -116,6 +122,7 @@ class ObjectPool:
         types: Types,
         now: Callable[[], float],
         in_thread: InThread,
+        clock: IReactorTime,
         most: int = 1_000_000,
     ) -> None:
         self.store = store
@@ -128,6 +135,12 @@ class ObjectPool:
         self._subscribers: list[Subscriber] = []
         self._bound: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._settling: set[Deferred[Any]] = set()
+        self._clock = clock
+        #: What is on disk and not told yet: one commit may answer for thousands of offers.
+        self._untold: deque[tuple[Outcome | Deferred[Any], Any]] = deque()
+        self._turn: IDelayedCall | None = None
+        self._turn_began = 0.0
+        self._telling = False
 
     # Offers
 
@@ -143,13 +156,38 @@ class ObjectPool:
             if isinstance(outcomes, BaseException):
                 settled.errback(outcomes)
                 return
-            for outcome in outcomes:
-                self._tell(outcome, source)
-            settled.callback(outcomes)
+            self._untold.extend((outcome, source) for outcome in outcomes)
+            self._untold.append((settled, outcomes))
+            self._tell_all()
 
         at = int(self._now() * 1_000_000)
         self._writer.submit(OfferObjects(offers, at, self._most), done)
         return settled
+
+    def _tell_all(self) -> None:
+        """Tell what is untold, in order, as much as a turn of the reactor has time for."""
+        if self._telling:
+            return
+        now = self._clock.seconds()
+        if self._turn is None:
+            self._turn_began = now
+            self._turn = self._clock.callLater(0, self._next_turn)
+        self._telling = True
+        try:
+            while self._untold and now - self._turn_began <= TURN_SECONDS:
+                told, about = self._untold.popleft()
+                if isinstance(told, Outcome):
+                    self._tell(told, about)
+                else:
+                    told.callback(about)
+                now = self._clock.seconds()
+        finally:
+            self._telling = False
+
+    def _next_turn(self) -> None:
+        self._turn = None
+        if self._untold:
+            self._tell_all()
 
     def _tell(self, outcome: Outcome, source: object) -> None:
         if outcome.verdict is Verdict.CLASH:

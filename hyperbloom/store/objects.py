@@ -116,7 +116,7 @@ class OfferedObject:
             0 < len(self.type_name.encode()) <= MAX_FIELD_NAME_BYTES
         ):
             raise ValueError(f"a type's name has 1 to {MAX_FIELD_NAME_BYTES} bytes")
-        object.__setattr__(self, "size", _check_fields(self.fields))
+        object.__setattr__(self, "size", _check_fields(self.fields) + OVERHEAD_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class OfferedChange:
         _check_hash(self.old)
         _check_hash(self.hash)
         _check_stamp(self.stamp)
-        object.__setattr__(self, "size", _check_fields(self.fields))
+        object.__setattr__(self, "size", _check_fields(self.fields) + OVERHEAD_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nodes import BenchNode, member_links, prefill, running
+from pools import changes_case, codec_case, initialize_case
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.keys import Identity
@@ -389,6 +390,9 @@ CASES: dict[str, Callable[[Path, float], Figures]] = {
     "start": start_case,
     "idle": idle_case,
     "export": export_case,
+    "objects-codec": codec_case,
+    "objects-changes": changes_case,
+    "objects-initialize": initialize_case,
 }
 
 

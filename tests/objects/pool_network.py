@@ -126,6 +126,7 @@ class PoolNode:
             types=Types(self.classes),
             now=self.now,
             in_thread=self.in_thread,
+            clock=net.clock,
             most=self.settings.objects,
         )
         self.network = PoolNetwork(
