@@ -275,3 +275,10 @@ def test_zeros_may_follow_a_map_and_nothing_else():
     assert unpack_map(packed + bytes(100)) == {"op": 2}
     with pytest.raises(RemoteProtocolError):
         unpack_map(packed + bytes(100) + b"\x01")
+
+
+def test_a_message_under_the_same_passphrase_and_another_salt_is_refused():
+    other = AesProcessing("one", salt=None)
+    other.incoming(bytes(range(32)))
+    with pytest.raises(WrongPassphrase, match="another salt"):
+        agreed("one").incoming(other.outgoing(b"x" * 40))

@@ -474,3 +474,40 @@ def test_a_node_that_comes_back_from_its_disk_reconciles(net):
     net.run(2)
     assert one.contents() == two.contents()
     assert sorted(fields["n"] for fields in one.contents().values()) == [7, 8]
+
+
+def test_what_changes_before_it_was_streamed_is_streamed_as_it_is_then(net):
+    node, far = net.add("node", thread_seconds=0.3), net.add("far")
+    text = net.random
+    numbers = [node.put(n=n, text=text.randbytes(100).hex()) for n in range(2_000)]
+    peer = net.connect(far, node)
+    net.run(0.2)
+    assert peer.is_open
+    peer.transport.pauseProducing()
+    net.run(1)
+    # Part of the pool waits in the transport, the rest to be read; now all of it changes.
+    for index, number in enumerate(numbers):
+        node.change(number, n=10_000 + index)
+    assert len(far.contents()) < len(numbers)
+    peer.transport.resumeProducing()
+    net.run(3)
+    assert far.contents() == node.contents()
+    assert len(far.contents()) == len(numbers)
+
+
+@pytest.mark.parametrize("skew", [-100.0, 100.0])
+def test_an_object_that_changed_more_often_than_its_ancestors_are_told(net, skew):
+    one, two = net.add("one"), net.add("two", skew=skew)
+    peer = net.connect(one, two)
+    net.run(1)
+    number = one.put(n=0, name="a name")
+    net.run(1)
+    net.cut(peer)
+    two.change(number, n=100)
+    for n in range(1, 30):
+        net.run(0.02)
+        number = one.change(number, n=n)
+    net.connect(two, one)
+    net.run(2)
+    assert one.contents() == two.contents()
+    assert [fields["n"] for fields in one.contents().values()] == [100 if skew > 0 else 29]

@@ -118,6 +118,33 @@ def test_three_nodes_in_a_ring_keep_their_pools_the_same(pools, passphrase):
     assert "pool peers\tfrom 127.0.0.1:" in status
 
 
+def parents_of(node):
+    with node.client() as client:
+        peers = client.status()["objects"]["peers"]
+    return [int(peer["address"].rpartition(":")[2]) for peer in peers if peer["outgoing"]]
+
+
+def test_a_kicked_node_connects_elsewhere_and_tries_others_for_their_speed(pools):
+    one, two = pools.make("one").start(), pools.make("two").start()
+    three = pools.make("three", one, two, parents=1, probe_seconds=1).start()
+    wait_until(lambda: len(parents_of(three)) == 1, 20, "a parent")
+    tried = set()
+
+    def both_were_tried():
+        tried.update(parents_of(three))
+        return tried == {one.pool_port, two.pool_port}
+
+    wait_until(both_were_tried, 20, "the other one is tried")
+    wait_until(lambda: len(parents_of(three)) == 1, 20, "one of the two is left")
+    (port,) = parents_of(three)
+    first, second = (one, two) if port == one.pool_port else (two, one)
+    first.command("object", "add", "n=1")
+    wait_until(lambda: count(three) == 1, 20, "the object")
+    assert first.stop()
+    wait_until(lambda: parents_of(three) == [second.pool_port], 20, "the other parent")
+    wait_until(lambda: count(second) == 1, 20, "the object is there, too")
+
+
 def test_commands_say_what_is_wrong(pools):
     node = pools.make("one").start()
     shown = json.loads(node.command("object", "add", "name=Ada", "--json").stdout)
