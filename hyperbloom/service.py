@@ -7,6 +7,7 @@ stop it closes the connections, drains the writer and closes the store, in that 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -83,6 +84,9 @@ class NodeService(MultiService):
             if problem is None:
                 raise
             raise problem from error
+        # What imports and the start have made lives as long as the process. Looking through it at
+        # every full collection stops the reactor for up to 100 ms while much is going on.
+        gc.freeze()
         self._say_hello()
 
     def stopService(self) -> Deferred[None]:

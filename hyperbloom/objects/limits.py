@@ -54,8 +54,8 @@ MAX_FIELDS: Final = 255
 MAX_NAME_BYTES: Final = 255
 """A field's name in UTF-8; longer than any identifier that people write."""
 
-OBJECTS_PER_PART: Final = 512
-"""Objects in one INITIALIZE that we send: read, packed and sent in some milliseconds."""
+OBJECTS_PER_PART: Final = 128
+"""Objects in one INITIALIZE that we send: read, packed and sent in some 3 ms, and taken in as many."""
 
 PART_BYTES: Final = 262_144
 """The same in bytes of their fields; at least one object is sent, and one is always shorter."""
@@ -68,9 +68,9 @@ FRAMES_PER_TURN: Final = 32
 """Messages of one connection that are taken in one turn of the reactor; the rest waits for the
 next. A small one takes 0.05 ms."""
 
-TURN_SECONDS: Final = 0.01
+TURN_SECONDS: Final = 0.005
 """Seconds after which a turn takes no further message, and tells no further outcome: a part of
-INITIALIZE takes some 8 ms, and the disk answers for thousands of changes at once."""
+INITIALIZE takes some 3 ms, and the disk answers for thousands of changes at once."""
 
 RESPOND_SECONDS: Final = 60.0
 """INITIALIZE with `r` true has the whole pool sent. Within this time of the last sending, it is
