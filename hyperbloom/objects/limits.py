@@ -55,7 +55,7 @@ MAX_NAME_BYTES: Final = 255
 """A field's name in UTF-8; longer than any identifier that people write."""
 
 OBJECTS_PER_PART: Final = 128
-"""Objects in one INITIALIZE that we send: read, packed and sent in some 3 ms, and taken in as many."""
+"""Objects in one INITIALIZE that we send: read, packed and sent in 3 ms, and taken in as long."""
 
 PART_BYTES: Final = 262_144
 """The same in bytes of their fields; at least one object is sent, and one is always shorter."""
