@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +20,7 @@ from hyperbloom.config_discovery import read_discovery
 from hyperbloom.config_table import ConfigError, ConfigTable, nearest
 from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.keys import parse_public_key
+from hyperbloom.objects.settings import DEFAULT_OBJECTS_LISTEN, HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import FeedSettings, KeyRange, Mode, SyncSettings
 
@@ -35,6 +36,7 @@ __all__ = [
     "ConfigError",
     "DiscoverySettings",
     "Limits",
+    "ObjectsSettings",
     "SyncSettings",
     "check_alias",
     "load_config",
@@ -54,7 +56,7 @@ KNOWN_DIALECTS = ("2",)
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 
-_TABLES = ("node", "feeds", "limits", "sync", "discovery")
+_TABLES = ("node", "feeds", "limits", "sync", "discovery", "objects")
 _NODE_KEYS = ("data", "identity", "listen", "advertise", "log_level", "leeway")
 _FEED_KEYS = ("key", "alias", "mode", "ranges", "dialect", "peers", "issue_links")
 _RANGE_KEYS = ("start", "end", "start_hex", "end_hex")
@@ -77,6 +79,7 @@ class Config:
     limits: Limits
     sync: SyncSettings
     discovery: DiscoverySettings
+    objects: ObjectsSettings = field(default_factory=ObjectsSettings)
 
     @property
     def store_path(self) -> Path:
@@ -168,6 +171,19 @@ def _feeds(root: ConfigTable) -> tuple[FeedSettings, ...]:
     return tuple(feeds)
 
 
+def _objects(table: ConfigTable, base: Path) -> ObjectsSettings:
+    secret = "passphrase_file"  # noqa: S105  the key's name
+    return table.dataclass(
+        ObjectsSettings,
+        read={
+            "listen": table.texts("listen", DEFAULT_OBJECTS_LISTEN, check_listen),
+            "peers": table.texts("peers", (), parse_host_port),
+            secret: _path(table, secret, base, "") if secret in table else None,
+            "hash_rule": table.text("hash_rule", HASH_RULES[0], _one_of(HASH_RULES, "rule")),
+        },
+    )
+
+
 def _path(table: ConfigTable, key: str, base: Path, default: str) -> Path:
     found = table.text(key, default)
     if not found or "\0" in found:
@@ -220,6 +236,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         limits=table("limits").dataclass(Limits),
         sync=table("sync").dataclass(SyncSettings),
         discovery=read_discovery(table("discovery"), base),
+        objects=_objects(table("objects"), base),
     )
 
 

@@ -134,24 +134,25 @@ class ConfigTable:
             raise self.error(key, f"must be at most {most:g}, not {size:g}")
         return number
 
-    def dataclass(self, cls: type[T], defaults: T | None = None) -> T:
+    def dataclass(
+        self, cls: type[T], defaults: T | None = None, *, read: Mapping[str, Any] | None = None
+    ) -> T:
         """An instance of a dataclass of numbers, flags and texts, whose field names are the keys.
 
         What is left out is as in `defaults`, else as the class has it. A field's metadata may hold
         `min` and `max` (without `min` a number is not negative) and `unit`; where the unit is
-        `seconds`, or the name ends in it, a duration may be given too.
+        `seconds`, or the name ends in it, a duration may be given too. `read` holds the fields of
+        other kinds, read by who calls.
         """
         fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
         hints = get_type_hints(cls)
         self.refuse_unknown(field.name for field in fields)
-        return cls(
-            **{
-                field.name: self._field(
-                    field, hints[field.name], getattr(defaults, field.name, field.default)
-                )
-                for field in fields
-            }
-        )
+        found = dict(read or {})
+        for field in fields:
+            if field.name not in found:
+                default = getattr(defaults, field.name, field.default)
+                found[field.name] = self._field(field, hints[field.name], default)
+        return cls(**found)
 
     def _field(self, field: dataclasses.Field[Any], kind: type, default: Any) -> Any:
         key = field.name

@@ -7,6 +7,7 @@ stop it closes the connections, drains the writer and closes the store, in that 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -28,6 +29,11 @@ from hyperbloom.config import Config
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import Identity
+from hyperbloom.objects.hashes import HashRule
+from hyperbloom.objects.network import PoolContext
+from hyperbloom.objects.pool import ObjectPool
+from hyperbloom.objects.service import ObjectsService
+from hyperbloom.objects.types import Types
 from hyperbloom.passphrase import PassphraseError, load_passphrase
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.node import Node, settle_feeds
@@ -84,6 +90,9 @@ class NodeService(MultiService):
             if problem is None:
                 raise
             raise problem from error
+        # What imports and the start have made lives as long as the process. Looking through it at
+        # every full collection stops the reactor for up to 100 ms while much is going on.
+        gc.freeze()
         self._say_hello()
 
     def stopService(self) -> Deferred[None]:
@@ -122,8 +131,13 @@ class NodeService(MultiService):
         node.setName("replication")
         node.setServiceParent(self)
         discovery = self._build_discovery(node, store, self._writer)
+        objects = self._build_objects(store, self._writer)
         ControlService(
-            node, config.control_socket, reactor=self._reactor, discovery=discovery
+            node,
+            config.control_socket,
+            reactor=self._reactor,
+            discovery=discovery,
+            objects=objects,
         ).setServiceParent(self)
 
     def _build_discovery(self, node: Node, store: Store, writer: Writer) -> DiscoveryService | None:
@@ -150,6 +164,36 @@ class NodeService(MultiService):
         )
         discovery.setServiceParent(self)
         return discovery
+
+    def _build_objects(self, store: Store, writer: Writer) -> ObjectsService | None:
+        """The object pool, if the configuration has the node take part in one."""
+        settings = self._config.objects
+        if not settings.enabled:
+            return None
+        path = settings.passphrase_file
+        context = PoolContext(
+            pool=ObjectPool(
+                store,
+                writer,
+                types=Types(rule=HashRule(settings.hash_rule)),
+                now=time.time,
+                in_thread=self._in_thread,
+                clock=self._reactor,
+                most=settings.objects,
+            ),
+            settings=settings,
+            clock=self._reactor,
+            now=time.time,
+            random_bytes=os.urandom,
+            in_thread=self._in_thread,
+            node_id=os.urandom(PEER_ID_BYTES).hex(),
+            passphrase=None if path is None else load_passphrase(path),
+        )
+        endpoints = [serverFromString(self._reactor, text) for text in settings.listen]
+        objects = ObjectsService(context, endpoints=endpoints)
+        objects.setName("objects")
+        objects.setServiceParent(self)
+        return objects
 
     def _in_thread(self, call: Callable[[], T]) -> Deferred[T]:
         return cast("Deferred[T]", deferToThreadPool(self._reactor, self._threads, call))

@@ -19,7 +19,7 @@ from hyperbloom.units import parse_duration
 if TYPE_CHECKING:
     from twisted.web.server import Request
 
-    from hyperbloom.api.node import ServedDiscovery, ServedFeed, ServedNode
+    from hyperbloom.api.node import ServedDiscovery, ServedFeed, ServedNode, ServedObjects
 
 __all__ = ["STREAMED", "Answer", "Call", "Context", "Result", "told"]
 
@@ -54,7 +54,7 @@ class Context:
     """What the endpoints share.
 
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
-    reactor. discovery: None where it is off.
+    reactor. discovery: None where it is off. objects: the object pool, None without one.
     """
 
     node: ServedNode
@@ -62,6 +62,7 @@ class Context:
     now: Callable[[], float]
     in_thread: Callable[[Callable[[], Any]], Deferred[Any]]
     discovery: ServedDiscovery | None = None
+    objects: ServedObjects | None = None
 
 
 class Call:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
         PutForm,
         RangeForm,
     )
+    from hyperbloom.api.objects import ObjectForm
 
-__all__ = ["Arrival", "Client", "NodeTimeout", "NodeUnreachable"]
+__all__ = ["Arrival", "Client", "NodeTimeout", "NodeUnreachable", "ObjectEvent"]
 
 _KINDS = {kind.type: kind for kind in ProblemKind}
 #: Read at once from a watch.
@@ -59,6 +60,15 @@ class Arrival:
     received_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectEvent:
+    """What happened: `created`, `changed` or `removed`; the object before and after it."""
+
+    kind: str
+    before: ObjectForm | None
+    after: ObjectForm | None
+
+
 class _Connection(http.client.HTTPConnection):
     def __init__(self, path: Path, timeout: float | None) -> None:
         super().__init__("localhost", timeout=timeout)
@@ -70,6 +80,10 @@ class _Connection(http.client.HTTPConnection):
 
 def _feed_path(feed: str | None, end: str = "") -> str:
     return f"/v1/feeds/{'-' if feed is None else quote(feed, safe='')}{end}"
+
+
+def _object_path(number: str) -> str:
+    return f"/v1/objects/{quote(number, safe='')}"
 
 
 def _problem(form: Mapping[str, Any]) -> Problem:
@@ -284,6 +298,64 @@ class Client:
         body = {"invitation": invitation, **settings}
         return cast("FeedForm", self._ask("POST", "/v1/invitations", body))
 
+    # Objects
+
+    def objects_page(
+        self, *, after: str | None = None, limit: int | None = None
+    ) -> tuple[list[ObjectForm], str | None]:
+        """Objects in the order of their hashes, and the hash to go on after (None: no more)."""
+        query = {"after": after, "limit": None if limit is None else str(limit)}
+        given = urlencode({name: text for name, text in query.items() if text is not None})
+        page = self._ask("GET", f"/v1/objects?{given}" if given else "/v1/objects")
+        return page["objects"], page["next"]
+
+    def objects(self) -> Iterator[ObjectForm]:
+        """Every object of the pool, page by page."""
+        after: str | None = None
+        while True:
+            page, after = self.objects_page(after=after)
+            yield from page
+            if after is None:
+                return
+
+    def object(self, number: str) -> ObjectForm:
+        """One object by its hash (16 hex digits)."""
+        return cast("ObjectForm", self._ask("GET", _object_path(number)))
+
+    def add_object(
+        self, fields: Mapping[str, Any], *, type_name: str | None = None, number: str | None = None
+    ) -> ObjectForm:
+        """Adds an object; returns once it is on disk. `fields` as JSON."""
+        body = {"fields": dict(fields), "type": type_name, "hash": number}
+        return cast("ObjectForm", self._ask("POST", "/v1/objects", body))
+
+    def change_object(
+        self, number: str, fields: Mapping[str, Any], *, changed: str | None = None
+    ) -> ObjectForm:
+        """Changes fields of an object; its hash is another one then."""
+        body = {"fields": dict(fields), "hash": changed}
+        return cast("ObjectForm", self._ask("PATCH", _object_path(number), body))
+
+    def remove_object(self, number: str) -> None:
+        """Removes an object."""
+        self._ask("DELETE", _object_path(number))
+
+    def watch_objects(self, *, seconds: float | None = None) -> Iterator[ObjectEvent | None]:
+        """What happens to objects; the first item is None: from then on nothing is missed.
+
+        Ends with `NodeTimeout` after `seconds`, with `NodeUnreachable` when the node stops, with
+        `Problem` when this reader falls behind.
+        """
+        count = 0
+        events = self._events("/v1/objects/watch", seconds)
+        next(events)
+        yield None
+        for kind, event in events:
+            count += 1
+            yield ObjectEvent(kind, event["before"], event["after"])
+        came = f"{count:,} changes and no more" if count else "nothing"
+        raise NodeTimeout(f"{came} happened within {seconds:g} s")
+
     # Watching
 
     def watch(
@@ -307,31 +379,40 @@ class Client:
         if after is not None:
             query["after"] = str(after)
         path = _feed_path(feed, f"/watch?{urlencode(query)}")
-        response = self._send("GET", path, None)
-        if response.status != 200:
-            self._result(response)
+        count = 0
+        events = self._events(path, seconds)
+        next(events)
         yield None
-        kind, count = b"", 0
-        for line in self._lines(response, seconds):
-            name, _, text = line.partition(b": ")
-            if name == b"event":
-                kind = text
-            elif name == b"data":
-                event = json.loads(text)
-                if kind == b"problem":
-                    raise _problem(event)
-                count += 1
-                yield Arrival(
-                    event["seq"],
-                    bytes.fromhex(event["value"]),
-                    bytes.fromhex(event["origin"]),
-                    event["received_at"],
-                )
+        for _, event in events:
+            count += 1
+            yield Arrival(
+                event["seq"],
+                bytes.fromhex(event["value"]),
+                bytes.fromhex(event["origin"]),
+                event["received_at"],
+            )
 
         came = (
             f"{count:,} {'value' if count == 1 else 'values'} and no more" if count else "no value"
         )
         raise NodeTimeout(f"{came} came within {seconds:g} s")
+
+    def _events(self, path: str, seconds: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Kind and data of the events that come within `seconds`; the first item says "begun"."""
+        response = self._send("GET", path, None)
+        if response.status != 200:
+            self._result(response)
+        yield "begun", {}
+        kind = ""
+        for line in self._lines(response, seconds):
+            name, _, text = line.partition(b": ")
+            if name == b"event":
+                kind = text.decode("ascii")
+            elif name == b"data":
+                event = json.loads(text)
+                if kind == "problem":
+                    raise _problem(event)
+                yield kind, event
 
     def _lines(self, response: http.client.HTTPResponse, seconds: float | None) -> Iterator[bytes]:
         """What comes within `seconds`."""

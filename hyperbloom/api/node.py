@@ -17,8 +17,11 @@ if TYPE_CHECKING:
         FeedRecord,
         LinkRecord,
         LogSlice,
+        ObjectRecord,
+        Outcome,
         RangeSlice,
         SnapshotInfo,
+        Store,
         VerifyReport,
     )
     from hyperbloom.trust import Chain, Member, TrustLink
@@ -30,6 +33,8 @@ __all__ = [
     "ServedFeed",
     "ServedFound",
     "ServedNode",
+    "ServedObjects",
+    "ServedPool",
     "ServedStore",
 ]
 
@@ -90,6 +95,34 @@ class ServedFeed(Protocol):
     def members(self) -> list[Member]: ...
 
     def links(self) -> list[LinkRecord]: ...
+
+
+class ServedPool(Protocol):
+    """`hyperbloom.objects.pool.ObjectPool`, as far as the API uses it."""
+
+    @property
+    def store(self) -> Store: ...
+
+    def put_fields(
+        self, fields: Mapping[str, Any], type_name: str | None = None, *, number: int | None = None
+    ) -> Deferred[ObjectRecord]: ...
+
+    def change_fields(
+        self, number: int, fields: Mapping[str, Any], *, changed: int | None = None
+    ) -> Deferred[ObjectRecord]: ...
+
+    def remove_hash(self, number: int) -> Deferred[None]: ...
+
+    def subscribe(self, subscriber: Callable[[Outcome, object], None]) -> Callable[[], None]: ...
+
+
+class ServedObjects(Protocol):
+    """`hyperbloom.objects.service.ObjectsService`, as far as the API uses it."""
+
+    @property
+    def pool(self) -> ServedPool: ...
+
+    def status(self) -> HasJson: ...
 
 
 class ServedContext(Protocol):

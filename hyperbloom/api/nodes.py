@@ -46,10 +46,13 @@ def status(call: Call) -> Answer:
     """The node and its feeds at a glance.
 
     To what the node says of itself come `addresses` (what invitations name), `discovery` (as
-    `/v1/discovery` has it) and, for each feed, `trust` and `dials` (the peers its settings name).
+    `/v1/discovery` has it), `objects` (the pool, or null) and, for each feed, `trust` and `dials`
+    (the peers its settings name).
     """
     node = call.node
     form: dict[str, Any] = flat_json(node.status().as_json())
+    objects = call.context.objects
+    form["objects"] = None if objects is None else flat_json(objects.status().as_json())
     form["addresses"] = own_addresses(node)
     form["discovery"] = discovery_of(call)
     for shown in form["feeds"]:

@@ -21,6 +21,7 @@ class ProblemKind(Enum):
     NOT_TRUSTED = ("not-trusted", 403, "This node may not write to the feed")
     EXPIRED = ("expired", 403, "A trust link has expired")
     NOT_FOUND = ("not-found", 404, "There is nothing at this path")
+    UNKNOWN_OBJECT = ("unknown-object", 404, "There is no such object in the pool")
     UNKNOWN_FEED = ("unknown-feed", 404, "There is no such feed on this node")
     METHOD_NOT_ALLOWED = ("method-not-allowed", 405, "The path does not know this method")
     CONFLICT = ("conflict", 409, "This is in the way of what is there already")

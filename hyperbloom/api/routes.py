@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from hyperbloom.api import discovery, nodes, trust, values, watch
+from hyperbloom.api import discovery, nodes, objects, trust, values, watch, watch_objects
 from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.problems import Problem, ProblemKind
 
@@ -48,6 +48,12 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/feeds/{feed}/chains", trust.add_chain),
     Route("GET", "/v1/feeds/{feed}/members", trust.list_members),
     Route("POST", "/v1/feeds/{feed}/invitations", trust.invite),
+    Route("GET", "/v1/objects", objects.list_objects),
+    Route("POST", "/v1/objects", objects.add_object),
+    Route("GET", "/v1/objects/watch", watch_objects.watch_objects),
+    Route("GET", "/v1/objects/{hash}", objects.show_object),
+    Route("PATCH", "/v1/objects/{hash}", objects.change_object),
+    Route("DELETE", "/v1/objects/{hash}", objects.remove_object),
 )
 
 _ARGUMENT = "{}"

@@ -30,6 +30,7 @@ from hyperbloom.api.call import STREAMED, Answer, Call, Context, Result
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
 from hyperbloom.api.routes import MethodNotAllowed, Router
 from hyperbloom.api.unix import SocketError, free_unix, private_files, unix_address
+from hyperbloom.objects.errors import LocalProtocolError, ObjectError, ObjectGone, PoolFull
 from hyperbloom.replication.fetch import TooManyFetches
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
@@ -39,7 +40,7 @@ from hyperbloom.trust import ChainError, ChainExpired
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hyperbloom.api.node import ServedDiscovery, ServedNode
+    from hyperbloom.api.node import ServedDiscovery, ServedNode, ServedObjects
 
 __all__ = ["MAX_BODY_BYTES", "ApiResource", "ApiSite", "ControlService", "problem_of"]
 
@@ -62,6 +63,10 @@ _KINDS: tuple[tuple[type[BaseException], ProblemKind], ...] = (
     (UnknownFeed, ProblemKind.UNKNOWN_FEED),
     (NoSuchFeed, ProblemKind.UNKNOWN_FEED),
     (TooManyFetches, ProblemKind.TOO_MANY),
+    (ObjectGone, ProblemKind.UNKNOWN_OBJECT),
+    (PoolFull, ProblemKind.TOO_MANY),
+    (ObjectError, ProblemKind.CONFLICT),
+    (LocalProtocolError, ProblemKind.BAD_REQUEST),
     (NotTrusted, ProblemKind.NOT_TRUSTED),
     (ChainExpired, ProblemKind.EXPIRED),
     (ChainError, ProblemKind.BAD_CHAIN),
@@ -240,6 +245,7 @@ class ControlService(Service):
         *,
         reactor: Any,
         discovery: ServedDiscovery | None = None,
+        objects: ServedObjects | None = None,
     ) -> None:
         self.setName("control")
         self._path = path
@@ -251,6 +257,7 @@ class ControlService(Service):
                 now=node.context.now,
                 in_thread=self._in_thread,
                 discovery=discovery,
+                objects=objects,
             ),
             reactor=reactor,
         )

@@ -39,6 +39,7 @@ _PROBLEM_CODES = {
     ProblemKind.BAD_CHAIN: ExitCode.REFUSED,
     ProblemKind.BAD_INVITATION: ExitCode.CONFIG,
     ProblemKind.UNKNOWN_FEED: ExitCode.NOT_FOUND,
+    ProblemKind.UNKNOWN_OBJECT: ExitCode.NOT_FOUND,
     ProblemKind.STORE: ExitCode.STORE,
     ProblemKind.STORE_FULL: ExitCode.STORE,
     ProblemKind.TIMEOUT: ExitCode.TIMEOUT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hyperbloom import __version__
-from hyperbloom.cli import feeds, node, trust, values
+from hyperbloom.cli import feeds, node, objects, trust, values
 from hyperbloom.cli.app import Root
 from hyperbloom.cli.dht import dht
 from hyperbloom.cli.discover import discover
@@ -38,6 +38,7 @@ for _command in (
     trust.join,
     trust.trust,
     feeds.feed,
+    objects.object_,
     node.status,
     node.peers,
     discover,

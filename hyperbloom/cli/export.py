@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export"]
 
-_TABLES = ("values", "links", "feeds", "coverage", "provenance")
+_TABLES = ("values", "links", "feeds", "objects", "coverage", "provenance")
 _BAR = 24
 _HOUR = 3_600
 _EXTRA = ("pyspark", "pyarrow", "pandas", "deltalake", "numpy")
@@ -131,7 +131,8 @@ def _file_size(command: Any) -> Any:
     type=Tables(),
     default="values,links,feeds",
     show_default=True,
-    help="Tables to bring up to date, or all; coverage and provenance are made anew each time.",
+    help="Tables to bring up to date, or all; coverage and provenance are made anew each time. "
+    "Left out, objects come along where a snapshot holds some.",
 )
 @click.option(
     "--master",

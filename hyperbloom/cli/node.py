@@ -164,6 +164,8 @@ def status(app: App) -> None:
     app.out.table(
         ("feed", "alias", "mode", "values>", "peers>", "trust", "digest"), rows, empty="No feeds."
     )
+    if form["objects"] is not None:
+        _show_pool(app, form["objects"])
     searched = {search["feed"] for search in form["discovery"].get("feeds", ())}
     remarks = [
         remark
@@ -175,6 +177,30 @@ def status(app: App) -> None:
         app.out.line("")
     for remark in remarks:
         app.out.sentence(remark)
+
+
+def _show_pool(app: App, pool: Mapping[str, Any]) -> None:
+    """The object pool: figures, peers with their latency, what is wrong."""
+    if app.out.is_terminal:
+        app.out.line("")
+    listening = ", ".join(pool["listening"]) or "no (it only dials)"
+    app.out.facts(
+        [
+            ("objects", f"{app.out.number(pool['count'])}, {format_size(pool['bytes'])}"),
+            ("pool digest", pool["digest"][:8] if app.out.is_terminal else pool["digest"]),
+            ("pool listening", listening + (", AES flag" if pool["encrypted"] else "")),
+            ("pool peers", ", ".join(map(_pool_peer, pool["peers"])) or "none"),
+        ]
+    )
+    for problem in pool["problems"]:
+        app.out.sentence(f"pool: no parent at {problem}")
+    if pool["clashes"]:
+        app.out.sentence(f"pool: {pool['clashes']} objects were refused: another has their hash")
+
+
+def _pool_peer(peer: Mapping[str, Any]) -> str:
+    latency = "" if peer["latency"] is None else f" ({peer['latency'] * 1e3:.1f} ms)"
+    return f"{'to' if peer['outgoing'] else 'from'} {peer['address']}{latency}"
 
 
 def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[str]:
@@ -331,7 +357,8 @@ def verify(app: App, path: Path | None) -> None:
         for problem in form["problems"]:
             app.out.line(problem)
         if form["ok"]:
-            app.out.line(f"{_counted(form['values'], 'value')}, nothing is wrong")
+            objects = f" and {_counted(form['objects'], 'object')}" if form["objects"] else ""
+            app.out.line(f"{_counted(form['values'], 'value')}{objects}, nothing is wrong")
     exit_with(ExitCode.OK if form["ok"] else ExitCode.FAILED)
 
 

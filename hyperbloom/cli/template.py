@@ -16,6 +16,7 @@ from hyperbloom.config import (
     IDENTITY_NAME,
     ConfigError,
     Limits,
+    ObjectsSettings,
     SyncSettings,
     parse_config,
 )
@@ -70,13 +71,20 @@ _DISCOVERY = """
 """
 
 
+def _shown(default: Any) -> str:
+    """A default as TOML writes it; what has none is shown by an example."""
+    if default is None:
+        return '"passphrase"'
+    return json.dumps(list(default) if isinstance(default, tuple) else default)
+
+
 def _table(title: str, intro: str, settings: type[Any]) -> str:
     lines = ["", f"[{title}]", f"# {intro}"]
     for field in dataclasses.fields(settings):
         lines += [
             "",
             *(f"# {line}" for line in textwrap.wrap(field.metadata["help"], 98)),
-            f"# {field.name} = {field.default!r}",
+            f"# {field.name} = {_shown(field.default)}",
         ]
     return "\n".join(lines) + "\n"
 
@@ -107,6 +115,7 @@ def config_text(
             "sync", "When and how precisely peers are asked for what is missing.", SyncSettings
         )
         + _table("limits", "What peers may use of this node.", Limits)
+        + _table("objects", "The object pool; docs/objects.md tells what it is.", ObjectsSettings)
     )
 
 

@@ -6,8 +6,9 @@ For each feed of each node, `values` remembers in its own log up to which number
 node's rows, in one commit. A snapshot no newer than the last one brings nothing. So an export that
 was killed is finished by running it again, and running it twice changes nothing.
 
-`links` holds each node's newest links, `feeds` a row for every feed of every snapshot. Both are
-small, and written by the process that runs the export. Reports are made by Spark from `values`.
+`links` and `objects` hold each node's newest, `feeds` a row for every feed of every snapshot. They
+are small, and written by the process that runs the export. Reports are made by Spark from
+`values`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,13 @@ from hyperbloom.export.lock import folder_lock
 from hyperbloom.export.ranges import TARGET_FILE_BYTES, SeqRange, cut_by_seq
 from hyperbloom.export.reading import read
 from hyperbloom.export.reports import REPORT_FRAMES
-from hyperbloom.export.schema import REPORTS, TABLES
-from hyperbloom.export.small_tables import write_feeds, write_links
+from hyperbloom.export.schema import OBJECTS, REPORTS, TABLES
+from hyperbloom.export.small_tables import (
+    has_objects,
+    write_feeds,
+    write_links,
+    write_objects,
+)
 from hyperbloom.export.snapshots import (
     FeedSource,
     Snapshot,
@@ -60,6 +66,7 @@ ExportProgress = Callable[[str, float], None]
 SessionSource = Callable[[], AbstractContextManager["SparkSession"]]
 
 DEFAULT_TABLES: Final = ("values", "links", "feeds")
+"""And `objects`, where a snapshot holds any, or the table is there already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +140,7 @@ def export_snapshots(
         export = _Export(
             target.absolute(), snapshots, mode, target_bytes, progress, sessions, stack
         )
-        done = [export.run(name) for name in TABLES if name in tables]
+        done = [export.run(name) for name in TABLES if name in export.wanted(tables)]
         return ExportReport(
             snapshots=tuple(snapshot.id for snapshot in export.newest),
             tables=tuple(done),
@@ -172,6 +179,14 @@ class _Export:
             "snapshots": [_described(snapshot) for snapshot in self.newest],
         }
 
+    def wanted(self, tables: Sequence[str]) -> Sequence[str]:
+        """The tables to export: what is said, or by default `objects` where there are some."""
+        if tuple(tables) != DEFAULT_TABLES:
+            return tables
+        if (self.target / OBJECTS.name).is_dir() or has_objects(self.newest):
+            return (*tables, OBJECTS.name)
+        return tables
+
     def run(self, name: str) -> TableReport:
         """Bring one table up to date."""
         started = self.session_seconds
@@ -184,6 +199,7 @@ class _Export:
                     "values": self._values,
                     "links": self._links,
                     "feeds": self._feeds,
+                    "objects": self._objects,
                 }[name]()
         except BaseException:
             self._remove_unnamed(name)
@@ -224,18 +240,29 @@ class _Export:
     # The small tables
 
     def _links(self) -> TableReport:
-        table = OpenTable.ensure(self.target, "links")
+        return self._of_newest("links", write_links)
+
+    def _objects(self) -> TableReport:
+        return self._of_newest("objects", write_objects)
+
+    def _of_newest(
+        self,
+        name: str,
+        write: Callable[[Sequence[Snapshot], Path, str], list[FileFact]],
+    ) -> TableReport:
+        """A table that holds what each node's newest snapshot does."""
+        table = OpenTable.ensure(self.target, name)
         news = [
             snapshot
             for snapshot in self.newest
             if self._mode == "full" or snapshot.taken_at > (table.taken_at(snapshot.node) or -1)
         ]
         if not news:
-            return TableReport(table="links", version=table.version, changed=False)
+            return TableReport(table=name, version=table.version, changed=False)
         nodes = {snapshot.node for snapshot in news}
         return self._commit(
             table,
-            self._written(table, partial(write_links, news)),
+            self._written(table, partial(write, news)),
             _files_of(table, nodes),
             {f"{snapshot.node}.taken_at": snapshot.taken_at for snapshot in news},
         )

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["MICROSECONDS", "REPORTS", "TABLES", "TIMESTAMP", "Table"]
+__all__ = ["MICROSECONDS", "OBJECTS", "REPORTS", "TABLES", "TIMESTAMP", "Table"]
 
 MICROSECONDS: Final = 1_000_000
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -104,6 +104,22 @@ FEEDS = Table(
     partition_by=("node",),
 )
 
+OBJECTS = Table(
+    name="objects",
+    schema=pa.schema(
+        [
+            _column("hash", _BINARY, "the object's hash, 8 bytes"),
+            _column("type", pa.string(), "its type's name, where the node knows it", nullable=True),
+            _column("fields", pa.string(), "its fields as JSON"),
+            _column("created", TIMESTAMP, "when the node learned of the object"),
+            _column("changed", TIMESTAMP, "when the node learned of this version of it"),
+            _column("taken_at", TIMESTAMP, "when the snapshot was taken"),
+            _NODE,
+        ]
+    ),
+    partition_by=("node",),
+)
+
 COVERAGE = Table(
     name="coverage",
     schema=pa.schema(
@@ -135,7 +151,7 @@ PROVENANCE = Table(
 )
 
 TABLES: Final = MappingProxyType(
-    {table.name: table for table in (VALUES, LINKS, FEEDS, COVERAGE, PROVENANCE)}
+    {table.name: table for table in (VALUES, LINKS, FEEDS, OBJECTS, COVERAGE, PROVENANCE)}
 )
 REPORTS: Final = (COVERAGE.name, PROVENANCE.name)
 """Tables made anew from `values`; the others are made from snapshots."""

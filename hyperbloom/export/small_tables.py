@@ -1,10 +1,11 @@
-"""The tables `links` and `feeds`: some thousand rows a node, written without Spark."""
+"""The tables `links`, `feeds` and `objects`: not many rows a node, written without Spark."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +16,14 @@ from hyperbloom.export.errors import SnapshotUnusable
 from hyperbloom.export.files import FileFact, PartWriter
 from hyperbloom.export.schema import MICROSECONDS, TABLES
 from hyperbloom.export.snapshots import Snapshot
-from hyperbloom.store import LinkRecord, Store, StoreError
+from hyperbloom.store import LinkRecord, ObjectRecord, Store, StoreError
+from hyperbloom.store.object_forms import json_fields
+from hyperbloom.store.object_records import hash_bytes
 
-__all__ = ["chain_positions", "write_feeds", "write_links"]
+__all__ = ["chain_positions", "has_objects", "write_feeds", "write_links", "write_objects"]
 
 _YEAR_10000: Final = 253_402_300_800.0
+_SLICE_OBJECTS: Final = 8_192
 
 
 def write_links(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[FileFact]:
@@ -108,14 +112,66 @@ def write_feeds(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[
     return facts
 
 
+def has_objects(snapshots: Sequence[Snapshot]) -> bool:
+    """Whether one of the snapshots holds objects; SnapshotUnusable if it cannot be read."""
+    try:
+        for snapshot in snapshots:
+            with closing(Store.open_readonly(snapshot.path)) as store:
+                if store.object_figures().count:
+                    return True
+    except StoreError as error:
+        raise SnapshotUnusable(str(error)) from error
+    return False
+
+
+def write_objects(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[FileFact]:
+    """Write the objects of each snapshot; OSError, or SnapshotUnusable if reading fails."""
+    facts: list[FileFact] = []
+    for snapshot in snapshots:
+        try:
+            with closing(Store.open_readonly(snapshot.path)) as store:
+                slices = _object_slices(snapshot, store)
+                facts += _write_slices("objects", slices, snapshot.node, folder, name)
+        except StoreError as error:
+            raise SnapshotUnusable(str(error)) from error
+    return facts
+
+
+def _object_slices(snapshot: Snapshot, store: Store) -> Iterator[list[dict[str, Any]]]:
+    after: int | None = None
+    while records := store.objects_slice(after, limit=_SLICE_OBJECTS):
+        after = records[-1].hash
+        yield [_object_row(snapshot, record) for record in records]
+
+
+def _object_row(snapshot: Snapshot, record: ObjectRecord) -> dict[str, Any]:
+    fields = json_fields(record.fields)
+    return {
+        "hash": hash_bytes(record.hash),
+        "type": record.type_name,
+        "fields": json.dumps(fields, separators=(",", ":"), sort_keys=True, allow_nan=False),
+        "created": min(record.created, _last_microsecond()),
+        "changed": min(record.changed, _last_microsecond()),
+        "taken_at": snapshot.taken_at,
+    }
+
+
 def _write(
     table: str, rows: Sequence[dict[str, Any]], node: str, folder: Path, name: str
 ) -> list[FileFact]:
+    return _write_slices(table, [list(rows)], node, folder, name)
+
+
+def _write_slices(
+    table: str, slices: Iterable[list[dict[str, Any]]], node: str, folder: Path, name: str
+) -> list[FileFact]:
+    """Write rows that come in slices, so that no more of them are in memory at once."""
     spec = TABLES[table]
     writer = PartWriter(table=spec, folder=folder, partition={"node": node}, name=name)
     try:
-        writer.add(pa.RecordBatch.from_pylist(list(rows), schema=spec.file_schema))
+        for rows in slices:
+            writer.add(pa.RecordBatch.from_pylist(rows, schema=spec.file_schema))
         return writer.close()
-    except OSError:
+    except (OSError, StoreError):
         writer.abandon()
         raise

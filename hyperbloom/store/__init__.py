@@ -19,6 +19,14 @@ from hyperbloom.store.limits import (
     MAX_REFUSED_VALUES,
 )
 from hyperbloom.store.links import DropExpiredLinks, PutLinks
+from hyperbloom.store.object_records import ObjectRecord, Outcome, Verdict
+from hyperbloom.store.objects import (
+    Offer,
+    OfferedChange,
+    OfferedObject,
+    OfferedRemoval,
+    OfferObjects,
+)
 from hyperbloom.store.operations import AppendValues, DropFeed, Operation, PutFeed, PutMeta
 from hyperbloom.store.peers import DropPeer, PutPeer
 from hyperbloom.store.records import (
@@ -28,6 +36,7 @@ from hyperbloom.store.records import (
     LinkRecord,
     LogRecord,
     LogSlice,
+    ObjectFigures,
     PeerRecord,
     RangeSlice,
     RefusedRecord,
@@ -60,7 +69,15 @@ __all__ = [
     "LogRecord",
     "LogSlice",
     "NoSuchFeed",
+    "ObjectFigures",
+    "ObjectRecord",
+    "Offer",
+    "OfferObjects",
+    "OfferedChange",
+    "OfferedObject",
+    "OfferedRemoval",
     "Operation",
+    "Outcome",
     "PeerRecord",
     "Progress",
     "PutFeed",
@@ -79,6 +96,7 @@ __all__ = [
     "StoreFull",
     "StoreLocked",
     "StoreSize",
+    "Verdict",
     "VerifyReport",
     "Writer",
     "WriterInline",

@@ -12,7 +12,7 @@ index    feed id u32, bucket u64, key part              seq u64, or tag u8 and u
 links    feed id u32, issuer (32), hash of raw (32)     ``LINK`` struct, then the link as it came
 refused  feed id u32, hash of value (32)                ``REFUSED`` struct, reason, value
 peers    feed key (32), address (UTF-8)                 JSON
-objects  (kept for the object pool)
+objects  tag, hash (8) (see object_records.py)          a version of an object
 ======== ============================================== =========================================
 
 A feed id is a small local number, never given twice. It makes keys short and lets a dropped feed

@@ -73,3 +73,19 @@ MAX_READERS = 1_024
 
 MAX_PROBLEMS = 1_000
 """Problems that a verification names before it only counts on."""
+
+MAX_OBJECT_BYTES = 65_536
+"""One object's fields as MessagePack; a change writes all of them."""
+
+MAX_OBJECT_FIELDS = 255
+"""Fields of one object: its hash has one byte for their number."""
+
+MAX_FIELD_NAME_BYTES = 255
+"""A field's name, and a type's, in UTF-8."""
+
+MAX_PAST_OBJECTS = 100_000
+"""Versions of objects that were changed or removed. They tell a late message about them from news,
+and settle which of two changes holds; those that ended longest ago go first."""
+
+MAX_PAST_BYTES = 67_108_864
+"""The same cap in bytes of their fields."""

@@ -11,6 +11,7 @@ from typing import Final
 from hyperbloom.store.environment import Environment
 from hyperbloom.store.errors import SchemaMismatch, StoreCorrupt
 from hyperbloom.store.layout import META_FORMAT, META_SCHEMA, STORE_FORMAT, U32
+from hyperbloom.store.object_records import COUNTS_KEY, ObjectCounts
 from hyperbloom.store.transaction import WriteTransaction, write
 
 __all__ = ["MIGRATIONS", "Migration", "check_schema", "initialize", "migrate", "schema_version"]
@@ -18,7 +19,16 @@ __all__ = ["MIGRATIONS", "Migration", "check_schema", "initialize", "migrate", "
 Migration = Callable[[WriteTransaction], None]
 """Changes what one version wrote into what the next one reads. All of it in one transaction."""
 
-MIGRATIONS: Final[Sequence[Migration]] = ()
+
+def _begin_object_pool(transaction: WriteTransaction) -> None:
+    """1 → 2: the database `objects` has a layout, and its figures (object_records.py).
+
+    It was there and empty. A program of schema 1 would take a store without its objects' rules.
+    """
+    transaction.put("objects", COUNTS_KEY, ObjectCounts().pack())
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_begin_object_pool,)
 """The step from version n to n + 1 is the n-th (from 1); the newest version is one more than
 these."""
 

@@ -18,6 +18,7 @@ __all__ = [
     "LinkRecord",
     "LogRecord",
     "LogSlice",
+    "ObjectFigures",
     "PeerRecord",
     "RangeSlice",
     "RefusedRecord",
@@ -146,6 +147,20 @@ class VerifyReport:
     ok: bool
     problems: list[str] = field(default_factory=list)
     values: int = 0
+    objects: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectFigures:
+    """The pool: objects, bytes of their fields, a digest (32 bytes) that is equal for equal pools.
+
+    ``past`` are the versions remembered that are in the pool no more.
+    """
+
+    count: int
+    bytes: int
+    digest: Octets
+    past: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

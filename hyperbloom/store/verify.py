@@ -3,7 +3,8 @@
 Every record of the log must be found through the index under its own number, and every entry of the
 index must lead to a record of the log that has its bytes; together these say that both hold the
 same values. Buckets are entered from exactly one place and are not empty. Counts, bytes and digests
-are added up anew. Links and refused values lie under the keys that their contents give.
+are added up anew. Links and refused values lie under the keys that their contents give. The pool's
+objects are looked at in verify_objects.py.
 """
 
 import struct
@@ -36,6 +37,7 @@ from hyperbloom.store.peers import parse_peer_record
 from hyperbloom.store.records import VerifyReport
 from hyperbloom.store.refusals import parse_refused_record
 from hyperbloom.store.transaction import read_value, scan_prefix
+from hyperbloom.store.verify_objects import verify_objects
 
 __all__ = ["Progress", "verify_environment", "verify_path"]
 
@@ -70,13 +72,16 @@ def verify_environment(environment: Environment, progress: Progress | None = Non
     if not environment.readonly:
         environment.reserve(max(MIN_HEADROOM_BYTES, environment.size().used_bytes // 2))
     problems = _Problems()
-    values = 0
+    values = objects = 0
     try:
         with environment.read(long=True) as txn:
             values = _Verification(txn, environment.databases, problems, progress).run()
+            objects = verify_objects(txn, environment.databases["objects"], problems.add)
     except StoreError as error:
         problems.add(str(error))
-    return VerifyReport(ok=not problems.total, problems=problems.sentences(), values=values)
+    return VerifyReport(
+        ok=not problems.total, problems=problems.sentences(), values=values, objects=objects
+    )
 
 
 class _Problems:

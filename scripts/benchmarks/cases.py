@@ -18,6 +18,7 @@ from typing import Any
 
 from dht import dht_nodes_case, dht_packets_case, dht_simulated_case
 from nodes import BenchNode, member_links, prefill, running
+from pools import changes_case, codec_case, initialize_case
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.discovery.peer_address import Address
@@ -439,6 +440,9 @@ CASES: dict[str, Callable[[Path, float], Figures]] = {
     "dht-packets": dht_packets_case,
     "dht-simulated": dht_simulated_case,
     "dht-nodes": dht_nodes_case,
+    "objects-codec": codec_case,
+    "objects-changes": changes_case,
+    "objects-initialize": initialize_case,
 }
 
 

@@ -57,13 +57,17 @@ class ReactorThread:
 class Served:
     """A fake node behind a control socket in a folder of its own."""
 
-    def __init__(self, reactor: ReactorThread, folder: Path | None = None) -> None:
+    def __init__(
+        self, reactor: ReactorThread, folder: Path | None = None, *, objects: Any = None
+    ) -> None:
         self.made = None if folder else Path(tempfile.mkdtemp(prefix="hb-"))
         self.folder = folder or self.made
         self.path = self.folder / "control.sock"
         self.thread = reactor
         self.node = FakeNode()
-        self.service = ControlService(self.node, self.path, reactor=reactor.reactor)
+        self.service = ControlService(
+            self.node, self.path, reactor=reactor.reactor, objects=objects
+        )
         self.clients: list[Client] = []
         reactor.call(self.service.startService)
 

@@ -21,6 +21,8 @@ from hyperbloom.config_discovery import DISCOVERY_KEYS
 from hyperbloom.config_table import ConfigTable
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.settings import DiscoverySettings
+from hyperbloom.objects.hashes import HashRule
+from hyperbloom.objects.settings import HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.wire import DIALECTS
@@ -324,8 +326,12 @@ def test_the_template_is_the_default_configuration():
     text = config_text()
     assert parse(text) == parse("")
     assert tomllib.loads(text) == {
-        "node": {"listen": ["tcp:4365"]}, "discovery": {}, "sync": {}, "limits": {},
-    }  # fmt: skip
+        "node": {"listen": ["tcp:4365"]},
+        "discovery": {},
+        "sync": {},
+        "limits": {},
+        "objects": {},
+    }
 
 
 def test_every_setting_of_the_template_can_be_uncommented():
@@ -336,7 +342,9 @@ def test_every_setting_of_the_template_can_be_uncommented():
         body = line.removeprefix("# ")
         name = body.split(" = ")[0]
         is_setting = line.startswith("# ") and " = " in body and name.isidentifier()
-        if is_setting and table in ("[discovery]", "[sync]", "[limits]"):
+        # A passphrase file has no default: the one that is shown is an example.
+        shown = table in ("[discovery]", "[sync]", "[limits]", "[objects]")
+        if is_setting and shown and name != "passphrase_file":
             line = body
         if table == "[discovery]" and line.startswith(("#     ", "# ]")):
             line = body
@@ -346,6 +354,7 @@ def test_every_setting_of_the_template_can_be_uncommented():
     assert len(tomllib.loads(text)["limits"]) == len(dataclasses.fields(Limits))
     assert len(tomllib.loads(text)["sync"]) == len(dataclasses.fields(SyncSettings))
     assert set(tomllib.loads(text)["discovery"]) == set(DISCOVERY_KEYS)
+    assert len(tomllib.loads(text)["objects"]) == len(dataclasses.fields(ObjectsSettings)) - 1
 
 
 def test_the_template_takes_addresses():
@@ -429,3 +438,57 @@ def test_every_key_of_discovery_is_taken():
 )
 def test_what_is_wrong_with_discovery_is_said(text, problem):
     assert problem in refusal(f"[discovery]\n{text}\n")
+
+
+def test_the_hash_rules_are_those_of_the_pool():
+    assert tuple(rule.value for rule in HashRule) == HASH_RULES
+
+
+def test_the_object_pool_is_off_and_on_this_machine_alone_by_default():
+    settings = parse("").objects
+    assert settings == ObjectsSettings()
+    assert not settings.enabled
+    assert settings.listen == ("tcp:6000:interface=127.0.0.1",)
+    assert settings.passphrase_file is None
+
+
+def test_the_objects_table_is_read():
+    settings = parse(
+        """
+        [objects]
+        enabled = true
+        listen = []
+        peers = ["a.example:6000"]
+        passphrase_file = "secret"
+        hash_rule = "jvm"
+        parents = 3
+        ping_seconds = "5s"
+        """
+    ).objects
+    assert settings == ObjectsSettings(
+        enabled=True,
+        listen=(),
+        peers=("a.example:6000",),
+        passphrase_file=Path("/srv/node/secret"),
+        hash_rule="jvm",
+        parents=3,
+        ping_seconds=5.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("enable = true", "did you mean enabled?"),
+        ("enabled = 1", "true or false"),
+        ('hash_rule = "jvn"', "did you mean jvm?"),
+        ('peers = ["here"]', "here"),
+        ('listen = ["6000"]', "6000"),
+        ("parents = 0", "at least 1"),
+        ("version = 2_147_483_648", "at most"),
+        ('passphrase_file = ""', "path"),
+        ("ping_seconds = 0", "at least 0.1"),
+    ],
+)
+def test_what_is_wrong_in_the_objects_table_is_said(line, said):
+    assert said in refusal(f"[objects]\n{line}\n")

@@ -34,7 +34,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "bloom": Room(packages=("mmh3", "numpy")),
         "trust": Room(knows=("keys",)),
         "wire": Room(knows=("keys", "bloom", "trust"), packages=("google", "nacl")),
-        "store": Room(knows=("keys",), packages=("lmdb",)),
+        "store": Room(knows=("keys",), packages=("lmdb", "msgpack")),
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
@@ -48,7 +48,10 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=(*_CORE_AND_STORE, "addresses"),
             packages=("bencode2", "ifaddr", "nacl", "pyhpke", "twisted", "zeroconf", "zope"),
         ),
-        "objects": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
+        "objects": Room(
+            knows=(*_CORE_AND_STORE, "addresses"),
+            packages=("cryptography", "lz4", "msgpack", "twisted", "zope"),
+        ),
         "export": Room(
             knows=("keys", "store", "units"), packages=("deltalake", "numpy", "pyarrow", "pyspark")
         ),
@@ -56,10 +59,11 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "config_discovery": Room(knows=("addresses", "config_table", "discovery")),
         "config": Room(
             knows=("keys", "units", "addresses", "config_table", "config_discovery", "replication",
-                   "discovery")
+                   "discovery", "objects")
         ),
         "api": Room(
-            knows=(*CORE, "store", "units", "addresses", "invitation", "config", "replication"),
+            knows=(*CORE, "store", "units", "addresses", "invitation", "config", "objects",
+                   "replication"),
             packages=("twisted", "zope"),
         ),
         # The plugin's side: everything meets here, replication and discovery in `swarms`.
@@ -76,7 +80,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # The command's side: it reaches a node through the control socket, and offline the files.
         "cli": Room(
             knows=("keys", "trust", "store", "units", "addresses", "exit_codes", "invitation",
-                   "config", "config_table", "api", "export", "discovery"),
+                   "config", "config_table", "api", "export", "discovery", "objects"),
             packages=("click", "rich", "twisted"),
         ),
     }

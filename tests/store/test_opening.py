@@ -26,6 +26,7 @@ from hyperbloom.store import (
 )
 from hyperbloom.store.datafile import check_data_file
 from hyperbloom.store.layout import META_FORMAT, META_SCHEMA
+from hyperbloom.store.migrations import MIGRATIONS
 
 FEED = b"f" * 32
 ORIGIN = b"o" * 32
@@ -267,7 +268,7 @@ def test_no_store_crosses_a_fork(store, run):
 
 
 def test_a_newer_schema_is_refused(tmp_path):
-    Store.open(tmp_path, migrations=[lambda transaction: None]).close()
+    Store.open(tmp_path, migrations=[*MIGRATIONS, lambda transaction: None]).close()
     for opener in (Store.open, Store.open_readonly):
         with pytest.raises(SchemaMismatch, match="newer"):
             opener(tmp_path)

@@ -1,0 +1,142 @@
+"""Endpoints of the object pool: list, add, show, change, remove.
+
+A hash is 16 hex digits; fields are JSON (`hyperbloom.store.object_forms`). A program that knows its
+types' hashCodes gives the hash itself; without, it is computed from the type's name and the fields
+in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from hyperbloom.api.call import Answer, Call, told
+from hyperbloom.api.forms import bad_request, member, only
+from hyperbloom.api.node import ServedObjects
+from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.store import ObjectRecord
+from hyperbloom.store.object_forms import from_json_fields, hash_text, json_fields, parse_hash
+
+__all__ = [
+    "MAX_LISTED",
+    "ObjectForm",
+    "add_object",
+    "change_object",
+    "list_objects",
+    "object_form",
+    "remove_object",
+    "served_objects",
+    "show_object",
+]
+
+#: Objects of one answer: some milliseconds of work.
+MAX_LISTED = 1_000
+
+
+class ObjectForm(TypedDict):
+    """An object. Times are seconds since 1970: when this node learned of it, and of its version."""
+
+    hash: str
+    type: str | None
+    fields: dict[str, Any]
+    created: float
+    changed: float
+
+
+def object_form(record: ObjectRecord) -> ObjectForm:
+    """A record as JSON."""
+    return {
+        "hash": hash_text(record.hash),
+        "type": record.type_name,
+        "fields": json_fields(record.fields),
+        "created": record.created / 1e6,
+        "changed": record.changed / 1e6,
+    }
+
+
+def served_objects(call: Call) -> ServedObjects:
+    """The pool's service; a problem where the node has none."""
+    if call.context.objects is None:
+        raise Problem(
+            ProblemKind.NOT_FOUND,
+            "this node takes part in no object pool; set enabled = true under [objects]",
+        )
+    return call.context.objects
+
+
+def _hash(text: str) -> int:
+    try:
+        return parse_hash(text)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+
+
+def _fields(body: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return from_json_fields(member(body, "fields", dict))
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+
+
+def _optional_hash(body: Mapping[str, Any]) -> int | None:
+    text = body.get("hash")
+    if text is not None and type(text) is not str:
+        raise bad_request("hash must be a text")
+    return None if text is None else _hash(text)
+
+
+def list_objects(call: Call) -> Answer:
+    """`after` (a hash), `limit`: objects in the order of their hashes, and where to go on."""
+    call.only_query("after", "limit")
+    store = served_objects(call).pool.store
+    after = call.query.get("after")
+    limit = call.number("limit", MAX_LISTED, 1, MAX_LISTED)
+    found = store.objects_slice(None if after is None else _hash(after), limit=limit)
+    return {
+        "objects": [object_form(record) for record in found],
+        "next": hash_text(found[-1].hash) if len(found) == limit else None,
+    }
+
+
+async def add_object(call: Call) -> Mapping[str, Any]:
+    """`fields`, and if known `type` (its name) and `hash`; answered when it is on disk."""
+    pool, body = served_objects(call).pool, call.body()
+    only(body, ("fields", "type", "hash"))
+    name = body.get("type")
+    if name is not None and type(name) is not str:
+        raise bad_request("type must be a text")
+    fields, number = _fields(body), _optional_hash(body)
+    record = await _told(lambda: pool.put_fields(fields, name, number=number))
+    call.status = 201
+    return object_form(record)
+
+
+def show_object(call: Call) -> Answer:
+    """One object."""
+    number = _hash(call.arguments[0])
+    record = served_objects(call).pool.store.object(number)
+    if record is None:
+        raise Problem(ProblemKind.UNKNOWN_OBJECT, f"there is no object {call.arguments[0]}")
+    return object_form(record)
+
+
+async def change_object(call: Call) -> Mapping[str, Any]:
+    """`fields` to change, and if known the `hash` afterwards; answered when it is on disk."""
+    pool, body = served_objects(call).pool, call.body()
+    only(body, ("fields", "hash"))
+    number, fields, changed = _hash(call.arguments[0]), _fields(body), _optional_hash(body)
+    return object_form(await _told(lambda: pool.change_fields(number, fields, changed=changed)))
+
+
+async def remove_object(call: Call) -> None:
+    """The object is no more, here and everywhere; answered when that is on disk."""
+    pool, number = served_objects(call).pool, _hash(call.arguments[0])
+    await told(lambda: pool.remove_hash(number))
+
+
+async def _told(operation: Any) -> ObjectRecord:
+    try:
+        record: ObjectRecord = await told(operation)
+    except TypeError as error:
+        raise bad_request(str(error)) from None
+    return record

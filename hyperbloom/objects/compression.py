@@ -1,0 +1,47 @@
+"""The LZ4 frame format (lz4_Frame_format.md 1.6) in bounds.
+
+What is sent looks as the JVM's own frames do: blocks that do not depend on each other, a checksum
+of the content, no content size.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import lz4.frame
+
+from hyperbloom.objects.errors import RemoteProtocolError
+from hyperbloom.objects.limits import MAX_PAYLOAD_BYTES
+
+__all__ = ["compress", "decompress"]
+
+#: No byte of a frame makes more than this. The library asks for all of `max_length` at once, so a
+#: small message should name a small one.
+_LARGEST: Final = 255
+
+
+def compress(data: bytes) -> bytes:
+    """One whole frame."""
+    frame: bytes = lz4.frame.compress(
+        data, block_linked=False, content_checksum=True, store_size=False
+    )
+    return frame
+
+
+def decompress(data: bytes, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
+    """What one whole frame holds, at most `limit` bytes, and no more than that is ever made.
+
+    RemoteProtocolError if it is no frame, cut short, longer, or followed by other bytes.
+    """
+    reader = lz4.frame.LZ4FrameDecompressor()
+    try:
+        found: bytes = reader.decompress(data, max_length=min(limit + 1, _LARGEST * len(data) + 1))
+    except (RuntimeError, ValueError, EOFError, MemoryError) as error:
+        raise RemoteProtocolError(f"a message is no LZ4 frame: {error}") from None
+    if len(found) > limit:
+        raise RemoteProtocolError(f"a message is longer than {limit} bytes when decompressed")
+    if not reader.eof:
+        raise RemoteProtocolError("an LZ4 frame is cut short")
+    if reader.unused_data:
+        raise RemoteProtocolError(f"{len(reader.unused_data)} bytes follow an LZ4 frame")
+    return found

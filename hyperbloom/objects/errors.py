@@ -1,0 +1,61 @@
+"""Who is to blame is in the type of the error, as in `hyperbloom.wire`.
+
+On bytes from a peer, however broken, nothing but RemoteProtocolError leaves the codec and the
+session; on a call of ours that the protocol does not allow, nothing but LocalProtocolError. What
+the pool refuses to its own program is an ObjectError.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ClashError",
+    "FrameTooLong",
+    "LocalProtocolError",
+    "ObjectError",
+    "ObjectGone",
+    "PoolFull",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "WrongFlag",
+    "WrongPassphrase",
+]
+
+
+class ProtocolError(Exception):
+    """The protocol was broken; the message says how."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We misused the protocol: out of turn, too large, or with values it does not know."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke the protocol; its connection ends with KICK."""
+
+
+class FrameTooLong(RemoteProtocolError):
+    """The peer announced a frame longer than any may be."""
+
+
+class WrongFlag(RemoteProtocolError):
+    """The peer processes its messages otherwise: its flag is not the one set here."""
+
+
+class WrongPassphrase(RemoteProtocolError):
+    """What the peer sent cannot be decrypted; its passphrase is another, or bytes were changed."""
+
+
+class ObjectError(Exception):
+    """The pool does not do what its program asks; one sentence says why."""
+
+
+class ClashError(ObjectError):
+    """Another object has the same hash (PPPP 2, "Clashes"): its type needs another hashCode."""
+
+
+class ObjectGone(ObjectError):
+    """The object was removed, or changed to what the program has not seen yet."""
+
+
+class PoolFull(ObjectError):
+    """The pool has as many objects as its setting allows."""

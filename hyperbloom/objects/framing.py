@@ -1,0 +1,75 @@
+"""Frames: one byte flag, the length of what follows (4 bytes, big endian), and that much."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from hyperbloom.objects.errors import FrameTooLong, LocalProtocolError, WrongFlag
+from hyperbloom.objects.limits import MAX_EARLY_FRAME_BYTES, MAX_FRAME_BYTES
+
+__all__ = ["HEADER_BYTES", "FrameReader", "encode_frame"]
+
+_HEADER: Final = struct.Struct(">BI")
+HEADER_BYTES: Final = _HEADER.size
+
+
+def encode_frame(flag: int, processed: bytes) -> bytes:
+    """A frame around processed bytes; LocalProtocolError if they are too many."""
+    if len(processed) > MAX_FRAME_BYTES:
+        raise LocalProtocolError(f"a message has at most {MAX_FRAME_BYTES} bytes; send parts")
+    return _HEADER.pack(flag, len(processed)) + processed
+
+
+class FrameReader:
+    """Cuts what arrives into frames. Flag and length are looked at before the rest is waited for.
+
+    `limit` is the most bytes a frame may announce; it starts low and is raised by who knows that
+    the peer has shaken hands.
+    """
+
+    def __init__(self, flag: int) -> None:
+        self._flag = flag
+        self._buffer = bytearray()
+        self._at = 0
+        self.limit = MAX_EARLY_FRAME_BYTES
+
+    def __len__(self) -> int:
+        return len(self._buffer) - self._at
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that arrived."""
+        self._buffer += data
+
+    def clear(self) -> None:
+        """Drop what is buffered."""
+        self._buffer.clear()
+        self._at = 0
+
+    def next_frame(self) -> bytes | None:
+        """The processed bytes of the next frame, or None until it is whole.
+
+        WrongFlag and FrameTooLong as soon as the header says so.
+        """
+        buffered = len(self)
+        if not buffered:
+            return None
+        if self._buffer[self._at] != self._flag:
+            raise WrongFlag(
+                f"the peer's flag is {self._buffer[self._at]}, and {self._flag} is set here"
+            )
+        if buffered < HEADER_BYTES:
+            return None
+        length = _HEADER.unpack_from(self._buffer, self._at)[1]
+        if length > self.limit:
+            raise FrameTooLong(f"a message of {length} bytes; {self.limit} are taken")
+        start = self._at + HEADER_BYTES
+        if buffered < HEADER_BYTES + length:
+            return None
+        frame = bytes(memoryview(self._buffer)[start : start + length])
+        self._at = start + length
+        # Moving the rest forward at every frame would cost the square of their number.
+        if self._at == len(self._buffer) or self._at > MAX_EARLY_FRAME_BYTES:
+            del self._buffer[: self._at]
+            self._at = 0
+        return frame

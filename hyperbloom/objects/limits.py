@@ -1,0 +1,77 @@
+"""Everything a peer of the pool can make grow, with its bound and the reason for the bound.
+
+What an operator may want otherwise is a setting (`[objects]`, settings.py); these follow from the
+protocol, or from the house's rule that no turn of the reactor takes 50 ms.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "FOREIGN_PART_BYTES",
+    "FRAMES_PER_TURN",
+    "MAX_DEPTH",
+    "MAX_EARLY_FRAME_BYTES",
+    "MAX_ENTRIES",
+    "MAX_FIELDS",
+    "MAX_FRAME_BYTES",
+    "MAX_NAME_BYTES",
+    "MAX_OBJECT_BYTES",
+    "MAX_PAYLOAD_BYTES",
+    "OBJECTS_PER_PART",
+    "PART_BYTES",
+    "RESPOND_SECONDS",
+    "TURN_SECONDS",
+]
+
+MAX_FRAME_BYTES: Final = 1_048_576
+"""Processed bytes of one message. A length is refused before it is buffered, and this is what one
+connection can make us hold."""
+
+MAX_EARLY_FRAME_BYTES: Final = 65_536
+"""The same before both sides have shaken hands: IDENTIFY and its answers carry a little metadata,
+and whoever sends them is a stranger."""
+
+MAX_PAYLOAD_BYTES: Final = 4_194_304
+"""A message after decompression. LZ4 makes up to 255 bytes of one, so this and not the frame's
+length bounds the memory; decompression stops one byte beyond it."""
+
+MAX_DEPTH: Final = 16
+"""Arrays and maps within each other: the payload, `d`, the list of objects and an object are four,
+which leaves twelve to the values of a field."""
+
+MAX_ENTRIES: Final = 100_000
+"""Array items, map keys and map values of one message: a list of 56 bytes comes from one byte, so
+they are counted before anything is built. Takes some 20 ms to read, within a turn."""
+
+MAX_OBJECT_BYTES: Final = 65_536
+"""One object's fields as MessagePack. A change rewrites the whole object on disk."""
+
+MAX_FIELDS: Final = 255
+"""Fields of one object: the hash has one byte for their number."""
+
+MAX_NAME_BYTES: Final = 255
+"""A field's name in UTF-8; longer than any identifier that people write."""
+
+OBJECTS_PER_PART: Final = 128
+"""Objects in one INITIALIZE that we send: read, packed and sent in 3 ms, and taken in as long."""
+
+PART_BYTES: Final = 262_144
+"""The same in bytes of their fields; at least one object is sent, and one is always shorter."""
+
+FOREIGN_PART_BYTES: Final = 1_024
+"""The same to a peer of another kind: the JVM takes one read of its socket for a whole message, so
+what we send it should fit one packet."""
+
+FRAMES_PER_TURN: Final = 32
+"""Messages of one connection that are taken in one turn of the reactor; the rest waits for the
+next. A small one takes 0.05 ms."""
+
+TURN_SECONDS: Final = 0.005
+"""Seconds after which a turn takes no further message, and tells no further outcome: a part of
+INITIALIZE takes some 3 ms, and the disk answers for thousands of changes at once."""
+
+RESPOND_SECONDS: Final = 60.0
+"""INITIALIZE with `r` true has the whole pool sent. Within this time of the last sending, it is
+taken as answered, so that one small message cannot be made a gigabyte again and again."""

@@ -1,0 +1,134 @@
+"""MessagePack in bounds: what arrives is measured first, and built only if it is within them.
+
+A container's header is up to five bytes and may promise 2^32 entries, and every entry may be a
+container: `msgpack` allocates what a header promises. So the bytes are walked once without building
+anything, which finds the end, the depth and the number of entries; `msgpack` then reads what is
+known to be small. Extension types are not part of the protocol.
+
+The JVM sends the buffer it packed into, whole: zeros may follow the map.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import msgpack
+
+from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES
+
+__all__ = ["measure", "pack", "unpack_map"]
+
+_CONTAINER: Final = -1
+_STRING: Final = -2
+_NEVER: Final = -3
+
+_FIX: Final[dict[int, int]] = {
+    0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8,
+    0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8,
+}  # fmt: skip
+_LENGTHS: Final[dict[int, struct.Struct]] = {
+    0xC4: struct.Struct(">B"), 0xC5: struct.Struct(">H"), 0xC6: struct.Struct(">I"),
+    0xD9: struct.Struct(">B"), 0xDA: struct.Struct(">H"), 0xDB: struct.Struct(">I"),
+    0xDC: struct.Struct(">H"), 0xDD: struct.Struct(">I"),
+    0xDE: struct.Struct(">H"), 0xDF: struct.Struct(">I"),
+}  # fmt: skip
+
+
+def _first_byte(byte: int) -> int:
+    """Bytes that follow this one, or what has to be looked at more closely."""
+    if byte < 0x80 or byte >= 0xE0:
+        return 0
+    if byte < 0xA0 or byte in (0xDC, 0xDD, 0xDE, 0xDF):
+        return _CONTAINER
+    if byte < 0xC0:
+        return byte & 0x1F
+    return _STRING if byte in _LENGTHS else _FIX.get(byte, _NEVER)
+
+
+_FOLLOWING: Final = tuple(_first_byte(byte) for byte in range(256))
+
+
+def measure(data: bytes) -> int:
+    """Where the first value in `data` ends, in bytes; RemoteProtocolError if it is out of bounds.
+
+    That is: cut short, deeper than MAX_DEPTH, of more than MAX_ENTRIES entries, or of a type that
+    the protocol does not know (MessagePack specification, "Formats").
+    """
+    position = entries = 0
+    left = 1
+    outer: list[int] = []
+    following = _FOLLOWING
+    try:
+        while True:
+            while not left:
+                if not outer:
+                    return _within(position, data)
+                left = outer.pop()
+            left -= 1
+            byte = data[position]
+            position += 1
+            size = following[byte]
+            if size >= 0:
+                position += size
+            elif size == _STRING:
+                length = _LENGTHS[byte]
+                position += length.size + length.unpack_from(data, position)[0]
+            elif size == _CONTAINER:
+                outer.append(left)
+                position, left = _open(data, byte, position)
+                entries += left
+                if entries > MAX_ENTRIES or len(outer) > MAX_DEPTH:
+                    raise RemoteProtocolError(
+                        f"a message has more than {MAX_ENTRIES} entries, or is deeper than "
+                        f"{MAX_DEPTH}"
+                    )
+            else:
+                raise RemoteProtocolError(f"MessagePack type 0x{byte:02x} is not known here")
+    except (IndexError, struct.error):
+        raise RemoteProtocolError("a MessagePack value is cut short") from None
+
+
+def _open(data: bytes, byte: int, position: int) -> tuple[int, int]:
+    """Behind a container's header, and the values in it: two for each entry of a map."""
+    if byte < 0xA0:
+        count, is_map = byte & 0x0F, byte < 0x90
+    else:
+        length = _LENGTHS[byte]
+        count, is_map = length.unpack_from(data, position)[0], byte >= 0xDE
+        position += length.size
+    return position, 2 * count if is_map else count
+
+
+def _within(position: int, data: bytes) -> int:
+    if position > len(data):
+        raise RemoteProtocolError("a MessagePack value is cut short")
+    return position
+
+
+def unpack_map(data: bytes) -> dict[Any, Any]:
+    """The map that `data` is; zeros may follow it. RemoteProtocolError for anything else."""
+    end = measure(data)
+    if data[end:].strip(b"\x00"):
+        raise RemoteProtocolError(f"{len(data) - end} bytes follow a message's map")
+    try:
+        found = msgpack.unpackb(data[:end], raw=False, strict_map_key=False)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        # Text that is no UTF-8; a list or map as the key of a map.
+        raise RemoteProtocolError(f"a message cannot be read: {error}") from None
+    if type(found) is not dict:
+        raise RemoteProtocolError("a message is a map")
+    return found
+
+
+def pack(value: object) -> bytes:
+    """A value as MessagePack, integers as short as they go, floats of 64 bits.
+
+    LocalProtocolError for what MessagePack or the protocol has no form for.
+    """
+    try:
+        packed: bytes = msgpack.packb(value, use_bin_type=True)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LocalProtocolError(f"{type(value).__name__} cannot be packed: {error}") from None
+    return packed

@@ -1,0 +1,196 @@
+"""All connections of the pool, who is let in, and the rule by which news are passed on.
+
+What changed something here is told to every open peer but the one it came from, and nothing else
+is: so every message ends, whatever circles the nodes form (hyperbloom/store/objects.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IAddress, IReactorTime
+from twisted.internet.protocol import Factory
+
+from hyperbloom.objects.codec import compressed
+from hyperbloom.objects.news import NEWS, messages
+from hyperbloom.objects.payloads import Identify, Payload
+from hyperbloom.objects.peer import Closing, PoolPeer
+from hyperbloom.objects.pool import InThread, ObjectPool
+from hyperbloom.objects.settings import ObjectsSettings
+from hyperbloom.objects.status import ClosingStatus, PoolPeerStatus
+from hyperbloom.store import Outcome
+
+__all__ = ["AcceptFactory", "Decide", "DialFactory", "PoolContext", "PoolNetwork", "let_in"]
+
+#: Closings kept for the status, newest first.
+MAX_CLOSINGS_SHOWN = 20
+#: Closings that tell a person nothing.
+_ORDINARY = frozenset({"stopped", "lost", "left"})
+
+Decide = Callable[[Identify, str], "bool | Deferred[bool]"]
+"""The application's decision whether a peer is let in, by what it says and its address."""
+
+
+def let_in(identify: Identify, address: str) -> bool:
+    """The decision where the application makes none: everybody is let in."""
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolContext:
+    """What the connections share; everything that is not pure comes in here.
+
+    now: seconds since 1970. node_id: a random word by which this process knows itself. passphrase:
+    that of the AES flag, None for the flag NIL.
+    """
+
+    pool: ObjectPool
+    settings: ObjectsSettings
+    clock: IReactorTime
+    now: Callable[[], float]
+    random_bytes: Callable[[int], bytes]
+    in_thread: InThread
+    node_id: str
+    passphrase: str | None = None
+    decide: Decide = let_in
+
+
+class PoolNetwork:
+    """The connections of one node's pool."""
+
+    def __init__(self, context: PoolContext) -> None:
+        self.context = context
+        self.closings: deque[ClosingStatus] = deque(maxlen=MAX_CLOSINGS_SHOWN)
+        self._all: set[PoolPeer] = set()
+        self._open: list[PoolPeer] = []
+        self._per_host: Counter[str] = Counter()
+        self._all_gone: list[Deferred[None]] = []
+        self._unsubscribe = context.pool.subscribe(self._pass_on)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    # Called by PoolPeer
+
+    def admit(self, peer: PoolPeer) -> Closing | None:
+        """Take a new connection in, or say why not."""
+        settings = self.context.settings
+        self._all.add(peer)
+        self._per_host[peer.host] += 1
+        if peer.outgoing:
+            return None
+        if sum(not other.outgoing for other in self._all) > settings.connections:
+            return Closing("crowded", "there are as many connections as there may be")
+        if self._per_host[peer.host] > settings.connections_per_address:
+            return Closing("crowded", "its address has as many connections as it may")
+        return None
+
+    def opened(self, peer: PoolPeer) -> None:
+        """Objects may be told to the peer from now on."""
+        self._open.append(peer)
+
+    def forget(self, peer: PoolPeer) -> None:
+        """The connection is gone."""
+        self._all.discard(peer)
+        if peer in self._open:
+            self._open.remove(peer)
+        self._per_host[peer.host] -= 1
+        if self._per_host[peer.host] <= 0:
+            del self._per_host[peer.host]
+        why = peer.closing
+        if why is not None and why.kind not in _ORDINARY:
+            self.closings.appendleft(
+                ClosingStatus(
+                    at=self.context.now(), address=peer.address, kind=why.kind, reason=str(why)
+                )
+            )
+        if not self._all:
+            waiting, self._all_gone = self._all_gone, []
+            for deferred in waiting:
+                deferred.callback(None)
+
+    # News
+
+    def _pass_on(self, outcome: Outcome, source: object) -> None:
+        """Tell every peer but the source; each form of the messages is made once."""
+        if outcome.verdict not in NEWS:
+            return
+        made: dict[bool, list[tuple[type[Payload], bytes]]] = {}
+        for peer in list(self._open):
+            if peer is source or not peer.is_open:
+                continue
+            kin = peer.session.is_kin
+            if kin not in made:
+                payloads = messages(outcome, kin=kin)
+                made[kin] = [(type(payload), compressed(payload)) for payload in payloads]
+            peer.tell(outcome, made[kin])
+
+    # Called by the service
+
+    def look(self) -> None:
+        """Have every connection look whether its peer is there."""
+        for peer in list(self._open):
+            peer.look()
+
+    def close(self, why: Closing) -> Deferred[None]:
+        """Close all; fires when they are gone. Nothing is passed on any more."""
+        self._unsubscribe()
+        for peer in list(self._all):
+            peer.close(why)
+        if not self._all:
+            return succeed(None)
+        gone: Deferred[None] = Deferred()
+        self._all_gone.append(gone)
+        return gone
+
+    def peers(self) -> list[PoolPeerStatus]:
+        """The open ones."""
+        return [_status(peer) for peer in self._open if peer.is_open]
+
+
+def _status(peer: PoolPeer) -> PoolPeerStatus:
+    figures = peer.figures
+    return PoolPeerStatus(
+        address=peer.address,
+        outgoing=peer.outgoing,
+        kin=peer.session.is_kin,
+        version=peer.version,
+        since=peer.since,
+        latency=peer.latency.latest,
+        bytes_in=figures.bytes_in,
+        bytes_out=figures.bytes_out,
+        messages_in=figures.messages_in,
+        messages_out=figures.messages_out,
+        news_in=figures.news_in,
+        clashes=figures.clashes,
+    )
+
+
+class DialFactory(Factory):
+    """Makes the protocols of the connections that we open: we are the client."""
+
+    noisy = False
+
+    def __init__(self, network: PoolNetwork) -> None:
+        self._network = network
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """A protocol that speaks first."""
+        return PoolPeer(self._network, outgoing=True)
+
+
+class AcceptFactory(Factory):
+    """Makes the protocols of the connections that come in: we are the server."""
+
+    noisy = False
+
+    def __init__(self, network: PoolNetwork) -> None:
+        self._network = network
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """A protocol that waits for IDENTIFY."""
+        return PoolPeer(self._network, outgoing=False)

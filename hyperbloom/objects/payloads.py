@@ -1,0 +1,334 @@
+"""The ten payloads of PPPP 2, as frozen types and as maps.
+
+A payload is a map with the keys `v`, `t`, `op`, `d`, `h` and `oh`; one that has no value is absent,
+and the order is free. Times (`t`) are milliseconds since 1970, hashes signed 64-bit integers.
+
+Strict in what is sent: exactly the keys that the text gives to an op. Generous in what is taken:
+keys that an op does not use are passed over, REJECTION needs no time. INITIALIZE may carry, beside
+`p` and `r`, what nodes of this kind tell each other about the objects (`Version`): lists `h`, `t`
+and `a` of the same length as `p`. The JVM cannot read 64-bit integers inside `d`, so they are for
+peers that announced themselves (session.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeAlias
+
+from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.objects.limits import MAX_ENTRIES
+
+__all__ = [
+    "MAX_ANCESTORS",
+    "PAYLOADS",
+    "Change",
+    "Creation",
+    "Fields",
+    "Identify",
+    "Initialize",
+    "Kick",
+    "Ok",
+    "Payload",
+    "Ping",
+    "Pong",
+    "Rejection",
+    "Removal",
+    "Version",
+    "from_map",
+    "to_map",
+]
+
+Fields: TypeAlias = Mapping[str, Any]
+"""An object, or a part of one: names of fields and their values."""
+
+MAX_ANCESTORS: Final = 16
+"""Earlier hashes of one object that INITIALIZE tells."""
+
+_MAX_TIME: Final = (1 << 63) - 1
+_LEAST_LONG, _MOST_LONG = -(1 << 63), (1 << 63) - 1
+
+
+def _check_time(t: object) -> None:
+    if type(t) is not int or not 0 <= t <= _MAX_TIME:
+        raise LocalProtocolError("t is a time in milliseconds since 1970")
+
+
+def _check_hash(name: str, number: object) -> None:
+    if type(number) is not int or not _LEAST_LONG <= number <= _MOST_LONG:
+        raise LocalProtocolError(f"{name} is a signed 64-bit integer")
+
+
+def _check_version(v: object) -> None:
+    if v is not None and (type(v) is not int or not -(1 << 31) <= v < 1 << 31):
+        raise LocalProtocolError("v is a 32-bit integer")
+
+
+def _check_object(d: object) -> None:
+    if not isinstance(d, Mapping) or not d or not all(type(name) is str for name in d):
+        raise LocalProtocolError("an object is a map of one field or more, whose names are texts")
+
+
+def _check_metadata(d: object) -> None:
+    if d is not None and (not isinstance(d, Mapping) or not all(type(key) is str for key in d)):
+        raise LocalProtocolError("metadata is a map whose keys are texts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identify:
+    """A client asks to be let in. `v` is its version, `d` metadata for the server's decision."""
+
+    op: ClassVar[int] = 0
+    t: int
+    v: int | None = None
+    d: Fields | None = None
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+        _check_version(self.v)
+        _check_metadata(self.d)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ok:
+    """The server lets the client in."""
+
+    op: ClassVar[int] = 1
+    t: int
+    v: int | None = None
+    d: Fields | None = None
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+        _check_version(self.v)
+        _check_metadata(self.d)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """The server does not let the client in. Only `op` matters; the JVM sends a time."""
+
+    op: ClassVar[int] = 2
+    t: int = 0
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """Asks for a PONG."""
+
+    op: ClassVar[int] = 3
+    t: int
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pong:
+    """Answers a PING."""
+
+    op: ClassVar[int] = 4
+    t: int
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kick:
+    """The sender disconnects; the receiver is to try another node."""
+
+    op: ClassVar[int] = 5
+    t: int
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """What nodes of this kind tell about an object of INITIALIZE.
+
+    `hash` is its own, `stamp` the time (ms) of its last change, `ancestors` are hashes it had
+    before, newest first.
+    """
+
+    hash: int
+    stamp: int
+    ancestors: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_hash("hash", self.hash)
+        _check_time(self.stamp)
+        if len(self.ancestors) > MAX_ANCESTORS:
+            raise LocalProtocolError(f"an object tells of at most {MAX_ANCESTORS} earlier hashes")
+        for ancestor in self.ancestors:
+            _check_hash("an earlier hash", ancestor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Initialize:
+    """Objects of the sender's pool; with `respond` the receiver answers with its own."""
+
+    op: ClassVar[int] = 6
+    t: int
+    objects: tuple[Fields, ...]
+    respond: bool
+    versions: tuple[Version, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+        if type(self.respond) is not bool:
+            raise LocalProtocolError("r is true or false")
+        for fields in self.objects:
+            _check_object(fields)
+        if self.versions is not None and len(self.versions) != len(self.objects):
+            raise LocalProtocolError("there is a version for each object, or none for any")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """A new object `d` with the hash `h`."""
+
+    op: ClassVar[int] = 7
+    t: int
+    d: Fields
+    h: int
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+        _check_object(self.d)
+        _check_hash("h", self.h)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The object `oh` gets the fields `d`, and is `h` from then on."""
+
+    op: ClassVar[int] = 8
+    t: int
+    d: Fields
+    h: int
+    oh: int
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+        _check_object(self.d)
+        _check_hash("h", self.h)
+        _check_hash("oh", self.oh)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """The object `h` is removed."""
+
+    op: ClassVar[int] = 9
+    t: int
+    h: int
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+        _check_hash("h", self.h)
+
+
+Payload: TypeAlias = (
+    Identify | Ok | Rejection | Ping | Pong | Kick | Initialize | Creation | Change | Removal
+)
+
+PAYLOADS: Final[tuple[type[Payload], ...]] = (
+    Identify, Ok, Rejection, Ping, Pong, Kick, Initialize, Creation, Change, Removal,
+)  # fmt: skip
+"""The types by their op."""
+
+
+def to_map(payload: Payload) -> dict[str, Any]:
+    """The map that a payload is sent as."""
+    found: dict[str, Any] = {"t": payload.t, "op": payload.op}
+    match payload:
+        case Identify() | Ok():
+            if payload.v is not None:
+                found["v"] = payload.v
+            if payload.d is not None:
+                found["d"] = dict(payload.d)
+        case Initialize():
+            found["d"] = _wrapper(payload)
+        case Creation():
+            found |= {"d": dict(payload.d), "h": payload.h}
+        case Change():
+            found |= {"d": dict(payload.d), "h": payload.h, "oh": payload.oh}
+        case Removal():
+            found["h"] = payload.h
+    return found
+
+
+def _wrapper(payload: Initialize) -> dict[str, Any]:
+    wrapper: dict[str, Any] = {"p": [dict(o) for o in payload.objects], "r": payload.respond}
+    if payload.versions is not None:
+        wrapper["h"] = [version.hash for version in payload.versions]
+        wrapper["t"] = [version.stamp for version in payload.versions]
+        wrapper["a"] = [list(version.ancestors) for version in payload.versions]
+    return wrapper
+
+
+def from_map(found: Mapping[Any, Any]) -> Payload:
+    """The payload that a map is; RemoteProtocolError says what is wrong with it."""
+    op = found.get("op")
+    if type(op) is not int or not 0 <= op < len(_READERS):
+        raise RemoteProtocolError("op is none of 0 to 9")
+    try:
+        return _READERS[op](found)
+    except LocalProtocolError as error:
+        raise RemoteProtocolError(f"{PAYLOADS[op].__name__}: {error}") from None
+
+
+def _read_initialize(found: Mapping[Any, Any]) -> Initialize:
+    wrapper = found.get("d")
+    if not isinstance(wrapper, dict) or type(wrapper.get("p")) is not list:
+        raise LocalProtocolError("d holds p, a list of objects, and r")
+    objects = tuple(wrapper["p"])
+    return Initialize(
+        t=_of(found, "t"),
+        objects=objects,
+        respond=_of(wrapper, "r"),
+        versions=_read_versions(wrapper, len(objects)) if "h" in wrapper else None,
+    )
+
+
+def _read_versions(wrapper: Mapping[Any, Any], count: int) -> tuple[Version, ...]:
+    hashes, stamps, ancestors = (_lists(wrapper, key, count) for key in ("h", "t", "a"))
+    if not all(type(earlier) is list for earlier in ancestors):
+        raise LocalProtocolError("a holds a list for each object")
+    return tuple(
+        Version(hash=number, stamp=stamp, ancestors=tuple(earlier))
+        for number, stamp, earlier in zip(hashes, stamps, ancestors, strict=True)
+    )
+
+
+def _lists(wrapper: Mapping[Any, Any], key: str, count: int) -> Sequence[Any]:
+    found = wrapper.get(key)
+    if type(found) is not list or not len(found) == count <= MAX_ENTRIES:
+        raise LocalProtocolError(f"{key} is a list as long as p")
+    return found
+
+
+def _of(found: Mapping[Any, Any], key: str) -> Any:
+    if key not in found:
+        raise LocalProtocolError(f"{key} is missing")
+    return found[key]
+
+
+_READERS: Final[tuple[Callable[[Mapping[Any, Any]], Payload], ...]] = (
+    lambda m: Identify(t=_of(m, "t"), v=m.get("v"), d=m.get("d")),
+    lambda m: Ok(t=_of(m, "t"), v=m.get("v"), d=m.get("d")),
+    lambda m: Rejection(t=m.get("t", 0)),
+    lambda m: Ping(t=_of(m, "t")),
+    lambda m: Pong(t=_of(m, "t")),
+    lambda m: Kick(t=_of(m, "t")),
+    _read_initialize,
+    lambda m: Creation(t=_of(m, "t"), d=_of(m, "d"), h=_of(m, "h")),
+    lambda m: Change(t=_of(m, "t"), d=_of(m, "d"), h=_of(m, "h"), oh=_of(m, "oh")),
+    lambda m: Removal(t=_of(m, "t"), h=_of(m, "h")),
+)

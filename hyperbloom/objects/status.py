@@ -1,0 +1,61 @@
+"""What is told about the pool: frozen pictures of its state, with a JSON form (digest as hex)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+__all__ = ["ClosingStatus", "PoolPeerStatus", "PoolStatus"]
+
+#: A field called `bytes` hides the type of that name inside its class.
+Octets: TypeAlias = bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPeerStatus:
+    """One open connection. `latency` in seconds, None before the first PONG."""
+
+    address: str
+    outgoing: bool
+    kin: bool
+    version: int | None
+    since: float
+    latency: float | None
+    bytes_in: int
+    bytes_out: int
+    messages_in: int
+    messages_out: int
+    news_in: int
+    clashes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingStatus:
+    """A connection that ended for a reason that may interest a person."""
+
+    at: float
+    address: str
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    """The pool of a node. `problems` are sentences about parents that are not connected."""
+
+    encrypted: bool
+    listening: tuple[str, ...]
+    count: int
+    bytes: int
+    digest: Octets
+    past: int
+    clashes: int
+    peers: tuple[PoolPeerStatus, ...]
+    closings: tuple[ClosingStatus, ...]
+    problems: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as a dict that `json` takes."""
+        form = asdict(self)
+        form["digest"] = self.digest.hex()
+        return form

@@ -1,0 +1,82 @@
+"""A whole pool on its way to one peer, as parts that each fit a message.
+
+The hashes are taken at once; the objects are read when their part is made. What changed meanwhile
+is told by CHANGE as well, but a peer that never had the old version can do nothing with that, so
+the new hash is put at the end of the row.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+
+from hyperbloom.objects.limits import FOREIGN_PART_BYTES, OBJECTS_PER_PART, PART_BYTES
+from hyperbloom.objects.messagepack import pack
+from hyperbloom.objects.payloads import Initialize, Version
+from hyperbloom.store import ObjectRecord
+
+__all__ = ["PoolStream"]
+
+
+class PoolStream:
+    """The parts, one after the other. `read` gives those of some objects that are there.
+
+    A *kin* is told the versions, and gets larger parts. With `ask` the first part asks the other
+    side for its pool in turn.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Iterable[int]], list[ObjectRecord]],
+        *,
+        kin: bool,
+        ask: bool,
+    ) -> None:
+        self._hashes = array("q")
+        #: Whether the hashes of the pool are known; nothing is to be sent before.
+        self.ready = False
+        self._read = read
+        self._kin = kin
+        self._ask = ask
+        self._at = 0
+        self._rest: list[ObjectRecord] = []
+
+    def put_first(self, hashes: Iterable[int]) -> None:
+        """The hashes of the pool as it was; what was added since stays behind them."""
+        self._hashes = array("q", hashes) + self._hashes
+        self.ready = True
+
+    def add(self, number: int) -> None:
+        """Send this object, too."""
+        self._hashes.append(number)
+
+    def next_part(self, t: int) -> Initialize | None:
+        """The next part, at the time `t` (ms); None when no more objects are there."""
+        while not self._rest and self._at < len(self._hashes):
+            upto = self._at + OBJECTS_PER_PART
+            self._rest = self._read(self._hashes[self._at : upto])
+            self._at = upto
+        if not self._rest:
+            return None
+        count = self._fitting(self._rest)
+        part, self._rest = self._rest[:count], self._rest[count:]
+        ask, self._ask = self._ask, False
+        return Initialize(
+            t=t,
+            objects=tuple(record.fields for record in part),
+            respond=ask,
+            versions=tuple(map(_version, part)) if self._kin else None,
+        )
+
+    def _fitting(self, records: Sequence[ObjectRecord]) -> int:
+        """How many of the records fit a part, at least one."""
+        room = PART_BYTES if self._kin else FOREIGN_PART_BYTES
+        for count, record in enumerate(records):
+            room -= len(pack(dict(record.fields)))
+            if room < 0:
+                return max(1, count)
+        return len(records)
+
+
+def _version(record: ObjectRecord) -> Version:
+    return Version(hash=record.hash, stamp=record.stamp, ancestors=record.ancestors)

@@ -1,0 +1,410 @@
+"""Which version of an object holds: the rule by which all nodes come to the same pool.
+
+An object is a chain of versions, each known by its hash alone: a change names the hash before and
+the hash after. Two nodes may change the same version at the same time, a removal may cross a
+change, and over a ring of nodes everything arrives twice, the second time after newer things. The
+text of PPPP 2 has the receiver ignore a change whose old hash it has no more; two nodes that
+ignored each other's change would differ for ever. So:
+
+1. Every version has a *stamp*, the time in milliseconds of the change that made it. A node that
+   changes a version gives the change a stamp greater than that version's, whatever its clock says.
+2. A node remembers the versions that are no more: their fields, when they ended, and what they
+   became (bounded, the oldest are forgotten). A change or removal of such a version therefore finds
+   the object it is about.
+3. Of two versions of one object the one with the greater (stamp, hash) holds, on every node, in
+   whatever order they come; a removal holds against versions with a smaller stamp.
+4. A change of the version that is in the pool, to one that was never seen, holds whatever its time
+   says (the clocks of other implementations are only clocks); its stamp is then made to be greater.
+
+What came of an offer tells who must hear of it (`Verdict`): a new state is forwarded with the stamp
+it has here; who offered an older one, or got another stamp than it said, is told what holds. A
+state is forwarded only when it is new or its stamp has grown, and stamps of one version grow at
+most to the greatest that somebody gave it, so every message ends.
+
+A version that is created anew after it ended is a new object. A change that leads to what is in the
+pool already ends the old version, for both are now the same object. Where the hash is the same and
+the fields are not, hashCode fails to tell two objects apart: a clash, refused and not passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from hyperbloom.store.limits import (
+    MAX_FIELD_NAME_BYTES,
+    MAX_OBJECT_BYTES,
+    MAX_OBJECT_FIELDS,
+)
+from hyperbloom.store.object_records import (
+    MAX_ANCESTORS,
+    ObjectRecord,
+    Outcome,
+    PastVersion,
+    Verdict,
+    hash_bytes,
+    pack_fields,
+)
+from hyperbloom.store.object_table import ObjectTable
+from hyperbloom.store.operations import OVERHEAD_BYTES, check_time
+from hyperbloom.store.transaction import WriteTransaction
+
+__all__ = ["Offer", "OfferObjects", "OfferedChange", "OfferedObject", "OfferedRemoval"]
+
+_MAX_STAMP = (1 << 63) - 1
+
+
+def _check_hash(number: int) -> None:
+    if not isinstance(number, int):
+        raise TypeError("a hash is an integer")
+    try:
+        hash_bytes(number)
+    except OverflowError:
+        raise ValueError(f"a hash has 64 bits, signed: {number}") from None
+
+
+def _check_stamp(stamp: int) -> None:
+    if not isinstance(stamp, int):
+        raise TypeError("a stamp is a whole number of milliseconds")
+    if not 0 <= stamp <= _MAX_STAMP:
+        raise ValueError(f"a stamp is between 0 and 2^63 milliseconds, not {stamp}")
+
+
+def _check_fields(fields: Mapping[str, Any]) -> int:
+    """Refuse what cannot be stored; how many bytes the fields take."""
+    if not 0 < len(fields) <= MAX_OBJECT_FIELDS:
+        raise ValueError(f"an object has 1 to {MAX_OBJECT_FIELDS} fields, not {len(fields)}")
+    for name in fields:
+        if not isinstance(name, str):
+            raise TypeError("the names of fields are texts")
+        if not 0 < len(name.encode()) <= MAX_FIELD_NAME_BYTES:
+            raise ValueError(f"a field's name has 1 to {MAX_FIELD_NAME_BYTES} bytes")
+    try:
+        size = len(pack_fields(fields))
+    except OverflowError as error:
+        raise ValueError(f"a field cannot be stored: {error}") from None
+    if size > MAX_OBJECT_BYTES:
+        raise ValueError(f"an object has at most {MAX_OBJECT_BYTES} bytes, not {size}")
+    return size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedObject:
+    """A version of an object, whole: CREATION, or one of INITIALIZE.
+
+    `stamp` in ms (0: nobody told), `ancestors` the hashes it is known to have had before. A `local`
+    one is made here and now: its stamp is made greater than that of an end it had before.
+    """
+
+    hash: int
+    stamp: int
+    fields: Mapping[str, Any]
+    type_name: str | None = None
+    ancestors: tuple[int, ...] = ()
+    local: bool = False
+    size: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_hash(self.hash)
+        _check_stamp(self.stamp)
+        if len(self.ancestors) > MAX_ANCESTORS:
+            raise ValueError(f"at most {MAX_ANCESTORS} earlier hashes")
+        for ancestor in self.ancestors:
+            _check_hash(ancestor)
+        if self.type_name is not None and not (
+            0 < len(self.type_name.encode()) <= MAX_FIELD_NAME_BYTES
+        ):
+            raise ValueError(f"a type's name has 1 to {MAX_FIELD_NAME_BYTES} bytes")
+        object.__setattr__(self, "size", _check_fields(self.fields) + OVERHEAD_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedChange:
+    """The version `old` gets these fields and becomes the version `hash`, at `stamp` (ms)."""
+
+    old: int
+    hash: int
+    stamp: int
+    fields: Mapping[str, Any]
+    size: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_hash(self.old)
+        _check_hash(self.hash)
+        _check_stamp(self.stamp)
+        object.__setattr__(self, "size", _check_fields(self.fields) + OVERHEAD_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedRemoval:
+    """The version `hash` is removed, at `stamp` (ms)."""
+
+    hash: int
+    stamp: int
+    size: int = field(default=OVERHEAD_BYTES, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_hash(self.hash)
+        _check_stamp(self.stamp)
+
+
+Offer: TypeAlias = OfferedObject | OfferedChange | OfferedRemoval
+
+
+@dataclass(frozen=True, slots=True)
+class OfferObjects:
+    """Take what holds of these offers, in their order. Result: an Outcome for each.
+
+    `at` is the time in µs. A pool takes no new object beyond `most`.
+    """
+
+    offers: Sequence[Offer]
+    at: int
+    most: int
+
+    def __post_init__(self) -> None:
+        check_time("at", self.at)
+        object.__setattr__(self, "offers", tuple(self.offers))
+        if not all(isinstance(offer, Offer) for offer in self.offers):
+            raise TypeError("offers are objects, changes and removals")
+
+    @property
+    def size(self) -> int:
+        return OVERHEAD_BYTES + sum(offer.size for offer in self.offers)
+
+    def apply(self, transaction: WriteTransaction) -> tuple[Outcome, ...]:
+        settlement = _Settlement(ObjectTable(transaction, self.at), self.most)
+        outcomes = tuple(map(settlement.settle, self.offers))
+        settlement.table.close()
+        return outcomes
+
+
+def _holds(stamp: int, number: int, other: ObjectRecord) -> bool:
+    return (stamp, number) > (other.stamp, other.hash)
+
+
+class _Settlement:
+    """One transaction's offers against the table."""
+
+    def __init__(self, table: ObjectTable, most: int) -> None:
+        self.table = table
+        self._most = most
+
+    def settle(self, offer: Offer) -> Outcome:
+        match offer:
+            case OfferedObject():
+                return self._object(offer)
+            case OfferedChange():
+                return self._change(offer)
+            case OfferedRemoval():
+                return self._removal(offer)
+
+    # Whole objects
+
+    def _object(self, offer: OfferedObject) -> Outcome:
+        live = self.table.live(offer.hash)
+        if live is not None:
+            return self._again(offer, live)
+        for ancestor in offer.ancestors:
+            found = self._of_ancestor(offer, ancestor)
+            if found is not None:
+                return found
+        past = self.table.past(offer.hash)
+        if past is None:
+            return self._create(offer, offer.stamp)
+        if offer.local:
+            return self._create(offer, max(offer.stamp, past.ended + 1), ended=past.ended)
+        if offer.stamp > past.ended:
+            return self._create(offer, offer.stamp, ended=past.ended)
+        return self._stale(offer.hash, past.fields)
+
+    def _again(self, offer: OfferedObject, live: ObjectRecord) -> Outcome:
+        names = {offer.type_name, live.type_name} - {None}
+        if dict(offer.fields) != live.fields or len(names) > 1:
+            return Outcome(verdict=Verdict.CLASH, hash=offer.hash, before=live)
+        if offer.stamp > live.stamp and not offer.local:
+            return self._restamp(live, offer.stamp)
+        return Outcome(verdict=Verdict.KNOWN, hash=offer.hash, stamp=live.stamp, after=live)
+
+    def _of_ancestor(self, offer: OfferedObject, ancestor: int) -> Outcome | None:
+        """The offer as a later version of an object that is known here; None if it is not."""
+        live: ObjectRecord | None = self.table.live(ancestor)
+        if live is None and self.table.past(ancestor) is None:
+            return None
+        number, last = ancestor, None
+        if live is None:
+            live, number, last = self.table.successor(ancestor)
+        if live is not None:
+            if live.fields.keys() != offer.fields.keys():
+                return None
+            return self._against(live, offer.hash, offer.stamp, offer.fields)
+        if last is None:
+            return None
+        return self._against_removal(number, last, offer.hash, offer.stamp, offer.fields)
+
+    def _create(self, offer: OfferedObject, stamp: int, ended: int = 0) -> Outcome:
+        if self.table.counts.count >= self._most:
+            return Outcome(verdict=Verdict.FULL, hash=offer.hash)
+        record = ObjectRecord(
+            hash=offer.hash,
+            fields=dict(offer.fields),
+            type_name=offer.type_name,
+            created=self.table.at,
+            changed=self.table.at,
+            stamp=stamp,
+            ended=ended,
+            ancestors=offer.ancestors,
+        )
+        self.table.put(record)
+        return Outcome(verdict=Verdict.CREATED, hash=offer.hash, stamp=stamp, after=record)
+
+    # Changes
+
+    def _change(self, offer: OfferedChange) -> Outcome:
+        old, new = self.table.live(offer.old), self.table.live(offer.hash)
+        if new is not None:
+            return self._change_to_present(offer, old, new)
+        if old is not None:
+            return self._change_of_present(offer, old)
+        past = self.table.past(offer.old)
+        if past is None:
+            return Outcome(verdict=Verdict.UNKNOWN, hash=offer.hash)
+        fields = _changed(past.fields, offer.fields)
+        if fields is None:
+            return Outcome(verdict=Verdict.UNFIT, hash=offer.hash)
+        live, number, last = self.table.successor(offer.old)
+        if live is not None:
+            return self._against(live, offer.hash, offer.stamp, fields)
+        if last is None:
+            return Outcome(verdict=Verdict.UNKNOWN, hash=offer.hash)
+        return self._against_removal(number, last, offer.hash, offer.stamp, fields)
+
+    def _change_to_present(
+        self, offer: OfferedChange, old: ObjectRecord | None, new: ObjectRecord
+    ) -> Outcome:
+        if old is not None and old.hash != new.hash and offer.stamp > old.ended:
+            if _changed(old.fields, offer.fields) != new.fields:
+                return Outcome(verdict=Verdict.CLASH, hash=offer.hash, before=new)
+            stamp = max(offer.stamp, old.stamp + 1)
+            self.table.end(old, stamp, new.hash)
+            return Outcome(
+                verdict=Verdict.MERGED, hash=new.hash, stamp=stamp, before=old, after=new
+            )
+        if offer.stamp > new.stamp and self._leads_to(offer.old, new.hash):
+            return self._restamp(new, offer.stamp)
+        return Outcome(verdict=Verdict.KNOWN, hash=new.hash, stamp=new.stamp, after=new)
+
+    def _leads_to(self, number: int, target: int) -> bool:
+        past = self.table.past(number)
+        return past is not None and self.table.successor(number)[1] == target
+
+    def _change_of_present(self, offer: OfferedChange, old: ObjectRecord) -> Outcome:
+        fields = _changed(old.fields, offer.fields)
+        if fields is None:
+            return Outcome(verdict=Verdict.UNFIT, hash=offer.hash, before=old)
+        # One that is not later than an earlier end of this hash is about what was then.
+        if offer.stamp <= old.ended or self._leads_to(offer.hash, old.hash):
+            return self._against(old, offer.hash, offer.stamp, fields)
+        return self._follow(old, offer.hash, max(offer.stamp, old.stamp + 1), fields)
+
+    def _against(
+        self, live: ObjectRecord, number: int, stamp: int, fields: Mapping[str, Any]
+    ) -> Outcome:
+        """A version against the one of the same object that holds until now."""
+        if _holds(stamp, number, live):
+            return self._follow(live, number, stamp, fields)
+        if self.table.past(number) is None:
+            self.table.remember(number, fields, live.stamp, live.hash)
+        return Outcome(
+            verdict=Verdict.STALE, hash=number, stamp=live.stamp, after=live, offered=fields
+        )
+
+    def _follow(
+        self, before: ObjectRecord, number: int, stamp: int, fields: Mapping[str, Any]
+    ) -> Outcome:
+        past = self.table.past(number)
+        after = replace(
+            before,
+            hash=number,
+            fields=dict(fields),
+            changed=self.table.at,
+            stamp=stamp,
+            ended=0 if past is None else past.ended,
+            ancestors=self.table.lineage(before),
+        )
+        self.table.end(before, stamp, number)
+        self.table.put(after)
+        return Outcome(
+            verdict=Verdict.CHANGED, hash=number, stamp=stamp, before=before, after=after
+        )
+
+    def _against_removal(
+        self, last: int, past: PastVersion, number: int, stamp: int, fields: Mapping[str, Any]
+    ) -> Outcome:
+        """A version of an object that was removed at `past.ended`, as the version `last`."""
+        if stamp < past.ended:
+            if self.table.past(number) is None:
+                self.table.remember(number, fields, past.ended, None)
+            return Outcome(verdict=Verdict.STALE, hash=number, stamp=past.ended, offered=fields)
+        if self.table.counts.count >= self._most:
+            return Outcome(verdict=Verdict.FULL, hash=number)
+        if last != number:
+            self.table.follow(last, past, number, stamp)
+        record = ObjectRecord(
+            hash=number,
+            fields=dict(fields),
+            type_name=None,
+            created=self.table.at,
+            changed=self.table.at,
+            stamp=stamp,
+            ended=past.ended if last == number else 0,
+            ancestors=(last,) if last != number else (),
+        )
+        self.table.put(record)
+        return Outcome(verdict=Verdict.CREATED, hash=number, stamp=stamp, after=record)
+
+    # Removals
+
+    def _removal(self, offer: OfferedRemoval) -> Outcome:
+        live = self.table.live(offer.hash)
+        if live is not None:
+            if offer.stamp <= live.ended:
+                return Outcome(verdict=Verdict.KNOWN, hash=offer.hash, stamp=live.stamp)
+            return self._remove(live, max(offer.stamp, live.stamp + 1), offer.hash)
+        if self.table.past(offer.hash) is None:
+            return Outcome(verdict=Verdict.UNKNOWN, hash=offer.hash)
+        live, number, last = self.table.successor(offer.hash)
+        if live is not None:
+            if offer.stamp > live.stamp:
+                return self._remove(live, offer.stamp, offer.hash)
+            return Outcome(verdict=Verdict.STALE, hash=offer.hash, stamp=live.stamp, after=live)
+        if last is None or offer.stamp <= last.ended:
+            return Outcome(verdict=Verdict.KNOWN, hash=offer.hash, stamp=offer.stamp)
+        self.table.follow(number, last, None, offer.stamp)
+        return Outcome(verdict=Verdict.RESTAMPED, hash=offer.hash, stamp=offer.stamp)
+
+    def _remove(self, live: ObjectRecord, stamp: int, number: int) -> Outcome:
+        self.table.end(live, stamp, None)
+        return Outcome(verdict=Verdict.REMOVED, hash=number, stamp=stamp, before=live)
+
+    # What both need
+
+    def _restamp(self, live: ObjectRecord, stamp: int) -> Outcome:
+        later = self.table.restamp(live, stamp)
+        return Outcome(verdict=Verdict.RESTAMPED, hash=live.hash, stamp=stamp, after=later)
+
+    def _stale(self, number: int, fields: Mapping[str, Any]) -> Outcome:
+        live, _, last = self.table.successor(number)
+        if live is None and last is None:
+            return Outcome(verdict=Verdict.UNKNOWN, hash=number)
+        stamp = live.stamp if live is not None else last.ended if last is not None else 0
+        return Outcome(verdict=Verdict.STALE, hash=number, stamp=stamp, after=live, offered=fields)
+
+
+def _changed(fields: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Fields with some changed; None if it is no object of these fields, or becomes too large."""
+    if not part.keys() <= fields.keys():
+        return None
+    changed = {**fields, **part}
+    return changed if len(pack_fields(changed)) <= MAX_OBJECT_BYTES else None
