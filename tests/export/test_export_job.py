@@ -296,5 +296,5 @@ def test_no_snapshot_and_no_such_table_are_sentences(export, tmp_path):
         export(str(tmp_path / "none-*"))
     with pytest.raises(SnapshotUnusable, match="no whole snapshot"):
         export(tmp_path)
-    with pytest.raises(ExportError, match="no table 'objects'"):
-        export(tmp_path, tables=("objects",))
+    with pytest.raises(ExportError, match="no table 'subjects'"):
+        export(tmp_path, tables=("subjects",))
