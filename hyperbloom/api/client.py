@@ -280,7 +280,7 @@ class Client:
         return cast("InvitationForm", self._ask("POST", _feed_path(feed, "/invitations"), body))
 
     def accept(self, invitation: str, **settings: Any) -> FeedForm:
-        """Takes an invitation; `settings` may be alias, mode, ranges."""
+        """Takes an invitation; `settings` may be alias, mode, ranges, dialect."""
         body = {"invitation": invitation, **settings}
         return cast("FeedForm", self._ask("POST", "/v1/invitations", body))
 

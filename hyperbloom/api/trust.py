@@ -30,6 +30,7 @@ from hyperbloom.invitation import (
     encode_invitation,
 )
 from hyperbloom.trust import ChainError, ChainExpired, verify_chain
+from hyperbloom.wire import DIALECTS, Dialect
 
 if TYPE_CHECKING:
     from hyperbloom.replication.settings import FeedSettings
@@ -144,6 +145,7 @@ async def invite(call: Call) -> Mapping[str, Any]:
     form: InvitationForm = {
         "invitation": encode_invitation(invitation),
         "feed": feed.key.hex(),
+        "dialect": feed.settings.dialect,
         "trustee": trustee.hex(),
         "expires": expiry_form(min(chain.expires, link.expires)),
         "addresses": addresses,
@@ -151,8 +153,8 @@ async def invite(call: Call) -> Mapping[str, Any]:
     return form
 
 
-def _open_invitation(call: Call, text: str) -> Invitation:
-    """The invitation, whose chain must hold now and end at this node's identity."""
+def _open_invitation(text: str) -> Invitation:
+    """The invitation; its chain is not looked at."""
     try:
         invitation = decode_invitation(text)
         for address in invitation.addresses:
@@ -163,25 +165,35 @@ def _open_invitation(call: Call, text: str) -> Invitation:
         raise Problem(
             ProblemKind.BAD_INVITATION, "the invitation's addresses are damaged"
         ) from None
+    return invitation
+
+
+def _check_invited(call: Call, invitation: Invitation, dialect: Dialect) -> None:
+    """The invitation's chain must hold now and end at this node's identity."""
     identity = call.node.identity.public_key
-    holder = _invited(call, invitation)
+    holder = _invited(call, invitation, dialect)
     if holder != identity:
         raise Problem(
             ProblemKind.BAD_INVITATION,
             f"the invitation is for {holder.hex()}, this node is {identity.hex()}; ask for one "
             "for this node's key (`hyperbloom key`)",
         )
-    return invitation
 
 
-def _invited(call: Call, invitation: Invitation) -> bytes:
+def _invited(call: Call, invitation: Invitation, dialect: Dialect) -> bytes:
     """The key that the invitation is for.
 
     Looked at before anything is changed: a bad invitation must leave no feed behind.
     """
     now, leeway = call.context.now(), call.node.context.leeway
     try:
-        chain = verify_chain(invitation.feed_key, invitation.links, now=now, leeway=leeway)
+        chain = verify_chain(
+            invitation.feed_key,
+            invitation.links,
+            now=now,
+            leeway=leeway,
+            format=dialect.link_format,
+        )
     except ChainExpired as error:
         raise Problem(
             ProblemKind.EXPIRED, f"the invitation is out of date ({error}); ask for a new one"
@@ -210,14 +222,18 @@ def _joined_settings(
 
 
 async def accept_invitation(call: Call) -> Mapping[str, Any]:
-    """`{"invitation": line, "alias"?, "mode"?, "ranges"?}`: joins its feed and takes its chain."""
+    """`{"invitation": line, "alias"?, "mode"?, "ranges"?, "dialect"?}`: joins its feed.
+
+    The chain is taken, too. It has to be in the form of the dialect.
+    """
     body = call.body()
-    only(body, ("invitation", "alias", "mode", "ranges"))
+    only(body, ("invitation", "alias", "mode", "ranges", "dialect"))
     line = body.get("invitation")
     if type(line) is not str:
         raise bad_request("invitation must be a text")
-    invitation = _open_invitation(call, line)
+    invitation = _open_invitation(line)
     settings, changed = _joined_settings(call, invitation, body)
+    _check_invited(call, invitation, DIALECTS[settings.dialect])
     if changed:
         await told(lambda: call.node.join(settings))
     feed = call.feed_of(invitation.feed_key)

@@ -192,6 +192,8 @@ def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[s
         yield f"{name}: no peer is connected and none is named to dial: `{join}`"
     if feed["is_full"]:
         yield f"{name}: full by [limits]; values of peers are refused"
+    for lack in feed["lacks"]:
+        yield f"{name}, dialect {feed['dialect']}: {lack}"
 
 
 def _refusals(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:

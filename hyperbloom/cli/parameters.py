@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from hyperbloom.addresses import parse_host_port
+from hyperbloom.config import KNOWN_DIALECTS
 from hyperbloom.units import parse_expiry
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "HOST_PORT",
     "PUBLIC_KEY",
     "as_bytes",
+    "dialect_option",
     "feed_option",
     "hex_option",
     "optional_bytes",
@@ -87,6 +89,15 @@ def feed_option(command: Any) -> Any:
         "--feed",
         metavar="FEED",
         help="Public key in hex, an alias, or own; else the only feed in use, or the node's own.",
+    )(command)
+
+
+def dialect_option(command: Any) -> Any:
+    """--dialect NAME."""
+    return click.option(
+        "--dialect",
+        type=click.Choice(KNOWN_DIALECTS),
+        help="The protocol's version that the feed's nodes speak: 2 (default) or an older one.",
     )(command)
 
 

@@ -7,6 +7,7 @@ node (`hyperbloom.service`) and closed by it, after this service has stopped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
@@ -186,9 +187,11 @@ class Node(Service):
         feed = Feed(settings, record, self.context)
         self.feeds[feed.key] = feed
         self._by_discovery_key[feed.discovery_key] = feed
-        if not feed.dialect.data_signed:
+        for lack in feed.dialect.lacks:
             name = settings.alias or "a feed without an alias"
-            log.warn("{feed}: its dialect does not sign values", feed=name)
+            log.warn(
+                "{feed}, dialect {dialect}: {lack}", feed=name, dialect=feed.dialect.name, lack=lack
+            )
             log.debug("That feed is {key}", key=feed.key.hex())
         return feed
 
@@ -360,6 +363,7 @@ class Node(Service):
             mode=feed.settings.mode,
             dialect=feed.settings.dialect,
             data_signed=feed.dialect.data_signed,
+            lacks=feed.dialect.lacks,
             own=feed.key == self.identity.public_key,
             count=record.count,
             bytes=record.bytes,
@@ -367,7 +371,7 @@ class Node(Service):
             top_seq=record.top_seq,
             peers=len(feed.peers),
             chain_links=None if chain is None else len(chain),
-            chain_expires=None if chain is None or not len(chain) else chain.expires,
+            chain_expires=chain.expires if chain and math.isfinite(chain.expires) else None,
             trusted=chain is not None,
             problem=self.problem(feed),
             is_full=feed.is_full,

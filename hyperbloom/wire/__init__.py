@@ -8,6 +8,7 @@ from hyperbloom.wire.credentials import (
     sign_data,
 )
 from hyperbloom.wire.dialect import (
+    DIALECT_1,
     DIALECT_2,
     DIALECTS,
     Dialect,
@@ -84,6 +85,7 @@ __all__ = [
     "CIPHER_KEY_BYTES",
     "CIPHER_NONCE_BYTES",
     "DIALECTS",
+    "DIALECT_1",
     "DIALECT_2",
     "MAGIC",
     "MAX_BUFFERED_BYTES",

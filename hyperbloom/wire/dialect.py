@@ -2,13 +2,13 @@
 
 The session asks its dialect and knows no version. A feed names its dialect in its settings; nothing
 is negotiated. A further dialect is one more value here (and, where its trust links have another
-form, one more LinkFormat).
+form, one more LinkFormat). What an older one gives less of, it says itself (`Dialect.lacks`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -16,7 +16,7 @@ from hyperbloom.keys import HASH_KEY, discovery_key, keyed_hash
 from hyperbloom.trust import LINK_FORMAT_2, LinkFormat
 from hyperbloom.wire.messages import Data, FilterOptions, Handshake, Link, Request, Sync
 
-__all__ = ["DIALECTS", "DIALECT_2", "Dialect"]
+__all__ = ["DIALECTS", "DIALECT_1", "DIALECT_2", "Dialect"]
 
 _MESSAGE_IDS: Final = frozenset(
     message.message_id for message in (Handshake, Sync, FilterOptions, Data, Request, Link)
@@ -25,6 +25,9 @@ _MESSAGE_IDS: Final = frozenset(
 
 def _sent_then_received(sent_nonce: bytes, received_nonce: bytes) -> bytes:
     return sent_nonce + received_nonce
+
+
+_UNSIGNED: Final = "values are not signed: who knows the feed's key can alter them on their way"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,11 @@ class Dialect:
     def discovery_key(self, feed_key: bytes) -> bytes:
         """What Open names a feed by (32 bytes)."""
         return discovery_key(feed_key, hash_key=self.hash_key)
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What this dialect does not protect, a sentence each, for who runs a feed in it."""
+        return () if self.data_signed else (_UNSIGNED,)
 
     def knows(self, message_id: int) -> bool:
         """Whether a message id means something; all others are skipped."""
@@ -77,5 +85,10 @@ DIALECT_2: Final = Dialect(
 )
 """Protocol 2, as npm hyperbloom-protocol 2.0.3 speaks it."""
 
-DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType({DIALECT_2.name: DIALECT_2})
+DIALECT_1: Final = replace(DIALECT_2, name="1", data_signed=False)
+"""Protocol 1, as npm hyperbloom-protocol 1.2.4 speaks it: protocol 2 before Data was signed."""
+
+DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
+    {dialect.name: dialect for dialect in (DIALECT_2, DIALECT_1)}
+)
 """Every dialect by the name that settings give it."""
