@@ -57,7 +57,7 @@ DEFAULT_LISTEN = (f"tcp:{DEFAULT_PORT}",)
 LOG_LEVELS = ("debug", "info", "warn", "error", "critical")
 #: Dialects that this version speaks, see `hyperbloom.wire.DIALECTS`; repeated here because reading
 #: a configuration should not cost the loading of the wire; a test compares the two.
-KNOWN_DIALECTS = ("2", "1")
+KNOWN_DIALECTS = ("2", "1", "draft")
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 

@@ -74,7 +74,7 @@ class RangeForm(TypedDict):
 
 
 class ChainForm(TypedDict):
-    """The chain by which this node may write: its number of links (0: the owner), its end."""
+    """The chain by which this node may write: its number of links, its end (null: never)."""
 
     links: int
     expires: float | None
@@ -218,6 +218,11 @@ def moment(body: Mapping[str, Any], name: str) -> float:
     return found
 
 
+def expiry(body: Mapping[str, Any], name: str) -> float:
+    """Like `moment`; null is infinity: never."""
+    return math.inf if name in body and body[name] is None else moment(body, name)
+
+
 def _ranges(body: Mapping[str, Any]) -> tuple[KeyRange, ...]:
     found = member(body, "ranges", list, [])
     ranges = []
@@ -279,7 +284,7 @@ def trust_word(feed: ServedFeed, own_key: bytes) -> TrustWord:
     """
     chain = feed.chain
     if chain is not None:
-        return "member" if len(chain) else "owner"
+        return "owner" if chain.is_owners else "member"
     was_member = any(link.trustee == own_key for link in feed.links())
     return "expired" if was_member else "none"
 

@@ -13,10 +13,10 @@ from hyperbloom.api.forms import (
     MemberForm,
     bad_request,
     bytes_list,
+    expiry,
     expiry_form,
     feed_form,
     feed_settings,
-    moment,
     only,
     public_key,
 )
@@ -50,11 +50,11 @@ MAX_ADDRESSES_GIVEN = MAX_ADDRESSES
 
 
 async def issue_link(call: Call) -> Mapping[str, Any]:
-    """`{"trustee": key, "expires": seconds}`: signs and stores a link for another node."""
+    """`{"trustee": key, "expires": seconds or null}`: signs and stores a link for another node."""
     feed, body = call.feed(), call.body()
     only(body, ("trustee", "expires"))
     trustee = public_key(body, "trustee")
-    expires = moment(body, "expires")
+    expires = expiry(body, "expires")
     link = await told(lambda: feed.issue_link(trustee, expires=expires))
     call.status = 201
     return {"link": link.to_bytes().hex(), "expires": expiry_form(link.expires)}
@@ -123,22 +123,23 @@ def _invitation_addresses(call: Call, body: Mapping[str, Any]) -> list[str]:
 
 
 async def invite(call: Call) -> Mapping[str, Any]:
-    """`{"trustee": key, "expires": seconds, "addresses"?: [HOST:PORT, …]}`: one line to join by.
+    """`{"trustee": key, "expires": seconds or null, "addresses"?: [HOST:PORT, …]}`: a line.
 
-    It holds the chain of this node and a fresh link to the trustee.
+    It is what the trustee joins by, and holds the chain of this node and a fresh link.
     """
     feed, body = call.feed(), call.body()
     only(body, ("trustee", "expires", "addresses"))
     trustee = public_key(body, "trustee")
     addresses = _invitation_addresses(call, body)
-    expires = moment(body, "expires")
+    expires = expiry(body, "expires")
     link = await told(lambda: feed.issue_link(trustee, expires=expires))
     chain = feed.chain
     if chain is None:
         raise Problem(ProblemKind.NOT_TRUSTED, "this node's own link has just expired")
+    invited = chain.extended(link)
     invitation = Invitation(
         feed_key=feed.key,
-        links=(*chain.to_wire(), link.to_bytes()),
+        links=invited.to_wire(),
         addresses=tuple(addresses),
     )
     call.status = 201
@@ -147,7 +148,7 @@ async def invite(call: Call) -> Mapping[str, Any]:
         "feed": feed.key.hex(),
         "dialect": feed.settings.dialect,
         "trustee": trustee.hex(),
-        "expires": expiry_form(min(chain.expires, link.expires)),
+        "expires": expiry_form(invited.expires),
         "addresses": addresses,
     }
     return form

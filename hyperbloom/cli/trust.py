@@ -28,7 +28,7 @@ _expires_option = click.option(
     default="30d",
     show_default=True,
     metavar="WHEN",
-    help="How long it holds (30d, 12h, 45m, 90s), or a date (2031-05-01).",
+    help="How long it holds (30d, 12h, 45m, 90s), or a date (2031-05-01); never, in the draft.",
 )
 
 
@@ -40,6 +40,10 @@ def expiry_text(expires: float | None) -> str:
     if left < 0:
         return f"EXPIRED {format_duration(-left)} ago"
     return f"{format_moment(expires)} (in {format_duration(left)})"
+
+
+def _until(expires: float | None) -> str:
+    return "for good" if expires is None else f"until {expiry_text(expires)}"
 
 
 def _note_clipped(app: App, asked: float, got: float | None) -> None:
@@ -89,7 +93,7 @@ def add(app: App, feed: str, links: tuple[str, ...]) -> None:
     if app.out.as_json:
         app.out.json(answer)
     else:
-        app.out.line(f"{answer['holder']} may write until {expiry_text(answer['expires'])}")
+        app.out.line(f"{answer['holder']} may write {_until(answer['expires'])}")
 
 
 @trust.command("list")
@@ -151,7 +155,7 @@ def own_trust(form: FeedForm) -> str:
         return "NOT TRUSTED: this node may not write here; ask a member for an invitation."
     if form["trust"] == "owner":
         return "This node is the owner."
-    return f"This node may write until {expiry_text(chain['expires'])}."
+    return f"This node may write {_until(chain['expires'])}."
 
 
 def note_lacks(app: App, form: FeedForm) -> None:

@@ -10,6 +10,7 @@ from hyperbloom.wire.credentials import (
 from hyperbloom.wire.dialect import (
     DIALECT_1,
     DIALECT_2,
+    DIALECT_DRAFT,
     DIALECTS,
     Dialect,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "DIALECTS",
     "DIALECT_1",
     "DIALECT_2",
+    "DIALECT_DRAFT",
     "MAGIC",
     "MAX_BUFFERED_BYTES",
     "MAX_EARLY_BYTES",
