@@ -29,7 +29,7 @@ from hyperbloom.invitation import (
     decode_invitation,
     encode_invitation,
 )
-from hyperbloom.trust import ChainError, ChainExpired, verify_chain
+from hyperbloom.trust import ChainError, ChainExpired, ChainMalformed, verify_chain
 from hyperbloom.wire import DIALECTS, Dialect
 
 if TYPE_CHECKING:
@@ -198,6 +198,12 @@ def _invited(call: Call, invitation: Invitation, dialect: Dialect) -> bytes:
     except ChainExpired as error:
         raise Problem(
             ProblemKind.EXPIRED, f"the invitation is out of date ({error}); ask for a new one"
+        ) from None
+    except ChainMalformed as error:
+        raise Problem(
+            ProblemKind.BAD_CHAIN,
+            f"the invitation is not in the form of dialect {dialect.name} ({error}); if its feed "
+            "speaks another, name that (--dialect), else ask for a new one",
         ) from None
     except ChainError as error:
         raise Problem(

@@ -63,11 +63,13 @@ class Membership:
         self._leeway = leeway
         self._graph = LinkGraph(feed_key)
         self._known: set[bytes] = set()
+        #: Stored links in the form of a dialect that the feed was configured with before.
+        self.unreadable = 0
         self._chain: Chain | None = None
         self._searched_at, self._searched_until = math.inf, -math.inf
         for record in records:
             if len(record.raw) != self._format.link_bytes:
-                # Of a dialect that the feed had before; the configuration names another now.
+                self.unreadable += 1
                 continue
             self._graph.add(record.issuer, parse_link(record.raw, self._format))
             self._known.add(record.raw)

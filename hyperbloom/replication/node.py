@@ -187,13 +187,20 @@ class Node(Service):
         feed = Feed(settings, record, self.context)
         self.feeds[feed.key] = feed
         self._by_discovery_key[feed.discovery_key] = feed
-        for lack in feed.dialect.lacks:
-            name = settings.alias or "a feed without an alias"
-            log.warn(
-                "{feed}, dialect {dialect}: {lack}", feed=name, dialect=feed.dialect.name, lack=lack
-            )
-            log.debug("That feed is {key}", key=feed.key.hex())
+        self._warn_of(feed)
         return feed
+
+    def _warn_of(self, feed: Feed) -> None:
+        """Log what the feed's dialect does not protect, and what it makes of no use."""
+        name = feed.settings.alias or "a feed without an alias"
+        warnings = list(feed.dialect.lacks)
+        if feed.membership.unreadable:
+            warnings.append(f"{feed.membership.unreadable} links of another dialect do not count")
+        for warning in warnings:
+            dialect = feed.dialect.name
+            log.warn("{feed}, dialect {dialect}: {text}", feed=name, dialect=dialect, text=warning)
+        if warnings:
+            log.debug("That feed is {key}", key=feed.key.hex())
 
     def join(self, settings: FeedSettings) -> Deferred[Feed]:
         """Take a feed in, or change the settings of one; fires when that is on disk.

@@ -219,7 +219,7 @@ WRONG = {
         "not both",
     ),
     FEED + "mode = 'range'\nranges = [{ start = 'b', end = 'b' }]": ("ranges 1 end", "greater"),
-    FEED + "dialect = '3'": ("[[feeds]] 1 dialect", "known are 2, 1"),
+    FEED + "dialect = '3'": ("[[feeds]] 1 dialect", "known are 2, 1, draft"),
     FEED + "dialect = 2": ("[[feeds]] 1 dialect", "a text"),
     FEED + "peers = ['example.org']": ("[[feeds]] 1 peers", "not HOST:PORT"),
     FEED + "peers = 'example.org:1'": ("[[feeds]] 1 peers", "a list"),
