@@ -11,7 +11,6 @@ import click
 from hyperbloom.cli.app import App, Command, Group, pass_app
 from hyperbloom.cli.parameters import EXPIRES, HOST_PORT, PUBLIC_KEY, dialect_option, feed_option
 from hyperbloom.cli.tables import Key
-from hyperbloom.config import DEFAULT_DIALECT
 from hyperbloom.units import format_duration, format_moment
 
 if TYPE_CHECKING:
@@ -205,15 +204,21 @@ def invite(
     _note_clipped(app, expires, answer["expires"])
     if not addresses:
         _note_addresses(app, answer["addresses"])
-    if answer["dialect"] != DEFAULT_DIALECT:
-        app.out.note(
-            f"the feed speaks dialect {answer['dialect']}, which the invitation does not say: it "
-            f"is taken with `join --dialect {answer['dialect']}`"
-        )
+    _note_dialect(app, answer["dialect"])
     if app.out.as_json:
         app.out.json(answer)
     else:
         app.out.line(answer["invitation"])
+
+
+def _note_dialect(app: App, dialect: str) -> None:
+    from hyperbloom.config import DEFAULT_DIALECT
+
+    if dialect != DEFAULT_DIALECT:
+        app.out.note(
+            f"the feed speaks dialect {dialect}, which the invitation does not say: it is taken "
+            f"with `join --dialect {dialect}`"
+        )
 
 
 def _note_addresses(app: App, addresses: list[str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperbloom.cli.parameters import DIALECT_NAMES
 from hyperbloom.cli.template import config_text
 from hyperbloom.config import (
     KNOWN_DIALECTS,
@@ -283,6 +284,7 @@ def test_a_table_reads_any_dataclass_of_settings():
 
 def test_the_dialects_are_those_of_the_wire():
     assert set(KNOWN_DIALECTS) == set(DIALECTS)
+    assert DIALECT_NAMES == KNOWN_DIALECTS
 
 
 @pytest.mark.parametrize("alias", ["a", "block-list.2_b", "9" * 63])
