@@ -75,8 +75,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         ),
         # The command's side: it reaches a node through the control socket, and offline the files.
         "cli": Room(
-            knows=("keys", "trust", "store", "units", "addresses", "exit_codes", "invitation",
-                   "config", "config_table", "api", "export", "discovery"),
+            knows=("keys", "trust", "wire", "store", "units", "addresses", "exit_codes",
+                   "invitation", "config", "config_table", "api", "export", "discovery"),
             packages=("click", "rich", "twisted"),
         ),
     }

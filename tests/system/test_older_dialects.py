@@ -59,6 +59,9 @@ def test_a_draft_feed_is_neither_joined_nor_invited_to_by_default(nodes):
     assert "--dialect" in refused.stderr.decode()
     with member.client() as client:
         assert [feed["own"] for feed in client.feeds()] == [True]
+    with owner.client() as client:
+        discovery = client.feed(owner.key.hex())["discovery_key"]
+    assert discovery in run(owner, "key").stdout.decode()
     shown = run(owner, "trust", "list").stdout.decode()
     assert "never expires" in shown
 
