@@ -22,11 +22,18 @@ from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.keys import parse_public_key
 from hyperbloom.objects.settings import DEFAULT_OBJECTS_LISTEN, HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
-from hyperbloom.replication.settings import FeedSettings, KeyRange, Mode, SyncSettings
+from hyperbloom.replication.settings import (
+    DEFAULT_DIALECT,
+    FeedSettings,
+    KeyRange,
+    Mode,
+    SyncSettings,
+)
 
 __all__ = [
     "CONFIG_NAME",
     "CONTROL_SOCKET_NAME",
+    "DEFAULT_DIALECT",
     "DEFAULT_LISTEN",
     "DEFAULT_PORT",
     "IDENTITY_NAME",
@@ -52,7 +59,7 @@ DEFAULT_LISTEN = (f"tcp:{DEFAULT_PORT}",)
 LOG_LEVELS = ("debug", "info", "warn", "error", "critical")
 #: Dialects that this version speaks, see `hyperbloom.wire.DIALECTS`; repeated here because reading
 #: a configuration should not cost the loading of the wire; a test compares the two.
-KNOWN_DIALECTS = ("2",)
+KNOWN_DIALECTS = ("2", "1", "draft")
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 
@@ -152,7 +159,7 @@ def _feed(table: ConfigTable) -> FeedSettings:
         alias=table.text("alias", "", check_alias) or None,
         mode=mode,
         ranges=ranges,
-        dialect=table.text("dialect", "2", _one_of(KNOWN_DIALECTS, "dialect")),
+        dialect=table.text("dialect", DEFAULT_DIALECT, _one_of(KNOWN_DIALECTS, "dialect")),
         peers=table.texts("peers", (), parse_host_port),
         issue_links=table.value("issue_links", bool, True),
     )

@@ -25,6 +25,7 @@ from nacl import bindings
 from nacl.exceptions import BadSignatureError
 
 __all__ = [
+    "DRAFT_HASH_KEY",
     "HASH_BYTES",
     "HASH_KEY",
     "PUBLIC_KEY_BYTES",
@@ -42,6 +43,8 @@ __all__ = [
 
 HASH_KEY: Final = b"---hyperbloom---"
 """Key of the protocol's hash (protocol text, "Hash")."""
+DRAFT_HASH_KEY: Final = b"hyperbloom"
+"""The same in the protocol's draft, whose text swaps key and input by a slip."""
 PUBLIC_KEY_BYTES: Final = 32
 SEED_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64

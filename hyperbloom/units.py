@@ -40,8 +40,10 @@ def parse_expiry(text: str, *, now: float) -> float:
     """Seconds since 1970 at which something expires: a duration from `now`, or a date.
 
     A date is ISO 8601 (`2031-05-01`, `2031-05-01T12:00:00Z`); without an offset it is UTC. Raises
-    `ValueError` with a sentence for a person, also for a date that is over.
+    `ValueError` with a sentence for a person, also for a date that is over. `never` is infinity.
     """
+    if text.strip().lower() == "never":
+        return math.inf
     if _DURATION.fullmatch(text.strip().lower()):
         return now + parse_duration(text)
     try:

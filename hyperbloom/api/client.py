@@ -91,6 +91,11 @@ def _problem(form: Mapping[str, Any]) -> Problem:
     return Problem(kind, str(form.get("detail", kind.title)))
 
 
+def _expiry(moment: float) -> float | None:
+    """A moment as JSON can hold it: infinity, never, is null."""
+    return moment if math.isfinite(moment) else None
+
+
 def _hex_list(values: Sequence[bytes]) -> list[str]:
     return [value.hex() for value in values]
 
@@ -263,7 +268,7 @@ class Client:
         self, trustee: bytes, *, expires: float, feed: str | None = None
     ) -> Mapping[str, Any]:
         """Signs a link for another node: `link` in hex and `expires`."""
-        body = {"trustee": trustee.hex(), "expires": expires}
+        body = {"trustee": trustee.hex(), "expires": _expiry(expires)}
         return self._ask("POST", _feed_path(feed, "/links"), body)
 
     def add_links(self, links: Sequence[bytes], *, feed: str | None = None) -> Mapping[str, Any]:
@@ -288,13 +293,13 @@ class Client:
         feed: str | None = None,
     ) -> InvitationForm:
         """Makes an invitation; without `addresses` it holds those of the node."""
-        body: dict[str, Any] = {"trustee": trustee.hex(), "expires": expires}
+        body: dict[str, Any] = {"trustee": trustee.hex(), "expires": _expiry(expires)}
         if addresses is not None:
             body["addresses"] = list(addresses)
         return cast("InvitationForm", self._ask("POST", _feed_path(feed, "/invitations"), body))
 
     def accept(self, invitation: str, **settings: Any) -> FeedForm:
-        """Takes an invitation; `settings` may be alias, mode, ranges."""
+        """Takes an invitation; `settings` may be alias, mode, ranges, dialect."""
         body = {"invitation": invitation, **settings}
         return cast("FeedForm", self._ask("POST", "/v1/invitations", body))
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
 
 from hyperbloom.addresses import parse_host_port
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.config import KNOWN_DIALECTS, check_alias
+from hyperbloom.config import DEFAULT_DIALECT, KNOWN_DIALECTS, check_alias
 from hyperbloom.keys import parse_public_key
 from hyperbloom.replication.settings import FeedSettings, KeyRange, Mode
+from hyperbloom.wire import DIALECTS
 
 if TYPE_CHECKING:
     from hyperbloom.api.node import ServedFeed
@@ -73,7 +74,7 @@ class RangeForm(TypedDict):
 
 
 class ChainForm(TypedDict):
-    """The chain by which this node may write: its number of links (0: the owner), its end."""
+    """The chain by which this node may write: its number of links, its end (null: never)."""
 
     links: int
     expires: float | None
@@ -85,7 +86,7 @@ TrustWord = Literal["owner", "member", "expired", "none"]
 
 
 class FeedForm(TypedDict):
-    """A feed of the node; `own`: the node's own."""
+    """A feed of the node; `own`: the node's own; `lacks`: what its dialect does not protect."""
 
     key: str
     discovery_key: str
@@ -94,6 +95,7 @@ class FeedForm(TypedDict):
     mode: str
     ranges: list[list[str | None]]
     dialect: str
+    lacks: list[str]
     peers: list[str]
     issue_links: bool
     count: int
@@ -129,6 +131,7 @@ class InvitationForm(TypedDict):
 
     invitation: str
     feed: str
+    dialect: str
     trustee: str
     expires: float | None
     addresses: list[str]
@@ -215,6 +218,11 @@ def moment(body: Mapping[str, Any], name: str) -> float:
     return found
 
 
+def expiry(body: Mapping[str, Any], name: str) -> float:
+    """Like `moment`; null is infinity: never."""
+    return math.inf if name in body and body[name] is None else moment(body, name)
+
+
 def _ranges(body: Mapping[str, Any]) -> tuple[KeyRange, ...]:
     found = member(body, "ranges", list, [])
     ranges = []
@@ -249,7 +257,7 @@ def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
     only(body, ("key", "alias", "mode", "ranges", "dialect", "peers", "issue_links"))
     alias = body.get("alias")
     mode: Any = member(body, "mode", str, "full")
-    dialect = member(body, "dialect", str, "2")
+    dialect = member(body, "dialect", str, DEFAULT_DIALECT)
     if mode not in get_args(Mode):
         raise bad_request(f"mode must be one of {', '.join(get_args(Mode))}")
     if dialect not in KNOWN_DIALECTS:
@@ -276,7 +284,7 @@ def trust_word(feed: ServedFeed, own_key: bytes) -> TrustWord:
     """
     chain = feed.chain
     if chain is not None:
-        return "member" if len(chain) else "owner"
+        return "owner" if chain.is_owners else "member"
     was_member = any(link.trustee == own_key for link in feed.links())
     return "expired" if was_member else "none"
 
@@ -295,6 +303,7 @@ def feed_form(feed: ServedFeed, own_key: bytes) -> FeedForm:
         "mode": settings.mode,
         "ranges": [[s.hex(), None if e is None else e.hex()] for s, e in settings.ranges],
         "dialect": settings.dialect,
+        "lacks": list(DIALECTS[settings.dialect].lacks),
         "peers": list(settings.peers),
         "issue_links": settings.issue_links,
         "count": record.count,

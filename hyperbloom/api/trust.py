@@ -13,10 +13,10 @@ from hyperbloom.api.forms import (
     MemberForm,
     bad_request,
     bytes_list,
+    expiry,
     expiry_form,
     feed_form,
     feed_settings,
-    moment,
     only,
     public_key,
 )
@@ -29,7 +29,8 @@ from hyperbloom.invitation import (
     decode_invitation,
     encode_invitation,
 )
-from hyperbloom.trust import ChainError, ChainExpired, verify_chain
+from hyperbloom.trust import ChainError, ChainExpired, ChainMalformed, verify_chain
+from hyperbloom.wire import DIALECTS, Dialect
 
 if TYPE_CHECKING:
     from hyperbloom.replication.settings import FeedSettings
@@ -49,11 +50,11 @@ MAX_ADDRESSES_GIVEN = MAX_ADDRESSES
 
 
 async def issue_link(call: Call) -> Mapping[str, Any]:
-    """`{"trustee": key, "expires": seconds}`: signs and stores a link for another node."""
+    """`{"trustee": key, "expires": seconds or null}`: signs and stores a link for another node."""
     feed, body = call.feed(), call.body()
     only(body, ("trustee", "expires"))
     trustee = public_key(body, "trustee")
-    expires = moment(body, "expires")
+    expires = expiry(body, "expires")
     link = await told(lambda: feed.issue_link(trustee, expires=expires))
     call.status = 201
     return {"link": link.to_bytes().hex(), "expires": expiry_form(link.expires)}
@@ -122,37 +123,39 @@ def _invitation_addresses(call: Call, body: Mapping[str, Any]) -> list[str]:
 
 
 async def invite(call: Call) -> Mapping[str, Any]:
-    """`{"trustee": key, "expires": seconds, "addresses"?: [HOST:PORT, …]}`: one line to join by.
+    """`{"trustee": key, "expires": seconds or null, "addresses"?: [HOST:PORT, …]}`: a line.
 
-    It holds the chain of this node and a fresh link to the trustee.
+    It is what the trustee joins by, and holds the chain of this node and a fresh link.
     """
     feed, body = call.feed(), call.body()
     only(body, ("trustee", "expires", "addresses"))
     trustee = public_key(body, "trustee")
     addresses = _invitation_addresses(call, body)
-    expires = moment(body, "expires")
+    expires = expiry(body, "expires")
     link = await told(lambda: feed.issue_link(trustee, expires=expires))
     chain = feed.chain
     if chain is None:
         raise Problem(ProblemKind.NOT_TRUSTED, "this node's own link has just expired")
+    invited = chain.extended(link)
     invitation = Invitation(
         feed_key=feed.key,
-        links=(*chain.to_wire(), link.to_bytes()),
+        links=invited.to_wire(),
         addresses=tuple(addresses),
     )
     call.status = 201
     form: InvitationForm = {
         "invitation": encode_invitation(invitation),
         "feed": feed.key.hex(),
+        "dialect": feed.settings.dialect,
         "trustee": trustee.hex(),
-        "expires": expiry_form(min(chain.expires, link.expires)),
+        "expires": expiry_form(invited.expires),
         "addresses": addresses,
     }
     return form
 
 
-def _open_invitation(call: Call, text: str) -> Invitation:
-    """The invitation, whose chain must hold now and end at this node's identity."""
+def _open_invitation(text: str) -> Invitation:
+    """The invitation; its chain is not looked at."""
     try:
         invitation = decode_invitation(text)
         for address in invitation.addresses:
@@ -163,28 +166,44 @@ def _open_invitation(call: Call, text: str) -> Invitation:
         raise Problem(
             ProblemKind.BAD_INVITATION, "the invitation's addresses are damaged"
         ) from None
+    return invitation
+
+
+def _check_invited(call: Call, invitation: Invitation, dialect: Dialect) -> None:
+    """The invitation's chain must hold now and end at this node's identity."""
     identity = call.node.identity.public_key
-    holder = _invited(call, invitation)
+    holder = _invited(call, invitation, dialect)
     if holder != identity:
         raise Problem(
             ProblemKind.BAD_INVITATION,
             f"the invitation is for {holder.hex()}, this node is {identity.hex()}; ask for one "
             "for this node's key (`hyperbloom key`)",
         )
-    return invitation
 
 
-def _invited(call: Call, invitation: Invitation) -> bytes:
+def _invited(call: Call, invitation: Invitation, dialect: Dialect) -> bytes:
     """The key that the invitation is for.
 
     Looked at before anything is changed: a bad invitation must leave no feed behind.
     """
     now, leeway = call.context.now(), call.node.context.leeway
     try:
-        chain = verify_chain(invitation.feed_key, invitation.links, now=now, leeway=leeway)
+        chain = verify_chain(
+            invitation.feed_key,
+            invitation.links,
+            now=now,
+            leeway=leeway,
+            format=dialect.link_format,
+        )
     except ChainExpired as error:
         raise Problem(
             ProblemKind.EXPIRED, f"the invitation is out of date ({error}); ask for a new one"
+        ) from None
+    except ChainMalformed as error:
+        raise Problem(
+            ProblemKind.BAD_CHAIN,
+            f"the invitation is not in the form of dialect {dialect.name} ({error}); if its feed "
+            "speaks another, name that (--dialect), else ask for a new one",
         ) from None
     except ChainError as error:
         raise Problem(
@@ -210,14 +229,18 @@ def _joined_settings(
 
 
 async def accept_invitation(call: Call) -> Mapping[str, Any]:
-    """`{"invitation": line, "alias"?, "mode"?, "ranges"?}`: joins its feed and takes its chain."""
+    """`{"invitation": line, "alias"?, "mode"?, "ranges"?, "dialect"?}`: joins its feed.
+
+    The chain is taken, too. It has to be in the form of the dialect.
+    """
     body = call.body()
-    only(body, ("invitation", "alias", "mode", "ranges"))
+    only(body, ("invitation", "alias", "mode", "ranges", "dialect"))
     line = body.get("invitation")
     if type(line) is not str:
         raise bad_request("invitation must be a text")
-    invitation = _open_invitation(call, line)
+    invitation = _open_invitation(line)
     settings, changed = _joined_settings(call, invitation, body)
+    _check_invited(call, invitation, DIALECTS[settings.dialect])
     if changed:
         await told(lambda: call.node.join(settings))
     feed = call.feed_of(invitation.feed_key)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
-from hyperbloom.cli.parameters import HOST_PORT, PUBLIC_KEY, as_bytes, hex_option
+from hyperbloom.cli.parameters import HOST_PORT, PUBLIC_KEY, as_bytes, dialect_option, hex_option
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Key, Name
-from hyperbloom.cli.trust import note_file_wins, own_trust
+from hyperbloom.cli.trust import note_file_wins, note_lacks, own_trust
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_size
 
@@ -73,6 +73,7 @@ def _present(client: Client, key: bytes) -> dict[str, Any]:
     help="For mode range: keep values from S up to E; E may be '' for no end.",
 )
 @click.option("--alias", help="A short name for the feed on this node.")
+@dialect_option
 @click.option("--no-issue-links", is_flag=True, help="Do not issue Links to peers that ask.")
 @hex_option
 @pass_app
@@ -83,6 +84,7 @@ def join(
     mode: str | None,
     ranges: tuple[tuple[str, str], ...],
     alias: str | None,
+    dialect: str | None,
     no_issue_links: bool,
     as_hex: bool,
 ) -> None:
@@ -101,6 +103,8 @@ def join(
         ]
     if alias is not None:
         settings["alias"] = alias
+    if dialect is not None:
+        settings["dialect"] = dialect
     if no_issue_links:
         settings["issue_links"] = False
     with app.client() as client:
@@ -111,6 +115,7 @@ def join(
         app.out.json(form)
     else:
         app.out.sentence(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
+    note_lacks(app, form)
     note_file_wins(app, form)
 
 

@@ -31,13 +31,17 @@ REFUSALS_SHOWN = 5
 _TWISTD = "from twisted.scripts.twistd import run; run()"
 
 
-def _key_form(identity: Identity) -> dict[str, str]:
+def _key_form(identity: Identity, dialect: str | None = None) -> dict[str, str]:
+    """The key, and what its feed is called in a dialect; None: in the usual one."""
     from hyperbloom.keys import discovery_key
 
-    return {
-        "public": identity.public_key.hex(),
-        "discovery": discovery_key(identity.public_key).hex(),
-    }
+    named = discovery_key(identity.public_key)
+    if dialect is not None:
+        # More is loaded for it than a short command should need.
+        from hyperbloom.wire import DIALECTS
+
+        named = DIALECTS[dialect].discovery_key(identity.public_key)
+    return {"public": identity.public_key.hex(), "discovery": named.hex()}
 
 
 @click.command(cls=Command, config_option=False, timeout_option=False)
@@ -119,7 +123,9 @@ def key(app: App) -> None:
     """
     from hyperbloom.keys import load_key_file
 
-    form = _key_form(load_key_file(app.config.identity))
+    identity = load_key_file(app.config.identity)
+    dialects = (feed.dialect for feed in app.config.feeds if feed.key == identity.public_key)
+    form = _key_form(identity, next(dialects, None))
     if app.out.as_json:
         app.out.json(form)
     else:
@@ -218,6 +224,8 @@ def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[s
         yield f"{name}: no peer is connected and none is named to dial: `{join}`"
     if feed["is_full"]:
         yield f"{name}: full by [limits]; values of peers are refused"
+    for lack in feed["lacks"]:
+        yield f"{name}, dialect {feed['dialect']}: {lack}"
 
 
 def _refusals(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:

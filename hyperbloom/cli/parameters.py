@@ -12,10 +12,12 @@ from hyperbloom.addresses import parse_host_port
 from hyperbloom.units import parse_expiry
 
 __all__ = [
+    "DIALECT_NAMES",
     "EXPIRES",
     "HOST_PORT",
     "PUBLIC_KEY",
     "as_bytes",
+    "dialect_option",
     "feed_option",
     "hex_option",
     "optional_bytes",
@@ -23,6 +25,9 @@ __all__ = [
 ]
 
 _KEY_DIGITS = 64
+
+#: As in `hyperbloom.config`, repeated because that loads more than `--help` needs; a test compares.
+DIALECT_NAMES = ("2", "1", "draft")
 
 
 class PublicKey(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -87,6 +92,15 @@ def feed_option(command: Any) -> Any:
         "--feed",
         metavar="FEED",
         help="Public key in hex, an alias, or own; else the only feed in use, or the node's own.",
+    )(command)
+
+
+def dialect_option(command: Any) -> Any:
+    """--dialect NAME."""
+    return click.option(
+        "--dialect",
+        type=click.Choice(DIALECT_NAMES),
+        help="The protocol's version that the feed's nodes speak: 2 (default) or an older one.",
     )(command)
 
 

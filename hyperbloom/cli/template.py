@@ -47,7 +47,7 @@ listen = {listen}
 # alias = "blocklist"           # a short name for commands
 # mode = "full"                 # full: all values; range: those of ranges; light: none
 # ranges = [{{ start = "a", end = "n" }}]   # for mode range; text, or start_hex and end_hex
-# dialect = "2"                 # the protocol's version that the feed speaks
+# dialect = "2"                 # the protocol's version that the feed speaks: 2, 1 or draft
 # peers = ["example.org:4365"]  # nodes to dial
 # issue_links = true            # give trust links to peers that ask for shorter chains
 """

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Command, Group, pass_app
-from hyperbloom.cli.parameters import EXPIRES, HOST_PORT, PUBLIC_KEY, feed_option
+from hyperbloom.cli.parameters import EXPIRES, HOST_PORT, PUBLIC_KEY, dialect_option, feed_option
 from hyperbloom.cli.tables import Key
 from hyperbloom.units import format_duration, format_moment
 
 if TYPE_CHECKING:
     from hyperbloom.api.forms import FeedForm
 
-__all__ = ["expiry_text", "invite", "join", "note_file_wins", "own_trust", "trust"]
+__all__ = ["expiry_text", "invite", "join", "note_file_wins", "note_lacks", "own_trust", "trust"]
 
 #: An expiry that came out earlier than asked by more than this is remarked on.
 CLIPPED_SECONDS = 1.0
@@ -27,7 +27,7 @@ _expires_option = click.option(
     default="30d",
     show_default=True,
     metavar="WHEN",
-    help="How long it holds (30d, 12h, 45m, 90s), or a date (2031-05-01).",
+    help="How long it holds (30d, 12h, 45m, 90s), or a date (2031-05-01); never, in the draft.",
 )
 
 
@@ -39,6 +39,10 @@ def expiry_text(expires: float | None) -> str:
     if left < 0:
         return f"EXPIRED {format_duration(-left)} ago"
     return f"{format_moment(expires)} (in {format_duration(left)})"
+
+
+def _until(expires: float | None) -> str:
+    return "for good" if expires is None else f"until {expiry_text(expires)}"
 
 
 def _note_clipped(app: App, asked: float, got: float | None) -> None:
@@ -88,7 +92,7 @@ def add(app: App, feed: str, links: tuple[str, ...]) -> None:
     if app.out.as_json:
         app.out.json(answer)
     else:
-        app.out.line(f"{answer['holder']} may write until {expiry_text(answer['expires'])}")
+        app.out.line(f"{answer['holder']} may write {_until(answer['expires'])}")
 
 
 @trust.command("list")
@@ -150,7 +154,13 @@ def own_trust(form: FeedForm) -> str:
         return "NOT TRUSTED: this node may not write here; ask a member for an invitation."
     if form["trust"] == "owner":
         return "This node is the owner."
-    return f"This node may write until {expiry_text(chain['expires'])}."
+    return f"This node may write {_until(chain['expires'])}."
+
+
+def note_lacks(app: App, form: FeedForm) -> None:
+    """Remarks on what the feed's dialect does not protect."""
+    for lack in form["lacks"]:
+        app.out.note(f"in dialect {form['dialect']}, {lack}")
 
 
 def note_file_wins(app: App, form: FeedForm) -> None:
@@ -160,7 +170,7 @@ def note_file_wins(app: App, form: FeedForm) -> None:
     )
     if named is None:
         return
-    names = ("alias", "mode", "ranges", "peers", "issue_links")
+    names = ("alias", "mode", "ranges", "dialect", "peers", "issue_links")
     others = [name for name in names if named[name] != dict(form)[name]]
     if others:
         app.out.note(
@@ -194,10 +204,21 @@ def invite(
     _note_clipped(app, expires, answer["expires"])
     if not addresses:
         _note_addresses(app, answer["addresses"])
+    _note_dialect(app, answer["dialect"])
     if app.out.as_json:
         app.out.json(answer)
     else:
         app.out.line(answer["invitation"])
+
+
+def _note_dialect(app: App, dialect: str) -> None:
+    from hyperbloom.config import DEFAULT_DIALECT
+
+    if dialect != DEFAULT_DIALECT:
+        app.out.note(
+            f"the feed speaks dialect {dialect}, which the invitation does not say: it is taken "
+            f"with `join --dialect {dialect}`"
+        )
 
 
 def _note_addresses(app: App, addresses: list[str]) -> None:
@@ -221,16 +242,16 @@ def _note_addresses(app: App, addresses: list[str]) -> None:
 @click.option(
     "--mode", type=click.Choice(["full", "light"]), help="full: keep all values (default)."
 )
+@dialect_option
 @pass_app
-def join(app: App, line: str, alias: str | None, mode: str | None) -> None:
+def join(app: App, line: str, alias: str | None, mode: str | None, dialect: str | None) -> None:
     """Take an invitation: LINE as `invite` printed it, or - to read it from standard input."""
     from hyperbloom.invitation import decode_invitation
 
     text = sys.stdin.readline() if line == "-" else line
     decode_invitation(text)
-    settings = {
-        name: found for name, found in (("alias", alias), ("mode", mode)) if found is not None
-    }
+    named = {"alias": alias, "mode": mode, "dialect": dialect}
+    settings = {name: found for name, found in named.items() if found is not None}
     with app.client() as client:
         form = client.accept(text, **settings)
     if not form["peers"]:
@@ -239,4 +260,5 @@ def join(app: App, line: str, alias: str | None, mode: str | None) -> None:
         app.out.json(form)
     else:
         app.out.sentence(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
+    note_lacks(app, form)
     note_file_wins(app, form)

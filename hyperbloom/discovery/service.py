@@ -182,7 +182,7 @@ class DiscoveryService(Service):
 
     def _search_for(self, swarm: FeedSwarm) -> _Search:
         settings = self._settings
-        topic = Topic.of_feed(swarm.feed_key)
+        topic = Topic.of_feed(swarm.feed_key, named=swarm.discovery_key)
         if self._secret is not None:
             topic = replace(topic, secret_hash=Topic.named(b"", self._secret).secret_hash)
         tracker = Tracker(

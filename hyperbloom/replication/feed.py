@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from hyperbloom.keys import discovery_key
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.fetch import fetch
 from hyperbloom.replication.limits import (
@@ -74,7 +73,7 @@ class Feed:
         self.context = context
         self.dialect = DIALECTS[settings.dialect]
         self.key = settings.key
-        self.discovery_key = discovery_key(settings.key, hash_key=self.dialect.hash_key)
+        self.discovery_key = self.dialect.discovery_key(settings.key)
         self.top_seq = record.top_seq
         self.peers: set[Peering] = set()
         self.membership = Membership(

@@ -25,6 +25,7 @@ from hyperbloom.trust import (
     Member,
     TrustLink,
     issue_link,
+    owner_chain,
     parse_link,
     verify_chain,
 )
@@ -62,9 +63,14 @@ class Membership:
         self._leeway = leeway
         self._graph = LinkGraph(feed_key)
         self._known: set[bytes] = set()
+        #: Stored links in the form of a dialect that the feed was configured with before.
+        self.unreadable = 0
         self._chain: Chain | None = None
         self._searched_at, self._searched_until = math.inf, -math.inf
         for record in records:
+            if len(record.raw) != self._format.link_bytes:
+                self.unreadable += 1
+                continue
             self._graph.add(record.issuer, parse_link(record.raw, self._format))
             self._known.add(record.raw)
         self._issued = Counter(issuer for issuer, _ in self._graph.links())
@@ -74,9 +80,14 @@ class Membership:
         # A clock that was wrong and has been set back counts as well.
         if not self._searched_at <= now <= self._searched_until:
             self._searched_at = now
-            self._chain = self._graph.shortest_chain(self._identity.public_key, now=now)
+            self._chain = self._search(now)
             self._searched_until = math.inf if self._chain is None else self._chain.expires
         return self._chain
+
+    def _search(self, now: float) -> Chain | None:
+        if self._identity.public_key == self.feed_key:
+            return owner_chain(self._identity, format=self._format)
+        return self._graph.shortest_chain(self._identity.public_key, now=now)
 
     def require_chain(self, *, now: float) -> Chain:
         """Like `chain`, but raises `NotTrusted` with what to do about it."""
@@ -123,7 +134,7 @@ class Membership:
         The same link is given again to who comes again. `share` is the part of the room for links
         that it may fill. Raises `NotTrusted` without a chain of our own, `ValueError` where there
         is no room or the result could not be used: a chain would be too long, the expiry has
-        passed, or the trustee is the feed itself.
+        passed, the trustee is the feed itself, or an end is asked of links that have none.
         """
         chain = self.require_chain(now=now)
         if len(chain) >= MAX_CHAIN_LINKS:
@@ -131,12 +142,19 @@ class Membership:
                 f"this node is {len(chain)} links away from the feed, the most there may be: "
                 "it cannot invite others"
             )
+        if not self._format.has_expiry and math.isfinite(expires):
+            raise ValueError(
+                "links of this feed's dialect never expire: whoever gets one may write for good; "
+                "if that is what you want, say so (--expires never)"
+            )
         if expires <= now:
             raise ValueError("the link would already have expired")
         if trustee in (self.feed_key, self._identity.public_key):
             raise ValueError("a link is for another node's key; this one can write already")
         own = self._identity.public_key
         lasting = min(expires, chain.expires)
+        if self._format.has_expiry and math.isinf(lasting):
+            raise ValueError("links of this feed's dialect have to expire: say when")
         issued = self._issued_to(trustee, lasting)
         if issued is not None:
             return issued, self._records([(own, issued)], introduced_by=own, now=now)
@@ -175,7 +193,12 @@ class Membership:
         self._issued = Counter(issuer for issuer, _ in self._graph.links())
 
     def _fresh(self, chain: Chain) -> list[_Issued]:
-        return [one for one in chain.issuers() if one[1].to_bytes() not in self._known]
+        # A link to the feed's own key, as owners show in the draft, says nothing about members.
+        return [
+            (issuer, link)
+            for issuer, link in chain.issuers()
+            if link.public_key != self.feed_key and link.to_bytes() not in self._known
+        ]
 
     def _has_room(self, links: Sequence[_Issued], *, now: float, share: float = 1.0) -> bool:
         if not self._fits(links, share):

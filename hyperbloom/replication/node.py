@@ -7,6 +7,7 @@ node (`hyperbloom.service`) and closed by it, after this service has stopped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
@@ -186,11 +187,20 @@ class Node(Service):
         feed = Feed(settings, record, self.context)
         self.feeds[feed.key] = feed
         self._by_discovery_key[feed.discovery_key] = feed
-        if not feed.dialect.data_signed:
-            name = settings.alias or "a feed without an alias"
-            log.warn("{feed}: its dialect does not sign values", feed=name)
-            log.debug("That feed is {key}", key=feed.key.hex())
+        self._warn_of(feed)
         return feed
+
+    def _warn_of(self, feed: Feed) -> None:
+        """Log what the feed's dialect does not protect, and what it makes of no use."""
+        name = feed.settings.alias or "a feed without an alias"
+        warnings = list(feed.dialect.lacks)
+        if feed.membership.unreadable:
+            warnings.append(f"{feed.membership.unreadable} links of another dialect do not count")
+        for warning in warnings:
+            dialect = feed.dialect.name
+            log.warn("{feed}, dialect {dialect}: {text}", feed=name, dialect=dialect, text=warning)
+        if warnings:
+            log.debug("That feed is {key}", key=feed.key.hex())
 
     def join(self, settings: FeedSettings) -> Deferred[Feed]:
         """Take a feed in, or change the settings of one; fires when that is on disk.
@@ -360,6 +370,7 @@ class Node(Service):
             mode=feed.settings.mode,
             dialect=feed.settings.dialect,
             data_signed=feed.dialect.data_signed,
+            lacks=feed.dialect.lacks,
             own=feed.key == self.identity.public_key,
             count=record.count,
             bytes=record.bytes,
@@ -367,7 +378,7 @@ class Node(Service):
             top_seq=record.top_seq,
             peers=len(feed.peers),
             chain_links=None if chain is None else len(chain),
-            chain_expires=None if chain is None or not len(chain) else chain.expires,
+            chain_expires=chain.expires if chain and math.isfinite(chain.expires) else None,
             trusted=chain is not None,
             problem=self.problem(feed),
             is_full=feed.is_full,

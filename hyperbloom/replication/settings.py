@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from hyperbloom.addresses import parse_host_port
 from hyperbloom.keys import PUBLIC_KEY_BYTES
 
-__all__ = ["WHOLE", "FeedSettings", "KeyRange", "Mode", "SyncSettings"]
+__all__ = ["DEFAULT_DIALECT", "WHOLE", "FeedSettings", "KeyRange", "Mode", "SyncSettings"]
 
 Mode = Literal["full", "range", "light"]
 
@@ -17,6 +17,9 @@ Mode = Literal["full", "range", "light"]
 KeyRange = tuple[bytes, bytes | None]
 
 WHOLE: KeyRange = (b"", None)
+
+#: What a feed speaks that names none: nothing weaker is ever chosen by itself.
+DEFAULT_DIALECT = "2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ class FeedSettings:
     alias: str | None = None
     mode: Mode = "full"
     ranges: tuple[KeyRange, ...] = ()
-    dialect: str = "2"
+    dialect: str = DEFAULT_DIALECT
     peers: tuple[str, ...] = ()
     issue_links: bool = True
 

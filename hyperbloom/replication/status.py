@@ -56,7 +56,10 @@ class PeerStatus(_Picture):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedStatus(_Picture):
-    """One feed: what is here and whether this node may write."""
+    """One feed: what is here and whether this node may write.
+
+    `lacks`: what its dialect does not protect, in sentences; empty for dialect 2.
+    """
 
     key: Octets
     discovery_key: Octets
@@ -64,6 +67,7 @@ class FeedStatus(_Picture):
     mode: str
     dialect: str
     data_signed: bool
+    lacks: tuple[str, ...]
     own: bool
     count: int
     bytes: int

@@ -13,14 +13,16 @@ from hyperbloom.trust.chain import (
     ChainForged,
     ChainMalformed,
     ChainTooLong,
+    owner_chain,
     verify_chain,
 )
-from hyperbloom.trust.format import LINK_FORMAT_2, NONCE_BYTES, LinkFormat
+from hyperbloom.trust.format import LINK_FORMAT_2, LINK_FORMAT_DRAFT, NONCE_BYTES, LinkFormat
 from hyperbloom.trust.graph import LinkGraph, Member
 from hyperbloom.trust.link import LINK_VERSION, TrustLink, issue_link, parse_link
 
 __all__ = [
     "LINK_FORMAT_2",
+    "LINK_FORMAT_DRAFT",
     "LINK_VERSION",
     "MAX_CHAIN_LINKS",
     "NONCE_BYTES",
@@ -35,6 +37,7 @@ __all__ = [
     "Member",
     "TrustLink",
     "issue_link",
+    "owner_chain",
     "parse_link",
     "verify_chain",
 ]

@@ -1,8 +1,10 @@
 """Chains of trust links, from a feed's key to a writer's.
 
 The first link is signed by the feed's key, each further one by the trustee of the link before it.
-The last trustee holds the chain and signs with its own key; the owner's chain is empty. A chain
-counts as long as all of its links do, so it expires with the first of them.
+The last trustee holds the chain and signs with its own key. The owner's chain is empty, or, in a
+form that wants it so, one link of the feed's key to itself; either way members' chains begin with
+the link to the first of them. A chain counts as long as all of its links do, so it expires with the
+first of them.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hyperbloom.keys import PUBLIC_KEY_BYTES
+from hyperbloom.keys import PUBLIC_KEY_BYTES, Identity, keyed_hash
 from hyperbloom.trust.format import LINK_FORMAT_2, LinkFormat
-from hyperbloom.trust.link import TrustLink, parse_link
+from hyperbloom.trust.link import TrustLink, issue_link, parse_link
 
 __all__ = [
     "MAX_CHAIN_LINKS",
@@ -25,6 +27,7 @@ __all__ = [
     "ChainForged",
     "ChainMalformed",
     "ChainTooLong",
+    "owner_chain",
     "verify_chain",
 ]
 
@@ -79,7 +82,7 @@ class Chain:
             raise ValueError(f"a chain has at most {MAX_CHAIN_LINKS} links, not {len(self.links)}")
 
     def __len__(self) -> int:
-        """How many links there are: 0 for the owner."""
+        """How many links there are: 0 for the owner, 1 where owners link themselves."""
         return len(self.links)
 
     def __bool__(self) -> bool:
@@ -92,8 +95,13 @@ class Chain:
         return self.links[-1].public_key if self.links else self.feed_key
 
     @property
+    def is_owners(self) -> bool:
+        """Whether it is held by the feed's own key."""
+        return self.holder == self.feed_key
+
+    @property
     def expires(self) -> float:
-        """The earliest expiry of a link in seconds since 1970; infinite without links."""
+        """The earliest expiry of a link in seconds since 1970; infinite if nothing does."""
         return min((link.expires for link in self.links), default=math.inf)
 
     def issuers(self) -> Iterator[tuple[bytes, TrustLink]]:
@@ -103,9 +111,36 @@ class Chain:
             yield issuer, link
             issuer = link.public_key
 
+    def extended(self, link: TrustLink) -> Chain:
+        """The chain of the trustee of ``link``, which the holder of this one has issued.
+
+        A link of the owner to itself is the owner's own proof, and left out. Raises ValueError for
+        a chain that would be too long.
+        """
+        return Chain(self.feed_key, (link,) if self.is_owners else (*self.links, link))
+
     def to_wire(self) -> tuple[bytes, ...]:
         """The links as a Handshake carries them."""
         return tuple(link.to_bytes() for link in self.links)
+
+
+def owner_chain(
+    owner: Identity,
+    *,
+    format: LinkFormat = LINK_FORMAT_2,  # noqa: A002
+) -> Chain:
+    """The chain by which ``owner`` proves itself to its own feed (draft, "Signature Chain").
+
+    Where that is a link, its nonce is the feed's discovery key: the owner makes the same link
+    every time, and nobody has to keep it.
+    """
+    feed_key = owner.public_key
+    if not format.owner_links_itself:
+        return Chain(feed_key)
+    nonce = keyed_hash(feed_key, key=format.hash_key)
+    return Chain(
+        feed_key, (issue_link(owner, feed_key, expires=math.inf, nonce=nonce, format=format),)
+    )
 
 
 def _date(seconds: float) -> str:

@@ -11,6 +11,9 @@ nonce        32
 signature    64 by the issuer, over Hash(all above)
 ========= ===== ===================================
 
+The draft leaves the expiry out, which makes 129 bytes and a link that counts for ever, hashes under
+another key, and has a feed's owner sign a link to itself where later protocols have an empty chain.
+
 A :class:`LinkFormat` says what a dialect does otherwise; nothing else in this package asks.
 """
 
@@ -21,9 +24,9 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from hyperbloom.keys import HASH_KEY, PUBLIC_KEY_BYTES, SIGNATURE_BYTES
+from hyperbloom.keys import DRAFT_HASH_KEY, HASH_KEY, PUBLIC_KEY_BYTES, SIGNATURE_BYTES
 
-__all__ = ["LINK_FORMAT_2", "NONCE_BYTES", "LinkFormat"]
+__all__ = ["LINK_FORMAT_2", "LINK_FORMAT_DRAFT", "NONCE_BYTES", "LinkFormat"]
 
 NONCE_BYTES: Final = 32
 
@@ -36,8 +39,8 @@ class LinkFormat:
     """How a dialect writes, hashes and roots its trust links.
 
     ``hash_key`` is the key of the hash that is signed. ``has_expiry`` says whether a link carries
-    an expiry. ``owner_links_itself`` says whether an owner proves itself by a link of the feed's
-    key to itself, rather than by an empty chain.
+    an expiry; one that does not has an infinite one here. ``owner_links_itself`` says whether an
+    owner proves itself by a link of the feed's key to itself, rather than by an empty chain.
     """
 
     name: str
@@ -74,3 +77,8 @@ LINK_FORMAT_2: Final = LinkFormat(
     name="2", hash_key=HASH_KEY, has_expiry=True, owner_links_itself=False
 )
 """The 137-byte links of protocols 1 and 2."""
+
+LINK_FORMAT_DRAFT: Final = LinkFormat(
+    name="draft", hash_key=DRAFT_HASH_KEY, has_expiry=False, owner_links_itself=True
+)
+"""The 129-byte links of the draft."""

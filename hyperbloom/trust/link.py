@@ -28,7 +28,8 @@ class TrustLink:
     ``public_key`` (32 bytes) is the trustee; ``expires`` is in seconds since 1970, the last moment
     at which the link counts; ``nonce`` has 32 bytes, ``signature`` 64. Who issued a link is not
     written in it. Raises ValueError for another version or length, and for an expiry that is NaN
-    or infinite: compared with a clock, NaN would live for ever.
+    or infinite: compared with a clock, NaN would live for ever. In a form without an expiry it is
+    infinite and nothing else.
     """
 
     version: int = LINK_VERSION
@@ -109,3 +110,5 @@ def _check_fields(public_key: bytes, expires: float, nonce: bytes, link_format: 
         raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
     if link_format.has_expiry and not math.isfinite(expires):
         raise ValueError(f"an expiry is a finite number of seconds, not {expires}")
+    if not link_format.has_expiry and expires != math.inf:
+        raise ValueError("a link of this form never expires: its expiry is infinite")

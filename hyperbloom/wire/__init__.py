@@ -8,7 +8,9 @@ from hyperbloom.wire.credentials import (
     sign_data,
 )
 from hyperbloom.wire.dialect import (
+    DIALECT_1,
     DIALECT_2,
+    DIALECT_DRAFT,
     DIALECTS,
     Dialect,
 )
@@ -84,7 +86,9 @@ __all__ = [
     "CIPHER_KEY_BYTES",
     "CIPHER_NONCE_BYTES",
     "DIALECTS",
+    "DIALECT_1",
     "DIALECT_2",
+    "DIALECT_DRAFT",
     "MAGIC",
     "MAX_BUFFERED_BYTES",
     "MAX_EARLY_BYTES",

@@ -291,6 +291,7 @@ class FakeNode:
             mode=feed.settings.mode,
             dialect="2",
             data_signed=True,
+            lacks=(),
             own=feed is self.own,
             count=record.count,
             bytes=record.bytes,

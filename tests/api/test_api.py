@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import socket
 import threading
 import time
@@ -21,7 +22,13 @@ from hyperbloom.api.server import MAX_BODY_BYTES
 from hyperbloom.invitation import Invitation, decode_invitation, encode_invitation
 from hyperbloom.keys import Identity
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.trust import issue_link, parse_link, verify_chain
+from hyperbloom.trust import (
+    LINK_FORMAT_2,
+    LINK_FORMAT_DRAFT,
+    issue_link,
+    parse_link,
+    verify_chain,
+)
 
 FRIEND = Identity(b"f" * 32)
 OTHER = Identity(b"o" * 32)
@@ -357,8 +364,10 @@ def test_a_wildcard_listener_is_made_an_address_that_can_be_dialled(served):
     assert not address.startswith("0.0.0.0")
 
 
-def invitation_for(key, *, issuer=OTHER, expires=FAR, addresses=("127.0.0.1:4365",)):
-    link = issue_link(issuer, key, expires=expires, nonce=bytes(32))
+def invitation_for(
+    key, *, issuer=OTHER, expires=FAR, addresses=("127.0.0.1:4365",), form=LINK_FORMAT_2
+):
+    link = issue_link(issuer, key, expires=expires, nonce=bytes(32), format=form)
     return encode_invitation(
         Invitation(feed_key=OTHER.public_key, links=(link.to_bytes(),), addresses=addresses)
     )
@@ -416,6 +425,11 @@ def test_an_invitation_is_granted_the_leeway_of_the_node(served):
         ),
         (lambda own: invitation_for(own, expires=9.0), ProblemKind.EXPIRED, "expired"),
         (lambda own: invitation_for(own, issuer=FRIEND), ProblemKind.BAD_CHAIN, "signed"),
+        (
+            lambda own: invitation_for(own, form=LINK_FORMAT_DRAFT, expires=math.inf),
+            ProblemKind.BAD_CHAIN,
+            "not in the form of dialect 2",
+        ),
     ],
 )
 def test_a_bad_invitation_changes_nothing(served, make, kind, part):

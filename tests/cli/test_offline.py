@@ -252,7 +252,7 @@ def test_a_damaged_invitation_needs_no_node(offline):
 
 
 def test_what_nobody_foresaw(offline, monkeypatch, tmp_path):
-    def broken(identity):
+    def broken(*_):
         raise RuntimeError("two\nlines")
 
     offline.out("init", "n")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperbloom.cli.parameters import DIALECT_NAMES
 from hyperbloom.cli.template import config_text
 from hyperbloom.config import (
     KNOWN_DIALECTS,
@@ -221,7 +222,7 @@ WRONG = {
         "not both",
     ),
     FEED + "mode = 'range'\nranges = [{ start = 'b', end = 'b' }]": ("ranges 1 end", "greater"),
-    FEED + "dialect = '1'": ("[[feeds]] 1 dialect", "known are 2"),
+    FEED + "dialect = '3'": ("[[feeds]] 1 dialect", "known are 2, 1, draft"),
     FEED + "dialect = 2": ("[[feeds]] 1 dialect", "a text"),
     FEED + "peers = ['example.org']": ("[[feeds]] 1 peers", "not HOST:PORT"),
     FEED + "peers = 'example.org:1'": ("[[feeds]] 1 peers", "a list"),
@@ -285,6 +286,7 @@ def test_a_table_reads_any_dataclass_of_settings():
 
 def test_the_dialects_are_those_of_the_wire():
     assert set(KNOWN_DIALECTS) == set(DIALECTS)
+    assert DIALECT_NAMES == KNOWN_DIALECTS
 
 
 @pytest.mark.parametrize("alias", ["a", "block-list.2_b", "9" * 63])

@@ -48,6 +48,7 @@ def test_expiries():
     assert parse_expiry("2001-09-09T01:46:41Z", now=1e9) == 1e9 + 1
     assert parse_expiry("2001-09-09T03:46:41+02:00", now=1e9) == 1e9 + 1
     assert parse_expiry("2001-09-10", now=1e9) == 1_000_080_000.0
+    assert parse_expiry("never", now=1e9) == math.inf
     with pytest.raises(ValueError, match="in the past"):
         parse_expiry("2001-09-09", now=1e9)
     for text in ("", "tomorrow", "30", "2001-13-01"):

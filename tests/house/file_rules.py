@@ -85,14 +85,18 @@ def addresses_in_lock(lock: Mapping[str, Any]) -> list[str]:
 
 
 def loose_pins(manifest: Mapping[str, Any], lock: Mapping[str, Any]) -> list[str]:
-    """Dependencies of a package.json that are no exact version, or not the locked one."""
+    """Dependencies of a package.json that are no exact version, or not the locked one.
+
+    A second version of a package stands under a name of its own: "npm:package@version".
+    """
     breaches = []
     for name, wanted in manifest["dependencies"].items():
-        locked = lock["packages"].get(f"node_modules/{name}", {}).get("version")
-        if not re.fullmatch(r"\d+\.\d+\.\d+", wanted):
+        entry = lock["packages"].get(f"node_modules/{name}", {})
+        pin = re.fullmatch(r"(?:npm:([a-z][a-z0-9-]*)@)?(\d+\.\d+\.\d+)", wanted)
+        if pin is None:
             breaches.append(f"{name}: {wanted!r} is not one version")
-        elif wanted != locked:
-            breaches.append(f"{name}: {wanted} is asked for, {locked} is locked")
+        elif pin.groups() != (entry.get("name"), entry.get("version")):
+            breaches.append(f"{name}: {wanted} is asked for, {entry.get('version')} is locked")
     return breaches
 
 

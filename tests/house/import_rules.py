@@ -79,8 +79,9 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         ),
         # The command's side: it reaches a node through the control socket, and offline the files.
         "cli": Room(
-            knows=("keys", "trust", "store", "units", "addresses", "exit_codes", "invitation",
-                   "config", "config_table", "api", "export", "discovery", "objects"),
+            knows=("keys", "trust", "wire", "store", "units", "addresses", "exit_codes",
+                   "invitation", "config", "config_table", "api", "export", "discovery",
+                   "objects"),
             packages=("click", "rich", "twisted"),
         ),
     }

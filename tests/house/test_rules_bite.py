@@ -279,6 +279,14 @@ class TestFiles:
         assert not file_rules.loose_pins({"dependencies": {"a": "1.0.0"}}, lock)
 
     @pytest.mark.parametrize(
+        ("wanted", "count"),
+        [("npm:b@1.0.0", 0), ("npm:b@^1.0.0", 1), ("npm:c@1.0.0", 1), ("1.0.0", 1)],
+    )
+    def test_a_package_under_another_name(self, wanted: str, count: int) -> None:
+        lock = {"packages": {"node_modules/a": {"name": "b", "version": "1.0.0"}}}
+        assert len(file_rules.loose_pins({"dependencies": {"a": wanted}}, lock)) == count
+
+    @pytest.mark.parametrize(
         ("init", "changelog", "count"),
         [
             ("0.2.0", "# Changes\n\n## 0.2.0 (today)\n", 0),

@@ -12,13 +12,20 @@
 // Two modes. After `node` each connection is handed to that hyperbloom-node Node, as a deployed
 // program does it. After `raw` a connection is a bare hyperbloom-protocol Stream: nothing is
 // answered, every message is reported, and `send` says what goes out.
+//
+// Either mode speaks protocol 2, or 1 after `"dialect": "1"`. No hyperbloom-node was published for
+// protocol 1; that of protocol 2 takes a Stream of 1 as it takes its own.
 
 const net = require('net');
 const path = require('path');
 const readline = require('readline');
 
 const Node = require('hyperbloom-node');
-const { Stream, messages } = require('hyperbloom-protocol');
+
+const protocols = {
+  2: require('hyperbloom-protocol'),
+  1: require('hyperbloom-protocol-1')
+};
 
 // The very modules that the protocol uses, wherever npm has put them.
 const beside = path.dirname(require.resolve('hyperbloom-protocol'));
@@ -46,6 +53,7 @@ function report(event, details) {
 
 const peer = {
   mode: null,          // 'node' or 'raw'
+  protocol: null,      // one of `protocols`
   node: null,
   start: null,         // what Stream.start() gets in raw mode
   twists: {},          // departures from what the reference does by itself, see twist()
@@ -61,12 +69,17 @@ function configure(mode, command) {
   if (peer.mode !== null)
     throw new Error(`This process is a ${peer.mode} peer already`);
 
+  const protocol = protocols[command.dialect || '2'];
+  if (protocol === undefined)
+    throw new Error(`Unknown dialect ${command.dialect}`);
+
   const start = {
     feedKey: unhex(command.feedKey),
     privateKey: signatures.keyPair(unhex(command.seed)).secretKey,
     chain: (command.chain || []).map(unhex)
   };
   peer.mode = mode;
+  peer.protocol = protocol;
   peer.start = start;
   peer.twists = command.twists || {};
   peer.brief = mode === 'node' && !command.verbose;
@@ -83,7 +96,8 @@ function configure(mode, command) {
 // Connections
 
 // What a test may bend, each the least change to the running Stream that shows the case:
-//   issueLinks      false turns the issuing of Links off (Node has no setting of its own)
+//   issueLinks      false turns the issuing of Links off (Node has no setting of its own, and
+//                   protocol 1 always issues them)
 //   handshakeChain  sent in the Handshake in place of the chain that start() has verified
 //   handshakeSeed   the key that signs the Handshake and Data, whatever the chain says
 //   discoveryKey    sent in Open in place of the feed's own
@@ -109,7 +123,7 @@ function twist(stream, twists) {
 
 function addConnection(socket, direction) {
   const connection = ++peer.counter;
-  const stream = new Stream();
+  const stream = new peer.protocol.Stream();
   peer.connections.set(connection, { stream, socket });
   report('connection', { connection, direction });
 
@@ -201,6 +215,7 @@ function sendFrame(stream, id, body) {
 }
 
 function send(stream, { type, body }) {
+  const { messages } = peer.protocol;
   if (type === 'sync') {
     return stream.sync({ filter: unhex(body.filter), size: body.size, n: body.n, seed: body.seed,
                          limit: body.limit, range: body.range ? range(body.range) : null });
@@ -316,7 +331,11 @@ const commands = {
 
   // As a program ends a connection: half-close, then gone after a second.
   close(command) {
-    find(command).stream.close();
+    const { stream } = find(command);
+    if (stream.close)
+      stream.close();
+    else
+      stream.shutdown();     // its name in protocol 1
     return {};
   },
 

@@ -259,12 +259,12 @@ class NpmPeer:
         chain: Iterable[bytes] = (),
         full: bool = True,
         verbose: bool = False,
+        dialect: str = "2",
         twists: dict[str, Any] | None = None,
     ) -> bytes:
         """Be a hyperbloom-node Node; returns its public key. See driver.js for the twists."""
-        return self._configure(
-            "node", seed, feed_key, chain, full=full, verbose=verbose, twists=twists or {}
-        )
+        options = {"full": full, "verbose": verbose, "dialect": dialect, "twists": twists or {}}
+        return self._configure("node", seed, feed_key, chain, **options)
 
     def raw(
         self,
@@ -272,10 +272,12 @@ class NpmPeer:
         seed: bytes,
         feed_key: bytes,
         chain: Iterable[bytes] = (),
+        dialect: str = "2",
         twists: dict[str, Any] | None = None,
     ) -> bytes:
         """Be a bare hyperbloom-protocol Stream a connection; returns the public key."""
-        return self._configure("raw", seed, feed_key, chain, twists=twists or {})
+        options = {"dialect": dialect, "twists": twists or {}}
+        return self._configure("raw", seed, feed_key, chain, **options)
 
     def _configure(
         self, mode: str, seed: bytes, feed_key: bytes, chain: Iterable[bytes], **rest: Any

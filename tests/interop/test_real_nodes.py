@@ -28,6 +28,7 @@ FAR = 4e9
 LONG_AGO = 1e9
 
 either_owner = pytest.mark.parametrize("ours", ["owner", "member"])
+each_dialect = pytest.mark.parametrize("dialect", ["2", "1"])
 either_dialler = pytest.mark.parametrize("dialler", ["ours", "npm"])
 
 
@@ -55,6 +56,7 @@ class Meeting:
         *,
         ours: str = "owner",
         dialler: str = "npm",
+        dialect: str = "2",
         raw: bool = False,
         chain: list[bytes] | None = None,
         join: tuple[str, ...] = (),
@@ -64,6 +66,8 @@ class Meeting:
     ) -> None:
         mine, theirs = (OWNER, ALICE) if ours == "owner" else (ALICE, OWNER)
         chain = [link(OWNER, ALICE)] if chain is None else chain
+        if mine is OWNER:
+            config += f'[[feeds]]\nkey = "{FEED.hex()}"\ndialect = "{dialect}"\n'
         self.node: RealNode = nodes.make("ours", seed=mine.seed, config=config).start()
         self.peer = npm()
         start = self.peer.raw if raw else self.peer.node
@@ -71,10 +75,11 @@ class Meeting:
             seed=theirs.seed,
             feed_key=FEED,
             chain=chain if theirs is ALICE else [],
+            dialect=dialect,
             **npm_options,
         )
         if mine is ALICE:
-            self.run("feed", "join", FEED.hex(), *join)
+            self.run("feed", "join", FEED.hex(), "--dialect", dialect, *join)
             self.run("trust", "add", FEED.hex(), *[one.hex() for one in chain])
         before(self)
         self.connection = 0
@@ -111,14 +116,17 @@ def in_batches(node: RealNode, values: list[bytes], size: int = 5_000) -> None:
         node.put(*values[start : start + size], feed=FEED)
 
 
+@each_dialect
 @either_owner
 @either_dialler
-def test_sync_and_broadcast_both_ways(nodes: Nodes, npm: StartNpm, ours: str, dialler: str) -> None:
+def test_sync_and_broadcast_both_ways(
+    nodes: Nodes, npm: StartNpm, ours: str, dialler: str, dialect: str
+) -> None:
     def before(meeting: Meeting) -> None:
         meeting.node.put(b"only ours", b"both", feed=FEED)
         meeting.peer.bulk_insert([b"only npm's", b"both"])
 
-    meeting = Meeting(nodes, npm, ours=ours, dialler=dialler, before=before)
+    meeting = Meeting(nodes, npm, ours=ours, dialler=dialler, dialect=dialect, before=before)
     node, peer = meeting.node, meeting.peer
     node.wait_for_count(FEED, 3)
     peer.until(count=3)
@@ -151,25 +159,35 @@ def test_twenty_thousand_shared_values_with_differences(
     assert peer["values_in"] < 110, "what both have was not sent"
 
 
+@each_dialect
 @either_dialler
 def test_a_set_that_no_frame_holds_comes_from_us_in_many(
-    nodes: Nodes, npm: StartNpm, dialler: str
+    nodes: Nodes, npm: StartNpm, dialler: str, dialect: str
 ) -> None:
     values = numbered(10_000, length=120)
     meeting = Meeting(
-        nodes, npm, dialler=dialler, before=lambda meeting: in_batches(meeting.node, values)
+        nodes,
+        npm,
+        dialler=dialler,
+        dialect=dialect,
+        before=lambda meeting: in_batches(meeting.node, values),
     )
     meeting.peer.until(count=len(values), timeout=60)
     assert meeting.peer.values() == values
 
 
+@each_dialect
 @either_dialler
 def test_a_set_that_no_frame_holds_is_asked_of_npm_in_parts(
-    nodes: Nodes, npm: StartNpm, dialler: str
+    nodes: Nodes, npm: StartNpm, dialler: str, dialect: str
 ) -> None:
     values = numbered(10_000, length=120)
     meeting = Meeting(
-        nodes, npm, dialler=dialler, before=lambda meeting: meeting.peer.bulk_insert(values)
+        nodes,
+        npm,
+        dialler=dialler,
+        dialect=dialect,
+        before=lambda meeting: meeting.peer.bulk_insert(values),
     )
     meeting.node.wait_for_count(FEED, len(values), 60)
     assert meeting.node.values(FEED) == values
@@ -222,42 +240,52 @@ def raw_meeting(nodes: Nodes, npm: StartNpm, **more: object) -> Meeting:
     )
 
 
-def test_a_ranged_sync_is_answered_with_its_range(nodes: Nodes, npm: StartNpm) -> None:
-    meeting = raw_meeting(nodes, npm)
+@each_dialect
+def test_a_ranged_sync_is_answered_with_its_range(
+    nodes: Nodes, npm: StartNpm, dialect: str
+) -> None:
+    meeting = raw_meeting(nodes, npm, dialect=dialect)
     meeting.peer.send_sync(meeting.connection, **EMPTY, range=(b"b", b"c"))
     meeting.peer.wait("message", type="data")
     assert received(meeting) == [b"b1", b"b2"]
 
 
-def test_a_limit_of_zero_means_no_limit(nodes: Nodes, npm: StartNpm) -> None:
-    meeting = raw_meeting(nodes, npm)
+@each_dialect
+def test_a_limit_of_zero_means_no_limit(nodes: Nodes, npm: StartNpm, dialect: str) -> None:
+    meeting = raw_meeting(nodes, npm, dialect=dialect)
     meeting.peer.send_sync(meeting.connection, **EMPTY, limit=0)
     meeting.peer.wait("message", type="data")
     assert received(meeting) == [b"a", b"b1", b"b2", b"c"]
 
 
-def test_a_limit_is_kept(nodes: Nodes, npm: StartNpm) -> None:
-    meeting = raw_meeting(nodes, npm)
+@each_dialect
+def test_a_limit_is_kept(nodes: Nodes, npm: StartNpm, dialect: str) -> None:
+    meeting = raw_meeting(nodes, npm, dialect=dialect)
     meeting.peer.send_sync(meeting.connection, **EMPTY, limit=2)
     meeting.peer.wait("message", type="data")
     assert received(meeting) == [b"a", b"b1"]
 
 
-def test_a_request_is_answered_in_order(nodes: Nodes, npm: StartNpm) -> None:
-    meeting = raw_meeting(nodes, npm)
+@each_dialect
+def test_a_request_is_answered_in_order(nodes: Nodes, npm: StartNpm, dialect: str) -> None:
+    meeting = raw_meeting(nodes, npm, dialect=dialect)
     meeting.peer.send_request(meeting.connection, b"b", limit=2)
     meeting.peer.wait("message", type="data")
     assert received(meeting) == [b"b1", b"b2"]
 
 
+@each_dialect
 @either_dialler
-def test_our_light_node_fetches_from_npm(nodes: Nodes, npm: StartNpm, dialler: str) -> None:
+def test_our_light_node_fetches_from_npm(
+    nodes: Nodes, npm: StartNpm, dialler: str, dialect: str
+) -> None:
     values = numbered(5_000, length=120)
     meeting = Meeting(
         nodes,
         npm,
         ours="member",
         dialler=dialler,
+        dialect=dialect,
         join=("--mode", "light"),
         before=lambda meeting: meeting.peer.bulk_insert(values),
     )
@@ -266,10 +294,11 @@ def test_our_light_node_fetches_from_npm(nodes: Nodes, npm: StartNpm, dialler: s
     assert got == values[1_000:4_000]
 
 
+@each_dialect
 def test_an_unknown_message_is_skipped_before_and_after_the_handshake(
-    nodes: Nodes, npm: StartNpm
+    nodes: Nodes, npm: StartNpm, dialect: str
 ) -> None:
-    meeting = raw_meeting(nodes, npm, twists={"early": [[99, "0102"]]})
+    meeting = raw_meeting(nodes, npm, dialect=dialect, twists={"early": [[99, "0102"]]})
     meeting.peer.send_frame(meeting.connection, 99, b"what is this")
     meeting.peer.send_request(meeting.connection, b"c")
     meeting.peer.wait("message", type="data")
@@ -288,20 +317,65 @@ def test_values_that_are_wrongly_signed_are_not_stored(nodes: Nodes, npm: StartN
     assert peer["strikes"] == 1
 
 
+# What dialect 1 does not sign
+
+
+def test_values_of_protocol_1_are_taken_and_sent_without_a_signature(
+    nodes: Nodes, npm: StartNpm
+) -> None:
+    meeting = raw_meeting(nodes, npm, dialect="1")
+    meeting.peer.send_data(meeting.connection, [b"bare"])
+    meeting.node.wait_for_count(FEED, 5)
+    meeting.peer.send_request(meeting.connection, b"")
+    meeting.peer.wait("message", type="data")
+    assert received(meeting) == [b"a", b"b1", b"b2", b"bare", b"c"]
+
+
+def test_a_feed_of_dialect_2_takes_no_value_of_protocol_1(nodes: Nodes, npm: StartNpm) -> None:
+    """Both shake hands alike; what is not signed is refused all the same, and nothing is agreed."""
+    node = nodes.make("ours", seed=OWNER.seed).start()
+    peer = npm()
+    peer.raw(seed=ALICE.seed, feed_key=FEED, chain=[link(OWNER, ALICE)], dialect="1")
+    connection = peer.connect_securely(node.port)
+    peer.send_data(connection, [b"bare"])
+    peer.wait("close", connection=connection)
+    with node.client() as client:
+        (refusal,) = client.status()["refusals"]
+    assert refusal["kind"] == "protocol"
+    assert "lacks its signature" in refusal["reason"]
+    assert node.values(FEED) == []
+
+
+def test_what_dialect_1_lacks_is_told(nodes: Nodes, npm: StartNpm) -> None:
+    meeting = Meeting(nodes, npm, dialect="1")
+    with meeting.node.client() as client:
+        (feed,) = client.status()["feeds"]
+    assert (feed["dialect"], feed["data_signed"]) == ("1", False)
+    (lack,) = feed["lacks"]
+    assert lack in meeting.node.log_path.read_text()
+    assert lack in meeting.run("status").decode()
+
+
 # Links
 
 
+@each_dialect
 @either_dialler
-def test_we_issue_a_link_and_npm_takes_it(nodes: Nodes, npm: StartNpm, dialler: str) -> None:
-    meeting = Meeting(nodes, npm, dialler=dialler, chain=LONG_CHAIN)
+def test_we_issue_a_link_and_npm_takes_it(
+    nodes: Nodes, npm: StartNpm, dialler: str, dialect: str
+) -> None:
+    meeting = Meeting(nodes, npm, dialler=dialler, dialect=dialect, chain=LONG_CHAIN)
     update = meeting.peer.wait("chain-update")
     assert len(update["chain"]) == 1
     assert meeting.peer.chain() == (bytes.fromhex(update["chain"][0]),)
 
 
+@each_dialect
 @either_dialler
-def test_npm_issues_a_link_and_we_take_it(nodes: Nodes, npm: StartNpm, dialler: str) -> None:
-    meeting = Meeting(nodes, npm, ours="member", dialler=dialler, chain=LONG_CHAIN)
+def test_npm_issues_a_link_and_we_take_it(
+    nodes: Nodes, npm: StartNpm, dialler: str, dialect: str
+) -> None:
+    meeting = Meeting(nodes, npm, ours="member", dialler=dialler, dialect=dialect, chain=LONG_CHAIN)
     wait_until(lambda: meeting.chain_links() == 1, 20, "the shorter chain")
 
 

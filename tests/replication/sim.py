@@ -5,6 +5,7 @@ The transports are those of `sim_transport`.
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,9 +161,10 @@ class SimNode:
         return values
 
     def invite(self, feed_key: bytes, member: SimNode, *, seconds: float = 86_400.0) -> None:
-        """Issue a link for `member` and hand over the whole chain."""
+        """Issue a link for `member` and hand over the whole chain; it expires if links do."""
         feed = self.feed(feed_key)
-        feed.issue_link(member.key, expires=self.network.now() + seconds)
+        ends = feed.dialect.link_format.has_expiry
+        feed.issue_link(member.key, expires=self.network.now() + seconds if ends else math.inf)
         chain = feed.membership.shortest_chain(member.key, now=self.network.now())
         member.feed(feed_key).add_links(chain.to_wire())
 

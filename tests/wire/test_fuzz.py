@@ -1,4 +1,4 @@
-"""Whatever a peer sends, nothing but RemoteProtocolError comes out of a session."""
+"""Whatever a peer sends, in any dialect, nothing but RemoteProtocolError comes out of a session."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from wire_peers import (
     Recorded,
     credentials_of,
     drive,
+    each_dialect,
     recorded_sides,
+    spoken_sides,
 )
 
 from hyperbloom.wire import (
+    DIALECTS,
     MAGIC,
     NEED_DATA,
     PAUSED,
     ConnectionEnded,
     DataReceived,
+    Dialect,
     FilterOptions,
     HandshakeReceived,
     Link,
@@ -34,7 +38,7 @@ from hyperbloom.wire import (
 )
 from hyperbloom.wire.framing import encode_varint
 
-REMOTE = credentials_of(2)
+REMOTES = {dialect: credentials_of(2, dialect=dialect) for dialect in DIALECTS.values()}
 EXAMPLES = 300
 
 
@@ -69,26 +73,30 @@ def feed(session: Session, data: bytes, piece: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def recorded(hyperbloom_vectors: dict[str, Any]) -> tuple[Recorded, Recorded]:
-    return recorded_sides(hyperbloom_vectors)
+def sessions(hyperbloom_vectors: dict[str, Any]) -> list[tuple[Recorded, Recorded]]:
+    """The recorded session, and one of two of ours in each dialect."""
+    spoken = [spoken_sides(dialect) for dialect in DIALECTS.values()]
+    return [recorded_sides(hyperbloom_vectors), *spoken]
 
 
+@each_dialect
 @settings(max_examples=EXAMPLES)
 @given(
     st.sampled_from([State.IDLE, State.OPEN_SENT, State.HANDSHAKE_SENT, State.SECURE]),
     st.binary(max_size=400),
     st.integers(1, 400),
 )
-def test_raw_bytes(state: State, data: bytes, piece: int) -> None:
-    feed(drive(state).session, data, piece)
+def test_raw_bytes(dialect: Dialect, state: State, data: bytes, piece: int) -> None:
+    feed(drive(state, dialect=dialect).session, data, piece)
 
 
+@each_dialect
 @settings(max_examples=EXAMPLES)
 @given(st.binary(max_size=140), st.integers(1, 200))
-def test_raw_bytes_behind_the_magic(body: bytes, piece: int) -> None:
+def test_raw_bytes_behind_the_magic(dialect: Dialect, body: bytes, piece: int) -> None:
     for prefix in (MAGIC, MAGIC + encode_varint(len(body))):
         for state in (State.IDLE, State.OPEN_SENT):
-            feed(drive(state).session, prefix + body, piece)
+            feed(drive(state, dialect=dialect).session, prefix + body, piece)
 
 
 changes = st.lists(
@@ -117,15 +125,18 @@ def changed(data: bytes, how: list[tuple[str, float, bytes]]) -> bytes:
     return bytes(out)
 
 
+@pytest.mark.parametrize("session_number", range(1 + len(DIALECTS)))
 @settings(max_examples=EXAMPLES)
 @given(role=st.integers(0, 1), how=changes, piece=st.integers(1, 900))
 def test_a_recorded_session_that_was_changed_on_the_way(
-    recorded: tuple[Recorded, Recorded],
+    sessions: list[tuple[Recorded, Recorded]],
+    session_number: int,
     role: int,
     how: list[tuple[str, float, bytes]],
     piece: int,
 ) -> None:
-    us, them = recorded[role], recorded[1 - role]
+    sides = sessions[session_number]
+    us, them = sides[role], sides[1 - role]
     session = Session()
     session.send_open(us.credentials, nonce=us.nonce)
     feed(session, changed(b"".join(them.chunks), how), piece)
@@ -134,9 +145,9 @@ def test_a_recorded_session_that_was_changed_on_the_way(
 MESSAGES = [
     Sync(filter=b"\xff\x00", size=16, n=3, seed=1).encode(),
     FilterOptions(size=800, n=3).encode(),
-    sign_data(REMOTE, [b"one", b"two"]).encode(),
+    *(sign_data(remote, [b"one", b"two"]).encode() for remote in REMOTES.values()),
     Request(start=b"a", end=b"b").encode(),
-    Link(link=bytes(137)).encode(),
+    *(Link(link=bytes(each.link_format.link_bytes)).encode() for each in DIALECTS.values()),
 ]
 bodies = st.one_of(
     st.binary(max_size=200),
@@ -146,40 +157,48 @@ bodies = st.one_of(
 frames = st.tuples(st.integers(0, 7) | st.integers(0, 2**64 - 1), bodies)
 
 
+@each_dialect
 @settings(max_examples=EXAMPLES)
 @given(st.lists(frames, min_size=1, max_size=6))
-def test_well_encrypted_frames_of_nonsense(sent: list[tuple[int, bytes]]) -> None:
-    peer = drive(State.SECURE, local=credentials_of(3, 4, 5), remote=REMOTE)
+def test_well_encrypted_frames_of_nonsense(dialect: Dialect, sent: list[tuple[int, bytes]]) -> None:
+    peer = drive(State.SECURE, local=credentials_of(3, 4, 5, dialect=dialect))
     for message_id, body in sent:
         peer.send(message_id, body)
     pull(peer.session)
 
 
+@each_dialect
 @settings(max_examples=EXAMPLES)
 @given(st.binary(min_size=1, max_size=300))
-def test_well_encrypted_nonsense_that_is_not_even_frames(clear: bytes) -> None:
+def test_well_encrypted_nonsense_that_is_not_even_frames(dialect: Dialect, clear: bytes) -> None:
     for state in (State.HANDSHAKE_SENT, State.SECURE):
-        peer = drive(state, remote=REMOTE)
+        peer = drive(state, dialect=dialect)
         peer.send_raw(clear)
         pull(peer.session)
 
 
+@each_dialect
 @settings(max_examples=EXAMPLES)
 @given(st.binary(max_size=250) | st.builds(lambda raw: b"\x0a\x20" + raw, st.binary(max_size=250)))
-def test_a_handshake_of_nonsense_never_makes_a_connection_secure(body: bytes) -> None:
-    peer = drive(State.HANDSHAKE_SENT)
+def test_a_handshake_of_nonsense_never_makes_a_connection_secure(
+    dialect: Dialect, body: bytes
+) -> None:
+    peer = drive(State.HANDSHAKE_SENT, dialect=dialect)
     peer.send(0, body)
     assert pull(peer.session)
     assert peer.session.remote is None
 
 
+@pytest.mark.parametrize(
+    "dialect", [each for each in DIALECTS.values() if each.data_signed], ids=lambda it: it.name
+)
 @settings(max_examples=EXAMPLES)
 @given(changes)
-def test_values_that_were_changed_on_the_way_are_never_taken(
-    how: list[tuple[str, float, bytes]],
+def test_signed_values_that_were_changed_on_the_way_are_never_taken(
+    dialect: Dialect, how: list[tuple[str, float, bytes]]
 ) -> None:
-    genuine = sign_data(REMOTE, [b"one", b"two"])
-    peer = drive(State.SECURE, remote=REMOTE)
+    genuine = sign_data(REMOTES[dialect], [b"one", b"two"])
+    peer = drive(State.SECURE, remote=REMOTES[dialect])
     peer.send(3, changed(genuine.encode(), how))
     try:
         event = peer.session.next_event(now=NOW)
@@ -191,7 +210,8 @@ def test_values_that_were_changed_on_the_way_are_never_taken(
         assert len(event.values) == len(genuine.values)
 
 
-def test_the_fuzzer_would_notice_a_secure_connection() -> None:
-    peer = drive(State.SECURE, remote=REMOTE)
-    peer.send(3, sign_data(REMOTE, [b"v"]).encode())
+@each_dialect
+def test_the_fuzzer_would_notice_a_secure_connection(dialect: Dialect) -> None:
+    peer = drive(State.SECURE, dialect=dialect)
+    peer.send(3, sign_data(REMOTES[dialect], [b"v"]).encode())
     assert isinstance(peer.session.next_event(now=NOW), DataReceived)

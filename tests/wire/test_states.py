@@ -1,4 +1,4 @@
-"""Every (state, input) pair, on a real session: what the table says, and nothing else."""
+"""Every (state, input) pair in every dialect: what the table says, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ from collections.abc import Callable
 
 import pytest
 from wire_peers import (
-    LATER,
     LOCAL_NONCE,
     NOW,
+    OWNER,
     PEER_ID,
     RawPeer,
     credentials_of,
     drive,
+    each_dialect,
     handshake_body,
+    link_of,
     open_bytes,
 )
 
-from hyperbloom.trust import issue_link
+from hyperbloom.trust import TrustLink
 from hyperbloom.wire import (
     NEED_DATA,
     PAUSED,
     PAUSED_STATES,
     TRANSITIONS,
     ConnectionEnded,
+    Credentials,
+    Dialect,
     FilterOptions,
     Input,
     Link,
@@ -38,34 +42,48 @@ from hyperbloom.wire import (
 )
 
 SYNC = Sync(filter=b"\x00", size=8, n=1, seed=0)
-REMOTE = credentials_of(2, 3)
-LINK = issue_link(
-    credentials_of().identity, REMOTE.identity.public_key, expires=LATER, nonce=bytes(32)
-)
 
-COMMANDS: dict[Input, Callable[[Session], object]] = {
-    Input.SEND_OPEN: lambda session: session.send_open(credentials_of(), nonce=LOCAL_NONCE),
-    Input.SEND_HANDSHAKE: lambda session: session.send_handshake(peer_id=PEER_ID),
-    Input.SEND_SYNC: lambda session: session.send_sync(SYNC),
-    Input.SEND_FILTER_OPTIONS: lambda session: session.send_filter_options(
+
+def remote(dialect: Dialect) -> Credentials:
+    """A peer that a Link is due for."""
+    return credentials_of(2, 3, dialect=dialect)
+
+
+def link(dialect: Dialect) -> TrustLink:
+    return link_of(OWNER, 3, dialect=dialect)
+
+
+COMMANDS: dict[Input, Callable[[Session, Dialect], object]] = {
+    Input.SEND_OPEN: lambda session, dialect: session.send_open(
+        credentials_of(dialect=dialect), nonce=LOCAL_NONCE
+    ),
+    Input.SEND_HANDSHAKE: lambda session, _: session.send_handshake(peer_id=PEER_ID),
+    Input.SEND_SYNC: lambda session, _: session.send_sync(SYNC),
+    Input.SEND_FILTER_OPTIONS: lambda session, _: session.send_filter_options(
         FilterOptions(size=8, n=1)
     ),
-    Input.SEND_DATA: lambda session: session.send_data([b"v"]),
-    Input.SEND_REQUEST: lambda session: session.send_request(Request(start=b"")),
-    Input.SEND_LINK: lambda session: session.send_link(LINK),
-    Input.CLOSE: lambda session: session.close(),
+    Input.SEND_DATA: lambda session, _: session.send_data([b"v"]),
+    Input.SEND_REQUEST: lambda session, _: session.send_request(Request(start=b"")),
+    Input.SEND_LINK: lambda session, dialect: session.send_link(link(dialect)),
+    Input.CLOSE: lambda session, _: session.close(),
 }
 
-ARRIVALS: dict[Input, Callable[[RawPeer], None]] = {
-    Input.RECEIVE_OPEN: lambda peer: peer.session.receive_data(open_bytes()),
-    Input.RECEIVE_HANDSHAKE: lambda peer: peer.send(0, handshake_body(REMOTE)),
-    Input.RECEIVE_SYNC: lambda peer: peer.send(1, SYNC.encode()),
-    Input.RECEIVE_FILTER_OPTIONS: lambda peer: peer.send(2, FilterOptions(size=8, n=1).encode()),
-    Input.RECEIVE_DATA: lambda peer: peer.send(3, sign_data(REMOTE, [b"v"]).encode()),
-    Input.RECEIVE_REQUEST: lambda peer: peer.send(4, Request(start=b"").encode()),
-    Input.RECEIVE_LINK: lambda peer: peer.send(5, Link(link=LINK.to_bytes()).encode()),
-    Input.RECEIVE_UNKNOWN: lambda peer: peer.send(99, b"whatever"),
-    Input.RECEIVE_EOF: lambda peer: peer.session.receive_eof(),
+ARRIVALS: dict[Input, Callable[[RawPeer, Dialect], None]] = {
+    Input.RECEIVE_OPEN: lambda peer, dialect: peer.session.receive_data(
+        open_bytes(dialect=dialect)
+    ),
+    Input.RECEIVE_HANDSHAKE: lambda peer, dialect: peer.send(0, handshake_body(remote(dialect))),
+    Input.RECEIVE_SYNC: lambda peer, _: peer.send(1, SYNC.encode()),
+    Input.RECEIVE_FILTER_OPTIONS: lambda peer, _: peer.send(2, FilterOptions(size=8, n=1).encode()),
+    Input.RECEIVE_DATA: lambda peer, dialect: peer.send(
+        3, sign_data(remote(dialect), [b"v"]).encode()
+    ),
+    Input.RECEIVE_REQUEST: lambda peer, _: peer.send(4, Request(start=b"").encode()),
+    Input.RECEIVE_LINK: lambda peer, dialect: peer.send(
+        5, Link(link=link(dialect).to_bytes()).encode()
+    ),
+    Input.RECEIVE_UNKNOWN: lambda peer, _: peer.send(99, b"whatever"),
+    Input.RECEIVE_EOF: lambda peer, _: peer.session.receive_eof(),
 }
 
 LIVE = [state for state in State if state is not State.CLOSED]
@@ -75,34 +93,50 @@ def test_every_input_is_driven() -> None:
     assert set(COMMANDS) | set(ARRIVALS) == set(Input)
 
 
+@each_dialect
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda it: it.name)
 @pytest.mark.parametrize("state", State, ids=lambda it: it.name)
-def test_every_command_in_every_state(state: State, command: Input) -> None:
-    session = drive(state, remote=REMOTE).session
+def test_every_command_in_every_state(state: State, command: Input, dialect: Dialect) -> None:
+    session = drive(state, remote=remote(dialect), dialect=dialect).session
     target = TRANSITIONS.get((state, command))
+    if target is not None and command is Input.SEND_LINK and not dialect.has_link_message:
+        # The state allows it and the dialect has none: refused, and nothing changes.
+        with pytest.raises(LocalProtocolError, match="no Link is due"):
+            COMMANDS[command](session, dialect)
+        assert session.state is state
+        return
     if target is not None:
-        COMMANDS[command](session)
+        COMMANDS[command](session, dialect)
         assert session.state is target
         return
     with pytest.raises(LocalProtocolError, match=f"may not {command.value}"):
-        COMMANDS[command](session)
+        COMMANDS[command](session, dialect)
     assert session.state is State.CLOSED
     assert session.next_event(now=NOW) == ConnectionEnded()
 
 
+def meaning(arrival: Input, dialect: Dialect) -> Input:
+    """The input that an arrival is in this dialect: what it does not have is unknown to it."""
+    is_unknown = arrival is Input.RECEIVE_LINK and not dialect.has_link_message
+    return Input.RECEIVE_UNKNOWN if is_unknown else arrival
+
+
+@each_dialect
 @pytest.mark.parametrize("arrival", ARRIVALS, ids=lambda it: it.name)
 @pytest.mark.parametrize("state", [s for s in LIVE if s not in PAUSED_STATES], ids=lambda s: s.name)
-def test_every_arrival_in_every_state_that_reads(state: State, arrival: Input) -> None:
-    peer = drive(state, remote=REMOTE)
-    target = TRANSITIONS.get((state, arrival))
+def test_every_arrival_in_every_state_that_reads(
+    state: State, arrival: Input, dialect: Dialect
+) -> None:
+    peer = drive(state, remote=remote(dialect), dialect=dialect)
+    target = TRANSITIONS.get((state, meaning(arrival, dialect)))
     if arrival is Input.RECEIVE_OPEN and state in (State.HANDSHAKE_SENT, State.SECURE):
         # There is no such input: behind the first Open all bytes are frames, and a second one
         # is the start of a frame of 14,677 bytes with an unknown id.
-        peer.send_raw(open_bytes())
+        peer.send_raw(open_bytes(dialect=dialect))
         assert peer.session.next_event(now=NOW) is NEED_DATA
         assert target is None
         return
-    ARRIVALS[arrival](peer)
+    ARRIVALS[arrival](peer, dialect)
     if target is not None:
         assert peer.session.next_event(now=NOW) not in (NEED_DATA, PAUSED)
         assert peer.session.state is target
@@ -113,11 +147,12 @@ def test_every_arrival_in_every_state_that_reads(state: State, arrival: Input) -
     assert peer.session.state is State.CLOSED
 
 
+@each_dialect
 @pytest.mark.parametrize("arrival", set(ARRIVALS) - {Input.RECEIVE_EOF}, ids=lambda it: it.name)
 @pytest.mark.parametrize("state", PAUSED_STATES, ids=lambda it: it.name)
-def test_what_arrives_while_paused_waits(state: State, arrival: Input) -> None:
-    peer = drive(state)
-    ARRIVALS[arrival](peer)
+def test_what_arrives_while_paused_waits(state: State, arrival: Input, dialect: Dialect) -> None:
+    peer = drive(state, dialect=dialect)
+    ARRIVALS[arrival](peer, dialect)
     assert peer.session.next_event(now=NOW) is PAUSED
     assert peer.session.next_event(now=NOW) is PAUSED
     assert peer.session.state is state
@@ -131,10 +166,11 @@ def test_the_end_of_the_stream_ends_a_pause_once_nothing_waits(state: State) -> 
     assert peer.session.state is State.CLOSED
 
 
+@each_dialect
 @pytest.mark.parametrize("arrival", ARRIVALS, ids=lambda it: it.name)
-def test_what_arrives_after_the_end_is_dropped(arrival: Input) -> None:
-    peer = drive(State.CLOSED)
-    ARRIVALS[arrival](peer)
+def test_what_arrives_after_the_end_is_dropped(arrival: Input, dialect: Dialect) -> None:
+    peer = drive(State.CLOSED, dialect=dialect)
+    ARRIVALS[arrival](peer, dialect)
     assert peer.session.buffered_bytes == 0
     assert peer.session.next_event(now=NOW) == ConnectionEnded()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from hyperbloom.keys import Identity
-from hyperbloom.trust import Chain, issue_link, verify_chain
+from hyperbloom.trust import Chain, TrustLink, issue_link, owner_chain, verify_chain
 from hyperbloom.wire import (
     DIALECT_2,
+    DIALECTS,
     MAGIC,
     NEED_DATA,
     PAUSED,
@@ -17,14 +21,21 @@ from hyperbloom.wire import (
     Credentials,
     Dialect,
     Event,
+    FilterOptions,
+    Link,
+    Request,
     Session,
     State,
+    Sync,
     XSalsa20Stream,
+    sign_data,
 )
-from hyperbloom.wire.framing import encode_frame
+from hyperbloom.wire.framing import encode_frame, encode_varint
 
 NOW = 1_700_000_000.0
 LATER = NOW + 3_600.0
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda it: it.name)
 
 #: Identity i is made from a seed of 32 bytes i, as in the vectors. Identity 1 owns the feed.
 IDENTITIES = {i: Identity(bytes([i]) * 32) for i in range(1, 10)}
@@ -32,17 +43,27 @@ OWNER = IDENTITIES[1]
 FEED = OWNER.public_key
 
 
-def chain_of(*members: int, expires: float = LATER) -> Chain:
-    """A chain from the owner through these identities; empty for none."""
-    links = []
+def link_of(
+    issuer: Identity, member: int, *, expires: float = LATER, dialect: Dialect = DIALECT_2
+) -> TrustLink:
+    """A link to this identity; it expires if links of the dialect do."""
+    return issue_link(
+        issuer,
+        IDENTITIES[member].public_key,
+        expires=expires if dialect.link_format.has_expiry else math.inf,
+        nonce=bytes([member]) * 32,
+        format=dialect.link_format,
+    )
+
+
+def chain_of(*members: int, expires: float = LATER, dialect: Dialect = DIALECT_2) -> Chain:
+    """A chain from the owner through these identities; the owner's own for none."""
+    chain = owner_chain(OWNER, format=dialect.link_format)
     issuer = OWNER
     for member in members:
-        trustee = IDENTITIES[member]
-        links.append(
-            issue_link(issuer, trustee.public_key, expires=expires, nonce=bytes([member]) * 32)
-        )
-        issuer = trustee
-    return Chain(FEED, tuple(links))
+        chain = chain.extended(link_of(issuer, member, expires=expires, dialect=dialect))
+        issuer = IDENTITIES[member]
+    return chain
 
 
 def credentials_of(
@@ -52,7 +73,7 @@ def credentials_of(
     return Credentials(
         feed_key=FEED,
         identity=IDENTITIES[members[-1] if members else 1],
-        chain=chain_of(*members, expires=expires),
+        chain=chain_of(*members, expires=expires, dialect=dialect),
         dialect=dialect,
     )
 
@@ -91,8 +112,10 @@ REMOTE_NONCE = b"\x0b" * 24
 PEER_ID = b"\x0c" * 32
 
 
-def open_bytes(nonce: bytes = REMOTE_NONCE, feed: bytes | None = None) -> bytes:
-    body = b"\x0a\x20" + (feed or DIALECT_2.discovery_key(FEED)) + b"\x12\x18" + nonce
+def open_bytes(
+    nonce: bytes = REMOTE_NONCE, feed: bytes | None = None, dialect: Dialect = DIALECT_2
+) -> bytes:
+    body = b"\x0a\x20" + (feed or dialect.discovery_key(FEED)) + b"\x12\x18" + nonce
     return MAGIC + bytes([len(body)]) + body
 
 
@@ -102,7 +125,7 @@ def handshake_body(
     """The Handshake of a peer with these credentials."""
     signed = remote.dialect.handshake_input(sent, received)
     fields = [b"\x0a\x20" + PEER_ID, b"\x1a\x40" + remote.identity.sign(signed)]
-    fields += [b"\x22\x89\x01" + link for link in remote.chain.to_wire()]
+    fields += [b"\x22" + encode_varint(len(link)) + link for link in remote.chain.to_wire()]
     return b"".join(fields)
 
 
@@ -112,25 +135,30 @@ def drive(
     local: Credentials | None = None,
     remote: Credentials | None = None,
     session: Session | None = None,
+    dialect: Dialect = DIALECT_2,
 ) -> RawPeer:
-    """A session in the state asked for, and the raw peer that brought it there."""
+    """A session in the state asked for, and the raw peer that brought it there.
+
+    `dialect` is that of the credentials which are not given.
+    """
     session = session or Session()
     peer = RawPeer(session, XSalsa20Stream(FEED, REMOTE_NONCE))
-    local = local or credentials_of()
+    local = local or credentials_of(dialect=dialect)
+    opened = open_bytes(dialect=local.dialect)
     if state is State.OPEN_RECEIVED:
-        session.receive_data(open_bytes())
+        session.receive_data(opened)
         session.next_event(now=NOW)
     elif state is State.CLOSED:
         session.close()
     elif state is not State.IDLE:
         session.send_open(local, nonce=LOCAL_NONCE)
         if state is not State.OPEN_SENT:
-            session.receive_data(open_bytes())
+            session.receive_data(opened)
             session.next_event(now=NOW)
             if state is not State.OPENED:
                 session.send_handshake(peer_id=PEER_ID)
         if state is State.SECURE:
-            peer.send(0, handshake_body(remote or credentials_of(2)))
+            peer.send(0, handshake_body(remote or credentials_of(2, dialect=local.dialect)))
             session.next_event(now=NOW)
     assert session.state is state
     return peer
@@ -155,12 +183,13 @@ def pair(
 
 @dataclass
 class Recorded:
-    """One side of the recorded session: what it sent, who it was."""
+    """One side of a recorded session: what it sent, who it was."""
 
     identity: Identity
     chain: Chain
     peer_id: bytes
     chunks: list[bytes]
+    dialect: Dialect = DIALECT_2
 
     @property
     def nonce(self) -> bytes:
@@ -168,12 +197,49 @@ class Recorded:
 
     @property
     def credentials(self) -> Credentials:
-        return Credentials(feed_key=FEED, identity=self.identity, chain=self.chain)
+        return Credentials(
+            feed_key=FEED, identity=self.identity, chain=self.chain, dialect=self.dialect
+        )
 
     def frames(self) -> list[bytes]:
         """What it sent after Open, in the clear, chunk by chunk."""
         cipher = XSalsa20Stream(FEED, self.nonce)
         return [cipher.process(chunk) for chunk in self.chunks[1:]]
+
+
+def spoken_sides(dialect: Dialect) -> tuple[Recorded, Recorded]:
+    """The owner and a member of two links in a session of two of ours: one of each message."""
+    sides = []
+    for credentials, nonce in (
+        (credentials_of(dialect=dialect), LOCAL_NONCE),
+        (credentials_of(2, 3, dialect=dialect), REMOTE_NONCE),
+    ):
+        other = REMOTE_NONCE if nonce is LOCAL_NONCE else LOCAL_NONCE
+        session = Session()
+        opened = session.send_open(credentials, nonce=nonce)
+        session.receive_data(open_bytes(other, dialect=dialect))
+        session.next_event(now=NOW)
+        cipher = XSalsa20Stream(FEED, nonce)
+        frames = [
+            (0, handshake_body(credentials, sent=nonce, received=other)),
+            (1, Sync(filter=b"\xff\x00", size=16, n=3, seed=1).encode()),
+            (2, FilterOptions(size=800, n=3).encode()),
+            (3, sign_data(credentials, [b"one", b"two"]).encode()),
+            (4, Request(start=b"a", end=b"b").encode()),
+            (5, Link(link=link_of(OWNER, 3, dialect=dialect).to_bytes()).encode()),
+        ]
+        chunks = [cipher.process(encode_frame(message_id, body)) for message_id, body in frames]
+        assert session.send_handshake(peer_id=PEER_ID) == chunks[0]
+        sides.append(
+            Recorded(
+                identity=credentials.identity,
+                chain=credentials.chain,
+                peer_id=PEER_ID,
+                chunks=[opened, *chunks],
+                dialect=dialect,
+            )
+        )
+    return sides[0], sides[1]
 
 
 def recorded_sides(vectors: dict[str, Any]) -> tuple[Recorded, Recorded]:

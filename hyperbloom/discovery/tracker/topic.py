@@ -86,11 +86,14 @@ class Topic:
         return cls(hash=_sha512_half(name), secret_hash=_sha512_half(secret))
 
     @classmethod
-    def of_feed(cls, feed_key: bytes) -> Topic:
-        """The topic of a feed. Only who knows the feed's key can read the records of it."""
+    def of_feed(cls, feed_key: bytes, *, named: bytes | None = None) -> Topic:
+        """The topic of a feed. Only who knows the feed's key can read the records of it.
+
+        `named` is the feed's discovery key where its dialect has another one than the usual.
+        """
         if len(feed_key) != PUBLIC_KEY_BYTES:
             raise ValueError(f"a feed key has {PUBLIC_KEY_BYTES} bytes")
-        return cls(hash=discovery_key(feed_key), secret_hash=_sha512_half(feed_key))
+        return cls(hash=named or discovery_key(feed_key), secret_hash=_sha512_half(feed_key))
 
     def keys(self, minute: int) -> TopicKeys:
         """Derive the keys of a minute since 1970. Raises `ValueError` outside of u64."""
