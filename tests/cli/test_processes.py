@@ -179,15 +179,16 @@ def test_links_passed_by_hand(nodes):
     say(owner, "put", "a")
     say(member, "feed", "join", feed, "--peer", owner.address)
     say(member, "put", "--feed", feed, "b", code=5)
-    link = say(owner, "trust", "issue", member.key.hex(), "--expires", "2s").strip()
+    link = say(owner, "trust", "issue", member.key.hex(), "--expires", "10s").strip()
     assert "may write until" in say(member, "trust", "add", feed, link)
     wait_until(lambda: say(member, "get", "--feed", feed) == "a\n", 30, "the value is there")
     assert say(member, "put", "b") == "1 new, 0 known\n"
 
     def refused():
+        time.sleep(0.2)
         return member.command("put", "c").returncode == 5
 
-    wait_until(refused, 10, "the link has run out")
+    wait_until(refused, 30, "the link has run out")
     assert "EXPIRED" in say(member, "status")
 
 
