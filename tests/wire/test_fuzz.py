@@ -20,11 +20,15 @@ from hyperbloom.wire import (
     MAGIC,
     NEED_DATA,
     PAUSED,
+    SET_DIGEST,
     ConnectionEnded,
     DataReceived,
+    Digest,
+    DigestRequest,
     FilterOptions,
     HandshakeReceived,
     Link,
+    Range,
     RemoteProtocolError,
     Request,
     Session,
@@ -51,7 +55,7 @@ def pull(session: Session) -> bool:
             assert session.buffered_bytes == 0
             return True
         if event is PAUSED and session.state is State.OPENED:
-            session.send_handshake(peer_id=PEER_ID)
+            session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST,))
         elif event in (NEED_DATA, PAUSED) or isinstance(event, ConnectionEnded):
             return False
         if isinstance(event, HandshakeReceived):
@@ -137,13 +141,15 @@ MESSAGES = [
     sign_data(REMOTE, [b"one", b"two"]).encode(),
     Request(start=b"a", end=b"b").encode(),
     Link(link=bytes(137)).encode(),
+    DigestRequest(number=7, ranges=(Range(start=b"a", end=b"c"), Range(start=b"x"))).encode(),
+    Digest(number=7, count=2, digest=b"d" * 32, ranges=(Range(start=b""),)).encode(),
 ]
 bodies = st.one_of(
     st.binary(max_size=200),
     st.sampled_from(MESSAGES),
     st.builds(changed, st.sampled_from(MESSAGES), changes),
 )
-frames = st.tuples(st.integers(0, 7) | st.integers(0, 2**64 - 1), bodies)
+frames = st.tuples(st.integers(0, 7) | st.sampled_from([4365, 4366]) | st.integers(0, 2**64 - 1), bodies)
 
 
 @settings(max_examples=EXAMPLES)

@@ -24,10 +24,13 @@ from hyperbloom.wire import (
     PAUSED_STATES,
     TRANSITIONS,
     ConnectionEnded,
+    Digest,
+    DigestRequest,
     FilterOptions,
     Input,
     Link,
     LocalProtocolError,
+    Range,
     RemoteProtocolError,
     Request,
     Session,
@@ -39,6 +42,8 @@ from hyperbloom.wire import (
 
 SYNC = Sync(filter=b"\x00", size=8, n=1, seed=0)
 REMOTE = credentials_of(2, 3)
+ASKED = DigestRequest(number=1, ranges=(Range(start=b""),))
+TOLD = Digest(number=1, count=0, digest=bytes(32), ranges=(Range(start=b""),))
 LINK = issue_link(
     credentials_of().identity, REMOTE.identity.public_key, expires=LATER, nonce=bytes(32)
 )
@@ -53,6 +58,8 @@ COMMANDS: dict[Input, Callable[[Session], object]] = {
     Input.SEND_DATA: lambda session: session.send_data([b"v"]),
     Input.SEND_REQUEST: lambda session: session.send_request(Request(start=b"")),
     Input.SEND_LINK: lambda session: session.send_link(LINK),
+    Input.SEND_DIGEST_REQUEST: lambda session: session.send_digest_request(ASKED),
+    Input.SEND_DIGEST: lambda session: session.send_digest(TOLD),
     Input.CLOSE: lambda session: session.close(),
 }
 
@@ -64,6 +71,8 @@ ARRIVALS: dict[Input, Callable[[RawPeer], None]] = {
     Input.RECEIVE_DATA: lambda peer: peer.send(3, sign_data(REMOTE, [b"v"]).encode()),
     Input.RECEIVE_REQUEST: lambda peer: peer.send(4, Request(start=b"").encode()),
     Input.RECEIVE_LINK: lambda peer: peer.send(5, Link(link=LINK.to_bytes()).encode()),
+    Input.RECEIVE_DIGEST_REQUEST: lambda peer: peer.send(4365, ASKED.encode()),
+    Input.RECEIVE_DIGEST: lambda peer: peer.send(4366, TOLD.encode()),
     Input.RECEIVE_UNKNOWN: lambda peer: peer.send(99, b"whatever"),
     Input.RECEIVE_EOF: lambda peer: peer.session.receive_eof(),
 }

@@ -17,6 +17,7 @@ from hyperbloom.wire import (
     Credentials,
     Dialect,
     Event,
+    SET_DIGEST,
     Session,
     State,
     XSalsa20Stream,
@@ -101,7 +102,8 @@ def handshake_body(
 ) -> bytes:
     """The Handshake of a peer with these credentials."""
     signed = remote.dialect.handshake_input(sent, received)
-    fields = [b"\x0a\x20" + PEER_ID, b"\x1a\x40" + remote.identity.sign(signed)]
+    fields = [b"\x0a\x20" + PEER_ID, b"\x12\x0a" + SET_DIGEST.encode()]
+    fields.append(b"\x1a\x40" + remote.identity.sign(signed))
     fields += [b"\x22\x89\x01" + link for link in remote.chain.to_wire()]
     return b"".join(fields)
 
@@ -128,7 +130,7 @@ def drive(
             session.receive_data(open_bytes())
             session.next_event(now=NOW)
             if state is not State.OPENED:
-                session.send_handshake(peer_id=PEER_ID)
+                session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST,))
         if state is State.SECURE:
             peer.send(0, handshake_body(remote or credentials_of(2)))
             session.next_event(now=NOW)
