@@ -33,6 +33,7 @@ from hyperbloom.api.unix import SocketError, free_unix, private_files, unix_addr
 from hyperbloom.replication.fetch import TooManyFetches
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
+from hyperbloom.replication.waiting import NotInSync, TooManyWaits, UnknownPeer
 from hyperbloom.store import NoSuchFeed, StoreError, StoreFull
 from hyperbloom.trust import ChainError, ChainExpired
 
@@ -62,6 +63,9 @@ _KINDS: tuple[tuple[type[BaseException], ProblemKind], ...] = (
     (UnknownFeed, ProblemKind.UNKNOWN_FEED),
     (NoSuchFeed, ProblemKind.UNKNOWN_FEED),
     (TooManyFetches, ProblemKind.TOO_MANY),
+    (TooManyWaits, ProblemKind.TOO_MANY),
+    (UnknownPeer, ProblemKind.UNKNOWN_PEER),
+    (NotInSync, ProblemKind.NOT_IN_SYNC),
     (NotTrusted, ProblemKind.NOT_TRUSTED),
     (ChainExpired, ProblemKind.EXPIRED),
     (ChainError, ProblemKind.BAD_CHAIN),

@@ -39,6 +39,8 @@ _PROBLEM_CODES = {
     ProblemKind.BAD_CHAIN: ExitCode.REFUSED,
     ProblemKind.BAD_INVITATION: ExitCode.CONFIG,
     ProblemKind.UNKNOWN_FEED: ExitCode.NOT_FOUND,
+    ProblemKind.UNKNOWN_PEER: ExitCode.NOT_FOUND,
+    ProblemKind.NOT_IN_SYNC: ExitCode.TIMEOUT,
     ProblemKind.STORE: ExitCode.STORE,
     ProblemKind.STORE_FULL: ExitCode.STORE,
     ProblemKind.TIMEOUT: ExitCode.TIMEOUT,

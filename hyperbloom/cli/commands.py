@@ -10,6 +10,7 @@ from hyperbloom.cli.app import Root
 from hyperbloom.cli.dht import dht
 from hyperbloom.cli.discover import discover
 from hyperbloom.cli.export import export
+from hyperbloom.cli.synced import wait_synced
 
 __all__ = ["hyperbloom"]
 
@@ -40,6 +41,7 @@ for _command in (
     feeds.feed,
     node.status,
     node.peers,
+    wait_synced,
     discover,
     node.snapshot,
     node.verify,

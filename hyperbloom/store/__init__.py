@@ -19,7 +19,14 @@ from hyperbloom.store.limits import (
     MAX_REFUSED_VALUES,
 )
 from hyperbloom.store.links import DropExpiredLinks, PutLinks
-from hyperbloom.store.operations import AppendValues, DropFeed, Operation, PutFeed, PutMeta
+from hyperbloom.store.operations import (
+    AppendValues,
+    DropFeed,
+    Operation,
+    PutFeed,
+    PutMeta,
+    digest_sum,
+)
 from hyperbloom.store.peers import DropPeer, PutPeer
 from hyperbloom.store.records import (
     Appended,
@@ -82,6 +89,7 @@ __all__ = [
     "VerifyReport",
     "Writer",
     "WriterInline",
+    "digest_sum",
     "load_snapshot_info",
     "verify_path",
 ]

@@ -149,7 +149,8 @@ bodies = st.one_of(
     st.sampled_from(MESSAGES),
     st.builds(changed, st.sampled_from(MESSAGES), changes),
 )
-frames = st.tuples(st.integers(0, 7) | st.sampled_from([4365, 4366]) | st.integers(0, 2**64 - 1), bodies)
+ids = st.integers(0, 7) | st.sampled_from([4365, 4366]) | st.integers(0, 2**64 - 1)
+frames = st.tuples(ids, bodies)
 
 
 @settings(max_examples=EXAMPLES)

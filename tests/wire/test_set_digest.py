@@ -1,4 +1,4 @@
-"""The messages of `set-digest`: golden bytes, one encoding each, limits, and who understands them."""
+"""The messages of `set-digest`: golden bytes, one encoding each, limits, who understands them."""
 
 from __future__ import annotations
 
