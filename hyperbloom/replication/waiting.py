@@ -78,7 +78,8 @@ def wait_synced(
 
 
 def _keys(feed: Feed) -> set[bytes]:
-    return {peer.remote_key for peer in feed.peers} | {one.key for one in feed.members()}
+    connected = {peer.remote_key for peer in feed.peers}
+    return connected | {one.key for one in feed.members()} | {feed.key}
 
 
 def _begins(name: str, keys: Iterable[bytes]) -> set[bytes]:

@@ -4,11 +4,13 @@ Durable, ordered, grouped: a Writer commits operations, a Store reads.
 """
 
 from hyperbloom.store.errors import (
+    ForeignSnapshot,
     NoSuchFeed,
     SchemaMismatch,
     StoreClosed,
     StoreCorrupt,
     StoreError,
+    StoreExists,
     StoreFull,
     StoreLocked,
 )
@@ -43,6 +45,7 @@ from hyperbloom.store.records import (
     VerifyReport,
 )
 from hyperbloom.store.refusals import ForgetRefused, RememberRefused
+from hyperbloom.store.restore import REPLACED, SEEDED_FROM, restore_store, seed_store
 from hyperbloom.store.snapshot import NODE_ID, load_snapshot_info
 from hyperbloom.store.store import Store
 from hyperbloom.store.verify import Progress, verify_path
@@ -54,6 +57,8 @@ __all__ = [
     "MAX_REFUSED_BYTES",
     "MAX_REFUSED_VALUES",
     "NODE_ID",
+    "REPLACED",
+    "SEEDED_FROM",
     "AppendValues",
     "Appended",
     "Done",
@@ -62,6 +67,7 @@ __all__ = [
     "DropPeer",
     "FeedFigures",
     "FeedRecord",
+    "ForeignSnapshot",
     "ForgetRefused",
     "LinkRecord",
     "LogRecord",
@@ -83,6 +89,7 @@ __all__ = [
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
+    "StoreExists",
     "StoreFull",
     "StoreLocked",
     "StoreSize",
@@ -91,5 +98,7 @@ __all__ = [
     "WriterInline",
     "digest_sum",
     "load_snapshot_info",
+    "restore_store",
+    "seed_store",
     "verify_path",
 ]
