@@ -262,6 +262,16 @@ class Client:
         }
         return cast("int", self._ask("POST", _feed_path(feed, "/fetch"), body)["received"])
 
+    def wait_synced(
+        self, peers: Sequence[str], *, feed: str | None = None, timeout: float
+    ) -> Mapping[str, Any]:
+        """Waits until each peer (key, beginning of a key, address) holds the same as the node.
+
+        `count` and `digest` of the feed, and for each of `peers` its key, address, `at`, `source`.
+        """
+        body = {"peers": list(peers), "timeout": timeout}
+        return self._ask("POST", _feed_path(feed, "/synced"), body)
+
     # Trust
 
     def issue_link(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from hyperbloom.keys import Identity
     from hyperbloom.replication.settings import FeedSettings
+    from hyperbloom.replication.waiting import InSync
     from hyperbloom.store import (
         Appended,
         FeedRecord,
@@ -172,6 +173,10 @@ class ServedNode(Protocol):
     def leave(self, feed_key: bytes) -> Deferred[None]: ...
 
     def peers(self) -> Sequence[HasJson]: ...
+
+    def wait_synced(
+        self, feed_key: bytes, names: Sequence[str], *, timeout: float
+    ) -> Deferred[list[InSync]]: ...
 
     def status(self) -> HasJson: ...
 

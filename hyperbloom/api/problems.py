@@ -23,6 +23,7 @@ class ProblemKind(Enum):
     NOT_FOUND = ("not-found", 404, "There is nothing at this path")
     UNKNOWN_OBJECT = ("unknown-object", 404, "There is no such object in the pool")
     UNKNOWN_FEED = ("unknown-feed", 404, "There is no such feed on this node")
+    UNKNOWN_PEER = ("unknown-peer", 404, "The feed has no such peer")
     METHOD_NOT_ALLOWED = ("method-not-allowed", 405, "The path does not know this method")
     CONFLICT = ("conflict", 409, "This is in the way of what is there already")
     TOO_LARGE = ("too-large", 413, "The request is too large")
@@ -32,6 +33,7 @@ class ProblemKind(Enum):
     UNEXPECTED = ("unexpected", 500, "The node met an unexpected error")
     STORE = ("store", 503, "The store cannot be used")
     TIMEOUT = ("timeout", 504, "The peers did not answer in time")
+    NOT_IN_SYNC = ("not-in-sync", 504, "The peers are not in sync yet")
     STORE_FULL = ("store-full", 507, "The disk is full")
 
     def __init__(self, name: str, status: int, title: str) -> None:

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from hyperbloom.api import discovery, nodes, objects, trust, values, watch, watch_objects
+from hyperbloom.api import (
+    discovery,
+    nodes,
+    objects,
+    synced,
+    trust,
+    values,
+    watch,
+    watch_objects,
+)
 from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.problems import Problem, ProblemKind
 
@@ -41,6 +50,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/feeds/{feed}/has", values.has_values),
     Route("GET", "/v1/feeds/{feed}/count", values.count_values),
     Route("POST", "/v1/feeds/{feed}/fetch", values.fetch_values),
+    Route("POST", "/v1/feeds/{feed}/synced", synced.wait_synced),
     Route("GET", "/v1/feeds/{feed}/watch", watch.watch_values),
     Route("GET", "/v1/feeds/{feed}/discovery", discovery.show_feed_discovery),
     Route("GET", "/v1/feeds/{feed}/links", trust.list_links),

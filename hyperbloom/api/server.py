@@ -34,6 +34,7 @@ from hyperbloom.objects.errors import LocalProtocolError, ObjectError, ObjectGon
 from hyperbloom.replication.fetch import TooManyFetches
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
+from hyperbloom.replication.waiting import NotInSync, TooManyWaits, UnknownPeer
 from hyperbloom.store import NoSuchFeed, StoreError, StoreFull
 from hyperbloom.trust import ChainError, ChainExpired
 
@@ -67,6 +68,9 @@ _KINDS: tuple[tuple[type[BaseException], ProblemKind], ...] = (
     (PoolFull, ProblemKind.TOO_MANY),
     (ObjectError, ProblemKind.CONFLICT),
     (LocalProtocolError, ProblemKind.BAD_REQUEST),
+    (TooManyWaits, ProblemKind.TOO_MANY),
+    (UnknownPeer, ProblemKind.UNKNOWN_PEER),
+    (NotInSync, ProblemKind.NOT_IN_SYNC),
     (NotTrusted, ProblemKind.NOT_TRUSTED),
     (ChainExpired, ProblemKind.EXPIRED),
     (ChainError, ProblemKind.BAD_CHAIN),

@@ -10,6 +10,8 @@ from hyperbloom.cli.app import Root
 from hyperbloom.cli.dht import dht
 from hyperbloom.cli.discover import discover
 from hyperbloom.cli.export import export
+from hyperbloom.cli.restore import restore, seed
+from hyperbloom.cli.synced import wait_synced
 
 __all__ = ["hyperbloom"]
 
@@ -41,8 +43,11 @@ for _command in (
     objects.object_,
     node.status,
     node.peers,
+    wait_synced,
     discover,
     node.snapshot,
+    restore,
+    seed,
     node.verify,
     export,
     dht,

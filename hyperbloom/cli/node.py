@@ -15,6 +15,7 @@ import click
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
 from hyperbloom.cli.feeds import alias_cell, trust_cell
 from hyperbloom.cli.output import Progress
+from hyperbloom.cli.synced import sync_cell
 from hyperbloom.cli.tables import Key
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_size
@@ -276,7 +277,10 @@ def _discovery(form: Mapping[str, Any]) -> str:
 @click.command(cls=Command)
 @pass_app
 def peers(app: App) -> None:
-    """List the peers this node is connected with: since when, values got and sent, last Sync."""
+    """List the peers this node is connected with: since when, values got and sent, last Sync.
+
+    `in sync`: whether the peer held the same values, when that was seen, and from what.
+    """
     with app.client() as client:
         found = client.peers()
         names = _names(client) if found and app.out.is_terminal else {}
@@ -292,11 +296,12 @@ def peers(app: App) -> None:
             format_duration(time.time() - peer["since"]),
             f"{app.out.number(peer['values_in'])}/{app.out.number(peer['values_out'])}",
             _ago(peer["last_sync_sent"]),
+            sync_cell(peer),
         )
         for peer in found
     ]
     app.out.table(
-        ("address", "key", "feed", "way", "for", "got/sent>", "synced"),
+        ("address", "key", "feed", "way", "for", "got/sent>", "synced", "in sync"),
         rows,
         empty=f"No peer is connected; see `{app.command('status')}`.",
     )

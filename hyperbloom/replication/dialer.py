@@ -27,6 +27,7 @@ from hyperbloom.replication.refusal import Refused
 if TYPE_CHECKING:
     from hyperbloom.replication.connections import Connections
     from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.peering import Peering
 
 __all__ = ["AcceptFactory", "DialFactory", "Dialer"]
 
@@ -130,6 +131,11 @@ class Dialer:
     def is_connected(self) -> bool:
         """Whether there is a secure connection now."""
         return self._peer is not None and self._peer.peering is not None
+
+    @property
+    def peering(self) -> Peering | None:
+        """The secure connection with who answers at the address, or None."""
+        return None if self._peer is None else self._peer.peering
 
     async def _keep_dialling(self) -> None:
         while self._running:

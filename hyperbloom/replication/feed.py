@@ -29,6 +29,7 @@ from hyperbloom.replication.plan import FILTER_BYTES, SyncPlan, union, within
 from hyperbloom.replication.refused import RefusedValues
 from hyperbloom.replication.reply import WasHere
 from hyperbloom.replication.settings import FeedSettings, KeyRange
+from hyperbloom.replication.sums import KeptSums
 from hyperbloom.replication.turns import Turns
 from hyperbloom.store import (
     Appended,
@@ -48,6 +49,7 @@ from hyperbloom.wire import (
     MAX_VALUE_BYTES,
     Credentials,
     Data,
+    fits_set_digest,
     pack_values,
     sign_data,
 )
@@ -90,6 +92,10 @@ class Feed:
         self._reply_scale: dict[bytes, float] = {}
         #: Broadcasts that go out in the turn in which their values are stored.
         self.broadcasts = Turns(context.clock, most=BROADCASTS_PER_TURN, seconds=TURN_SECONDS)
+        #: Sums of parts of the feed, which peers are compared by.
+        self.sums = KeptSums(self.record)
+        #: Calls that wait until peers are in sync.
+        self.waits = 0
         self._signed: tuple[Appended, Sequence[Data]] | None = None
         known = sorted(context.store.refused(settings.key), key=lambda one: one.last_seen)
         self._refused = RefusedValues(one.value for one in known)
@@ -145,6 +151,16 @@ class Feed:
             (limits.feed_values and self._count >= limits.feed_values)
             or (limits.feed_bytes and self._bytes >= limits.feed_bytes)
         )
+
+    @property
+    def kept(self) -> list[KeyRange]:
+        """The ranges this node keeps, in byte order and apart; none in a light node."""
+        return union(self.settings.synced)
+
+    @property
+    def speaks_set_digest(self) -> bool:
+        """Whether peers can compare with this node by digest: it keeps something, in few ranges."""
+        return fits_set_digest(self.kept)
 
     # Values on their way in
 
@@ -339,14 +355,15 @@ class Feed:
         """A fresh plan of what to ask a peer for, with filters of at most `filter_bytes`."""
         return SyncPlan(
             () if self.is_full else self.settings.synced,
-            read=self._read_for_plan,
+            read=self.read_slice,
             seed=lambda: int.from_bytes(self.context.random_bytes(4), "big"),
             false_positive=self.context.sync.false_positive,
             refused=tuple(self._refused),
             filter_bytes=filter_bytes,
         )
 
-    def _read_for_plan(self, start: bytes, end: bytes | None) -> RangeSlice:
+    def read_slice(self, start: bytes, end: bytes | None) -> RangeSlice:
+        """The next values of a range, as many as a slice holds."""
         return self.context.store.range_slice(
             self.key, start, end, limit=SLICE_VALUES, max_bytes=SLICE_BYTES
         )

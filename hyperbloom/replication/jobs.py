@@ -105,7 +105,7 @@ class Replies:
         self.ready_at = self._peer.context.clock.seconds() + wait if wait else 0.0
         if reply.done and self._waiting:
             self._waiting.popleft()
-            self._peer.answer_done()
+            self._peer.answer_done(reply)
         return bool(self._waiting)
 
 
@@ -153,6 +153,9 @@ class AskOn:
         self._peer = peer
         self._asked = asked
         self._next: deque[tuple[Sync | Request, int | None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._next)
 
     def received(self, values: Sequence[bytes]) -> bool:
         """A Data came; if it was a full reply (then true) the next question follows."""

@@ -12,18 +12,22 @@ from typing import Any
 
 __all__ = [
     "BROADCASTS_PER_TURN",
+    "DIGEST_SECONDS",
     "FOUND_ATTEMPTS",
     "FOUND_FAILURES",
     "FOUND_REST_FIRST",
     "FOUND_REST_LONGEST",
     "FRAMES_PER_TURN",
+    "FULL_PLAN_SECONDS",
     "LEAST_REPLY_SCALE",
     "LONGEST_VALUE_BYTES",
     "MAX_FETCHES",
     "MAX_FOUND",
+    "MAX_KEPT_SUMS",
     "MAX_REFUSALS_SHOWN",
     "MAX_REPLY_SCALES",
     "MAX_STRUCK",
+    "MAX_WAITS",
     "OUTSTANDING_SYNCS",
     "PEER_KNOWN_VALUES",
     "REPLY_BYTES",
@@ -55,6 +59,20 @@ REPLY_BYTES = 131_072
 #: Ranges asked of a peer that cannot split its replies before its answers are awaited; each keeps
 #: its filter (up to 256 KiB) so that a full reply can be asked on.
 OUTSTANDING_SYNCS = 4
+
+#: Seconds a peer that announced `set-digest` has to answer; then it is asked by Sync. Adding up
+#: the values of a range costs it about 2 s a million.
+DIGEST_SECONDS = 20.0
+
+#: Equal digests spare a plan, but after so many seconds one is sent all the same: a member could
+#: make different sets of equal sums, if at great cost, and no set stays hidden for longer.
+FULL_PLAN_SECONDS = 3_600.0
+
+#: Sums of ranges that a feed remembers until its values change: of so many different lists.
+MAX_KEPT_SUMS = 8
+
+#: Calls that wait at one time until peers are in sync; each looks at its peers ten times a second.
+MAX_WAITS = 32
 
 #: Part of the time that a node's own plans for one feed may take, over all of its peers.
 SYNC_SHARE = 0.05

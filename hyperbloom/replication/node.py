@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -30,6 +30,7 @@ from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, PeerStatus
+from hyperbloom.replication.waiting import InSync, wait_synced
 from hyperbloom.store import (
     DropExpiredLinks,
     DropFeed,
@@ -39,6 +40,9 @@ from hyperbloom.store import (
     Store,
     WriterInline,
 )
+
+if TYPE_CHECKING:
+    from hyperbloom.replication.peering import Peering
 
 __all__ = ["Node", "UnknownFeed", "settle_feeds"]
 
@@ -294,6 +298,16 @@ class Node(Service):
         if feed.key != self.identity.public_key:
             return True
         return bool(feed.count or feed.key in self._pinned or feed.membership.has_links)
+
+    def wait_synced(
+        self, feed_key: bytes, names: Sequence[str], *, timeout: float
+    ) -> Deferred[list[InSync]]:
+        """Fires when each of the named peers was in sync; see `waiting.wait_synced`."""
+
+        def dialled() -> dict[str, Peering | None]:
+            return {one.address: one.peering for one in self._dialers.get(feed_key, ())}
+
+        return wait_synced(self.feeds[feed_key], names, timeout=timeout, dialled=dialled)
 
     # Timers
 

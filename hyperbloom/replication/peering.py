@@ -16,8 +16,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.bloom import estimate_count
+from hyperbloom.replication.agreement import Agreement, SyncEvidence
+from hyperbloom.replication.comparing import Comparing
 from hyperbloom.replication.jobs import AskOn, Broadcast, Replies, Sweep
-from hyperbloom.replication.limits import SYNC_SHARE
+from hyperbloom.replication.limits import FULL_PLAN_SECONDS, SYNC_SHARE
 from hyperbloom.replication.membership import PEERS_SHARE, NotTrusted
 from hyperbloom.replication.outflow import Outflow
 from hyperbloom.replication.plan import FILTER_BYTES, Asked, reply_limit
@@ -28,9 +30,14 @@ from hyperbloom.replication.status import PeerStatus
 from hyperbloom.store import Appended, StoreError
 from hyperbloom.trust import Chain, TrustLink
 from hyperbloom.wire import (
+    SET_DIGEST,
     Data,
     DataReceived,
     DataRefused,
+    Digest,
+    DigestReceived,
+    DigestRequest,
+    DigestRequested,
     Event,
     FilterOptions,
     FilterOptionsReceived,
@@ -48,13 +55,16 @@ from hyperbloom.wire import (
 if TYPE_CHECKING:
     from hyperbloom.replication.feed import Feed
 
-__all__ = ["SPLITS_REPLIES", "Connection", "Figures", "Peering"]
+__all__ = ["SPLITS_REPLIES", "Connection", "Figures", "Peering", "extensions_of"]
 
 #: Announced in the handshake by a node that splits its replies over as many Data as they need.
 SPLITS_REPLIES = "split-replies"
 
 #: How long a peer that cannot split its replies has to answer one question, in seconds.
 ANSWER_SECONDS = 5.0
+
+#: A call that waits until the peer is in sync has it asked again so soon after the last time.
+HURRY_SECONDS = 0.5
 
 #: A peer with as many questions waiting as it may have is read on from all the same once it has
 #: read nothing for so long (seconds): both sides may be held up like this, each waiting until the
@@ -65,6 +75,11 @@ IGNORED_SECONDS = 5.0
 LEAST_FILTER_BYTES = 8_192
 
 log = Logger()
+
+
+def extensions_of(feed: Feed) -> tuple[str, ...]:
+    """What this node announces in its Handshakes about a feed."""
+    return (SPLITS_REPLIES, SET_DIGEST) if feed.speaks_set_digest else (SPLITS_REPLIES,)
 
 
 @dataclass(slots=True)
@@ -118,6 +133,13 @@ class Peering:
         self._peer_bytes: float | None = None
         self._sync_call: IDelayedCall | None = None
         self._sweep: Sweep | None = None
+        self._settle_call: IDelayedCall | None = None
+        #: What is known of whether the peer is in sync; None: nothing yet.
+        self.agreement: Agreement | None = None
+        self.comparing = Comparing(self, self._compared)
+        self._evidence = SyncEvidence(feed.kept)
+        now = self.context.clock.seconds()
+        self._round_over_at, self._full_plan_at = now, now + FULL_PLAN_SECONDS
         self.outflow = Outflow(self.context.clock, failed=self._job_failed)
         self._asked = Asked()
         self._broadcast = Broadcast(self, feed.top_seq)
@@ -147,8 +169,10 @@ class Peering:
         self._unsubscribe()
         self.outflow.stopProducing()
         self.feed.remove_peer(self)
-        if self._sync_call is not None and self._sync_call.active():
-            self._sync_call.cancel()
+        self.comparing.stop()
+        for call in (self._sync_call, self._settle_call):
+            if call is not None and call.active():
+                call.cancel()
 
     @property
     def own_chain(self) -> Chain:
@@ -193,6 +217,10 @@ class Peering:
             case RequestReceived():
                 feed = self.feed
                 self._answer(reply_to_request(event.request, feed.read_for_reply, feed.was_here()))
+            case DigestRequested():
+                self.comparing.take_request(event.request)
+            case DigestReceived():
+                self.comparing.take_digest(event.digest)
             case LinkReceived():
                 self.feed.learn(event.chain, self.remote_key)
                 self._session.use_chain(event.chain)
@@ -295,6 +323,16 @@ class Peering:
         self.connection.write(self._session.send_sync(question))
         self.figures.last_sync_sent = self.context.now()
 
+    def send_digest_request(self, request: DigestRequest) -> None:
+        """Ask what the peer holds."""
+        if not self._stopped:
+            self.connection.write(self._session.send_digest_request(request))
+
+    def send_digest(self, digest: Digest) -> None:
+        """Tell what is held here."""
+        if not self._stopped:
+            self.connection.write(self._session.send_digest(digest))
+
     def request(self, bounds: KeyRange, limit: int | None = None) -> None:
         """Ask for the values of a range, `limit` of them in all."""
         most = [number for number in (limit, self.reply_limit()) if number is not None]
@@ -308,15 +346,43 @@ class Peering:
         return reply_limit(self.feed.mean_value_bytes, self.feed.reply_scale(self.remote_key))
 
     def sync_now(self) -> None:
-        """Begin a plan with a fresh seed a filter, unless one is under way."""
+        """See whether the peer holds the same, and begin a plan if not, or if that cannot be seen.
+
+        Nothing where either is under way. Once in FULL_PLAN_SECONDS there is a plan all the same.
+        """
         self._sync_call = None
-        if self._stopped or self._sweep is not None:
+        if self._stopped or self._sweep is not None or self.comparing.is_asking:
             return
+        if self.comparing.is_possible:
+            self.comparing.ask()
+        else:
+            self._begin_plan()
+
+    def hurry(self) -> None:
+        """Somebody waits until this peer is in sync: do not wait for the interval."""
+        rested = self.context.clock.seconds() - self._round_over_at >= HURRY_SECONDS
+        if rested and self._sync_call is not None and self._settle_call is None:
+            self._sync_call.reset(0)
+
+    def _compared(self, agreement: Agreement | None, seconds: float) -> None:
+        if self._stopped:
+            return
+        self.agreement = agreement or self.agreement
+        due = self.context.clock.seconds() >= self._full_plan_at
+        if agreement is not None and agreement.in_sync and not due:
+            self.sweep_done(seconds)
+        else:
+            self._begin_plan()
+
+    def _begin_plan(self) -> None:
+        """Ask by a plan with a fresh seed a filter."""
+        self._full_plan_at = self.context.clock.seconds() + FULL_PLAN_SECONDS
         plan = self.feed.plan(self._filter_bytes)
         if plan.done:
             self.sweep_done()
             return
         self._sweep = Sweep(self, plan, self._asked)
+        self._evidence.plan_begins(at=self.context.now(), new_values=self.figures.values_new)
         if self._peer_bytes is not None:
             self._sweep.consider(self._peer_bytes)
         self.outflow.add(self._sweep)
@@ -327,23 +393,40 @@ class Peering:
         `seconds` is what making the filters took. A large feed with many peers is asked less
         often, so that plans take no more than `SYNC_SHARE` of the node's time.
         """
-        self._sweep = None
+        planned, self._sweep = self._sweep is not None, None
+        self._round_over_at = self.context.clock.seconds()
         if not self._stopped:
+            if planned and not self.comparing.is_possible:
+                self._settle_call = self.context.clock.callLater(ANSWER_SECONDS, self._settle)
             least = seconds * len(self.feed.peers) / SYNC_SHARE
             wait = self.context.jittered(max(self.context.sync.interval, least))
             self._sync_call = self.context.clock.callLater(wait, self.sync_now)
+
+    def _settle(self) -> None:
+        """The answers to our plan are in, as far as can be told: what do they show?"""
+        self._settle_call = None
+        if self._stopped or self._sweep is not None:
+            return
+        if self.awaits_reply or self._unwritten or len(self._ask_on):
+            self._settle_call = self.context.clock.callLater(ANSWER_SECONDS, self._settle)
+            return
+        all_sent = not len(self._replies) and self._broadcast.cursor >= self.feed.top_seq
+        shown = self._evidence.plan_ends(new_values=self.figures.values_new, all_sent=all_sent)
+        self.agreement = shown or self.agreement
 
     def answered(self, tested: int) -> float:
         """Count the work of an answer; seconds until the next step may be taken."""
         return self._budget.spend(tested, now=self.context.clock.seconds())
 
-    def answer_done(self) -> None:
+    def answer_done(self, reply: Reply) -> None:
         """A question is answered: there may be room for the next."""
+        if reply.about is not None and not reply.was_cut:
+            self._evidence.sync_answered(reply.about)
         self.connection.release()
 
     def status(self, bytes_in: int, bytes_out: int, strikes: int) -> PeerStatus:
         """A picture of this connection."""
-        remote, figures = self.remote, self.figures
+        remote, figures, agreement = self.remote, self.figures, self.agreement
         return PeerStatus(
             feed=self.feed.key,
             address=self.connection.name,
@@ -363,6 +446,9 @@ class Peering:
             last_sync_received=figures.last_sync_received,
             last_data=figures.last_data,
             strikes=strikes,
+            in_sync=None if agreement is None else agreement.in_sync,
+            in_sync_at=None if agreement is None else agreement.at,
+            in_sync_by=None if agreement is None else agreement.source,
         )
 
     def _issue_link(self) -> None:

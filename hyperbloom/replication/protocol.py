@@ -25,7 +25,7 @@ from twisted.internet.tcp import Connection as TCPConnection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.replication.peering import SPLITS_REPLIES, Connection, Peering
+from hyperbloom.replication.peering import Connection, Peering, extensions_of
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.trust import ChainExpired
 from hyperbloom.wire import (
@@ -308,7 +308,9 @@ class PeerProtocol(Protocol):
                 return
             self.feed = feed
         self.write(
-            self.session.send_handshake(peer_id=self.context.peer_id, extensions=(SPLITS_REPLIES,))
+            self.session.send_handshake(
+                peer_id=self.context.peer_id, extensions=extensions_of(self.feed)
+            )
         )
 
     def _take_handshake(self, event: HandshakeReceived) -> None:

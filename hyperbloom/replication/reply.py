@@ -61,6 +61,10 @@ class Reply:
         self._left = limit
         self._read = read
         self.tested = QUESTION_VALUES
+        #: The range of a Sync; when this is done the peer has what it lacked there, unless the
+        #: reply `was_cut` at its limit.
+        self.about: tuple[bytes, bytes | None] | None = None
+        self.was_cut = False
         if end is not None and end <= start:
             self._position = None
 
@@ -105,6 +109,7 @@ class Reply:
             self._left -= len(values)
             if self._left <= 0:
                 self._position = None
+                self.was_cut = True
         return values
 
 
@@ -115,7 +120,9 @@ def reply_to_sync(sync: Sync, read: ReadUpTo, was_here: WasHere) -> Reply:
         return BloomFilter.from_bytes(sync.filter, size=sync.size, n=sync.n, seed=sync.seed)
 
     start, end = (b"", None) if sync.range is None else (sync.range.start, sync.range.end)
-    return Reply(bloom=bloom, start=start, end=end, limit=sync.limit, read=read, was_here=was_here)
+    reply = Reply(bloom=bloom, start=start, end=end, limit=sync.limit, read=read, was_here=was_here)
+    reply.about = (start, end)
+    return reply
 
 
 def reply_to_request(request: Request, read: ReadUpTo, was_here: WasHere) -> Reply:

@@ -32,7 +32,11 @@ class _Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatus(_Picture):
-    """One secure connection. Times are seconds since 1970, None: not yet."""
+    """One secure connection. Times are seconds since 1970, None: not yet.
+
+    `in_sync`: whether the peer held the same at `in_sync_at`, as a digest or Sync showed
+    (`in_sync_by`); None while nothing is known.
+    """
 
     feed: bytes
     address: str
@@ -52,6 +56,9 @@ class PeerStatus(_Picture):
     last_sync_received: float | None
     last_data: float | None
     strikes: int
+    in_sync: bool | None = None
+    in_sync_at: float | None = None
+    in_sync_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

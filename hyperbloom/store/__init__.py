@@ -4,11 +4,13 @@ Durable, ordered, grouped: a Writer commits operations, a Store reads.
 """
 
 from hyperbloom.store.errors import (
+    ForeignSnapshot,
     NoSuchFeed,
     SchemaMismatch,
     StoreClosed,
     StoreCorrupt,
     StoreError,
+    StoreExists,
     StoreFull,
     StoreLocked,
 )
@@ -27,7 +29,14 @@ from hyperbloom.store.objects import (
     OfferedRemoval,
     OfferObjects,
 )
-from hyperbloom.store.operations import AppendValues, DropFeed, Operation, PutFeed, PutMeta
+from hyperbloom.store.operations import (
+    AppendValues,
+    DropFeed,
+    Operation,
+    PutFeed,
+    PutMeta,
+    digest_sum,
+)
 from hyperbloom.store.peers import DropPeer, PutPeer
 from hyperbloom.store.records import (
     Appended,
@@ -45,6 +54,7 @@ from hyperbloom.store.records import (
     VerifyReport,
 )
 from hyperbloom.store.refusals import ForgetRefused, RememberRefused
+from hyperbloom.store.restore import REPLACED, SEEDED_FROM, restore_store, seed_store
 from hyperbloom.store.snapshot import NODE_ID, load_snapshot_info
 from hyperbloom.store.store import Store
 from hyperbloom.store.verify import Progress, verify_path
@@ -56,6 +66,8 @@ __all__ = [
     "MAX_REFUSED_BYTES",
     "MAX_REFUSED_VALUES",
     "NODE_ID",
+    "REPLACED",
+    "SEEDED_FROM",
     "AppendValues",
     "Appended",
     "Done",
@@ -64,6 +76,7 @@ __all__ = [
     "DropPeer",
     "FeedFigures",
     "FeedRecord",
+    "ForeignSnapshot",
     "ForgetRefused",
     "LinkRecord",
     "LogRecord",
@@ -93,6 +106,7 @@ __all__ = [
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
+    "StoreExists",
     "StoreFull",
     "StoreLocked",
     "StoreSize",
@@ -100,6 +114,9 @@ __all__ = [
     "VerifyReport",
     "Writer",
     "WriterInline",
+    "digest_sum",
     "load_snapshot_info",
+    "restore_store",
+    "seed_store",
     "verify_path",
 ]

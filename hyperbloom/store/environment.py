@@ -41,9 +41,10 @@ from hyperbloom.store.limits import MAX_MAP_STEP_BYTES, MAX_READERS
 from hyperbloom.store.records import StoreSize
 from hyperbloom.store.switching import short_turns
 
-__all__ = ["DATA_FILE", "LOCK_FILE", "Environment", "FolderLock", "MapFull"]
+__all__ = ["DATA_FILE", "LMDB_LOCK_FILE", "LOCK_FILE", "Environment", "FolderLock", "MapFull"]
 
 DATA_FILE = "data.mdb"
+LMDB_LOCK_FILE = "lock.mdb"
 LOCK_FILE = "node.lock"
 
 _SPARE_TRANSACTIONS = 16

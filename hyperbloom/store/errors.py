@@ -5,11 +5,13 @@ a log line can show it as it is.
 """
 
 __all__ = [
+    "ForeignSnapshot",
     "NoSuchFeed",
     "SchemaMismatch",
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
+    "StoreExists",
     "StoreFull",
     "StoreLocked",
 ]
@@ -37,6 +39,14 @@ class StoreFull(StoreError):
 
 class StoreClosed(StoreError):
     """The store or its writer was used after its end, or in a forked child."""
+
+
+class StoreExists(StoreError):
+    """A store is in the way of one to be made; nothing was changed."""
+
+
+class ForeignSnapshot(StoreError):
+    """The snapshot is of another node than it is to be restored for."""
 
 
 class NoSuchFeed(StoreError):

@@ -50,9 +50,10 @@ from hyperbloom.store.snapshot import take_snapshot
 from hyperbloom.store.transaction import no_such_feed, read_value, scan_prefix
 from hyperbloom.store.verify import Progress, verify_environment
 
-__all__ = ["Store"]
+__all__ = ["NEW_FOLDER", "Store"]
 
-_NEW_FOLDER = ".new-store"
+NEW_FOLDER = ".new-store"
+"""Inside a store's folder: where its file is made before it gets its name."""
 
 
 class Store:
@@ -368,7 +369,7 @@ def _prepare_folder(path: Path, create: bool) -> None:
 
 def _create(path: Path, map_bytes: int, migrations: Sequence[Migration]) -> None:
     """Make a store aside and move it into place, so that a crash leaves none or a whole one."""
-    aside = path / _NEW_FOLDER
+    aside = path / NEW_FOLDER
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(mode=0o700)
     environment = Environment(aside, map_bytes=map_bytes, create=True)

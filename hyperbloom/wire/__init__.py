@@ -27,6 +27,8 @@ from hyperbloom.wire.events import (
     ConnectionEnded,
     DataReceived,
     DataRefused,
+    DigestReceived,
+    DigestRequested,
     Event,
     FilterOptionsReceived,
     HandshakeReceived,
@@ -41,7 +43,10 @@ from hyperbloom.wire.events import (
 )
 from hyperbloom.wire.framing import MAGIC
 from hyperbloom.wire.limits import (
+    MAX_ANSWERED_RANGES,
+    MAX_ASKED_RANGES,
     MAX_BUFFERED_BYTES,
+    MAX_DIGEST_BOUND_BYTES,
     MAX_EARLY_BYTES,
     MAX_EXTENSION_BYTES,
     MAX_EXTENSIONS,
@@ -69,6 +74,13 @@ from hyperbloom.wire.packing import (
     pack_values,
 )
 from hyperbloom.wire.session import Session
+from hyperbloom.wire.set_digest import (
+    EXTENSION_MESSAGES,
+    SET_DIGEST,
+    Digest,
+    DigestRequest,
+    fits_set_digest,
+)
 from hyperbloom.wire.states import (
     PAUSED_STATES,
     TRANSITIONS,
@@ -89,8 +101,12 @@ __all__ = [
     "DIALECT_1",
     "DIALECT_2",
     "DIALECT_DRAFT",
+    "EXTENSION_MESSAGES",
     "MAGIC",
+    "MAX_ANSWERED_RANGES",
+    "MAX_ASKED_RANGES",
     "MAX_BUFFERED_BYTES",
+    "MAX_DIGEST_BOUND_BYTES",
     "MAX_EARLY_BYTES",
     "MAX_EXTENSIONS",
     "MAX_EXTENSION_BYTES",
@@ -105,6 +121,7 @@ __all__ = [
     "PAUSED_STATES",
     "PEER_ID_BYTES",
     "SEND_FRAME_BYTES",
+    "SET_DIGEST",
     "TRANSITIONS",
     "ConnectionEnded",
     "Credentials",
@@ -112,6 +129,10 @@ __all__ = [
     "DataReceived",
     "DataRefused",
     "Dialect",
+    "Digest",
+    "DigestReceived",
+    "DigestRequest",
+    "DigestRequested",
     "Event",
     "FilterOptions",
     "FilterOptionsReceived",
@@ -140,6 +161,7 @@ __all__ = [
     "Waiting",
     "XSalsa20Stream",
     "diagram",
+    "fits_set_digest",
     "max_value_bytes",
     "pack_values",
     "sign_data",

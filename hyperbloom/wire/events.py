@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from hyperbloom.trust import Chain
 from hyperbloom.wire.messages import Request, Sync
+from hyperbloom.wire.set_digest import Digest, DigestRequest
 
 __all__ = [
     "NEED_DATA",
@@ -15,6 +16,8 @@ __all__ = [
     "ConnectionEnded",
     "DataReceived",
     "DataRefused",
+    "DigestReceived",
+    "DigestRequested",
     "Event",
     "FilterOptionsReceived",
     "HandshakeReceived",
@@ -127,6 +130,20 @@ class LinkIgnored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DigestRequested:
+    """The peer asks what is held here of some ranges (extension `set-digest`)."""
+
+    request: DigestRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestReceived:
+    """The peer told what it holds (extension `set-digest`)."""
+
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownIgnored:
     """A message of an unknown id was skipped. `size` is the length of its frame in bytes."""
 
@@ -151,6 +168,8 @@ Event: TypeAlias = (
     | RequestReceived
     | LinkReceived
     | LinkIgnored
+    | DigestRequested
+    | DigestReceived
     | UnknownIgnored
     | ConnectionEnded
 )

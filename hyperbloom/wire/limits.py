@@ -9,7 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "MAX_ANSWERED_RANGES",
+    "MAX_ASKED_RANGES",
     "MAX_BUFFERED_BYTES",
+    "MAX_DIGEST_BOUND_BYTES",
     "MAX_EARLY_BYTES",
     "MAX_EXTENSIONS",
     "MAX_EXTENSION_BYTES",
@@ -52,3 +55,14 @@ none."""
 
 MAX_EXTENSION_BYTES: Final = 255
 """One extension's name in UTF-8, for the same reason."""
+
+MAX_ASKED_RANGES: Final = 64
+"""Ranges of a DigestRequest, as many as a feed's settings may name. A node with more of them does
+not announce the extension."""
+
+MAX_ANSWERED_RANGES: Final = 2 * MAX_ASKED_RANGES - 1
+"""Ranges of a Digest: what two such lists can have in common."""
+
+MAX_DIGEST_BOUND_BYTES: Final = 512
+"""One bound of such a range; with it the longest Digest is half of a frame. A node whose ranges
+have longer bounds does not announce the extension."""

@@ -10,6 +10,9 @@ The life of a connection (`states.diagram()` draws it):
    signature over both nonces by that key. Once the peer's is verified the connection is secure.
 4. Sync, Data, Request, FilterOptions and Link may then come in any order, both ways.
 
+Messages of an extension mean something only where this side announced it in its Handshake, and are
+sent only to a peer that announced it; otherwise their ids are unknown ones, which are skipped.
+
 How to use it: give what arrives to `receive_data`, then call `next_event` until it says NEED_DATA
 or PAUSED. Frames wait as they came until they are pulled, so not pulling (and not reading from the
 peer) is back-pressure. The `send_` methods return the bytes to write, in the order they are called.
@@ -39,6 +42,8 @@ from hyperbloom.wire.events import (
     ConnectionEnded,
     DataReceived,
     DataRefused,
+    DigestReceived,
+    DigestRequested,
     Event,
     FilterOptionsReceived,
     HandshakeReceived,
@@ -62,6 +67,7 @@ from hyperbloom.wire.messages import (
     Request,
     Sync,
 )
+from hyperbloom.wire.set_digest import EXTENSION_MESSAGES, Digest, DigestRequest
 from hyperbloom.wire.states import PAUSED_STATES, TRANSITIONS, Input, State
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
 
@@ -75,6 +81,7 @@ class Session:
     """
 
     __slots__ = (
+        "_announced",
         "_credentials",
         "_eof",
         "_failure",
@@ -93,6 +100,7 @@ class Session:
         self._state = State.IDLE
         self._frames = FrameReader()
         self._eof = False
+        self._announced: frozenset[str] = frozenset()
         self._failure: str | None = None
         self._credentials: Credentials | None = None
         self._local_chain: Chain | None = None
@@ -213,7 +221,7 @@ class Session:
 
     def _take_frame(self, frame: bytes, now: float) -> Event:
         message_id, body = split_frame(frame)
-        if not self._own().dialect.knows(message_id):
+        if not self._knows(message_id):
             self._state = self._next_state(Input.RECEIVE_UNKNOWN, RemoteProtocolError)
             return UnknownIgnored(message_id=message_id, size=len(frame))
         received, receive = _RECEIVERS[message_id]
@@ -221,6 +229,12 @@ class Session:
         event = receive(self, body, now)
         self._state = target
         return event
+
+    def _knows(self, message_id: int) -> bool:
+        extension = EXTENSION_MESSAGES.get(message_id)
+        if extension is not None:
+            return extension in self._announced
+        return self._own().dialect.knows(message_id)
 
     def _take_handshake(self, body: bytes, now: float) -> HandshakeReceived:
         credentials, opened = self._own(), self._opened()
@@ -291,6 +305,12 @@ class Session:
             return LinkIgnored(reason="it is for another key than ours")
         return LinkReceived(chain=chain)
 
+    def _take_digest_request(self, body: bytes, now: float) -> DigestRequested:
+        return DigestRequested(request=DigestRequest.decode(body))
+
+    def _take_digest(self, body: bytes, now: float) -> DigestReceived:
+        return DigestReceived(digest=Digest.decode(body))
+
     # What goes out.
 
     def send_open(self, credentials: Credentials, *, nonce: bytes) -> bytes:
@@ -326,6 +346,7 @@ class Session:
             signature=credentials.identity.sign(signed),
             chain=credentials.chain.to_wire(),
         )
+        self._announced = frozenset(handshake.extensions)
         return self._encrypt(handshake, target)
 
     def send_sync(self, sync: Sync) -> bytes:
@@ -372,6 +393,16 @@ class Session:
             raise LocalProtocolError("a Link is signed by us and for the peer's key")
         return self._encrypt(Link(link=link.to_bytes()), target)
 
+    def send_digest_request(self, request: DigestRequest) -> bytes:
+        """Ask what the peer holds of some ranges; it has to have announced `set-digest`."""
+        target = self._next_state(Input.SEND_DIGEST_REQUEST, LocalProtocolError)
+        return self._encrypt_extension(request, target)
+
+    def send_digest(self, digest: Digest) -> bytes:
+        """Tell what is held here; the peer has to have announced `set-digest`."""
+        target = self._next_state(Input.SEND_DIGEST, LocalProtocolError)
+        return self._encrypt_extension(digest, target)
+
     def use_chain(self, chain: Chain) -> None:
         """Hold Links that come from now on against another chain of ours.
 
@@ -388,6 +419,12 @@ class Session:
         self._close()
 
     # What both need.
+
+    def _encrypt_extension(self, message: DigestRequest | Digest, target: State) -> bytes:
+        extension = EXTENSION_MESSAGES[message.message_id]
+        if extension not in self._peer().extensions:
+            raise LocalProtocolError(f"the peer did not announce {extension}")
+        return self._encrypt(message, target)
 
     def _encrypt(self, message: _Sendable, target: State) -> bytes:
         if self._outgoing is None:
@@ -431,7 +468,7 @@ class Session:
         return self._remote
 
 
-_Sendable = Handshake | Sync | FilterOptions | Data | Request | Link
+_Sendable = Handshake | Sync | FilterOptions | Data | Request | Link | DigestRequest | Digest
 
 _RECEIVERS: Final[dict[int, tuple[Input, Callable[[Session, bytes, float], Event]]]] = {
     Handshake.message_id: (Input.RECEIVE_HANDSHAKE, Session._take_handshake),
@@ -440,4 +477,6 @@ _RECEIVERS: Final[dict[int, tuple[Input, Callable[[Session, bytes, float], Event
     Data.message_id: (Input.RECEIVE_DATA, Session._take_data),
     Request.message_id: (Input.RECEIVE_REQUEST, Session._take_request),
     Link.message_id: (Input.RECEIVE_LINK, Session._take_link),
+    DigestRequest.message_id: (Input.RECEIVE_DIGEST_REQUEST, Session._take_digest_request),
+    Digest.message_id: (Input.RECEIVE_DIGEST, Session._take_digest),
 }

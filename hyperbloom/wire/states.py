@@ -42,6 +42,8 @@ class Input(Enum):
     SEND_DATA = "send Data"
     SEND_REQUEST = "send Request"
     SEND_LINK = "send Link"
+    SEND_DIGEST_REQUEST = "send DigestRequest"
+    SEND_DIGEST = "send Digest"
     RECEIVE_OPEN = "receive Open"
     RECEIVE_HANDSHAKE = "receive Handshake"
     RECEIVE_SYNC = "receive Sync"
@@ -49,6 +51,8 @@ class Input(Enum):
     RECEIVE_DATA = "receive Data"
     RECEIVE_REQUEST = "receive Request"
     RECEIVE_LINK = "receive Link"
+    RECEIVE_DIGEST_REQUEST = "receive DigestRequest"
+    RECEIVE_DIGEST = "receive Digest"
     RECEIVE_UNKNOWN = "receive unknown id"
     RECEIVE_EOF = "receive end of stream"
     CLOSE = "close"
@@ -63,11 +67,15 @@ _WHEN_SECURE: Final = (
     Input.SEND_DATA,
     Input.SEND_REQUEST,
     Input.SEND_LINK,
+    Input.SEND_DIGEST_REQUEST,
+    Input.SEND_DIGEST,
     Input.RECEIVE_SYNC,
     Input.RECEIVE_FILTER_OPTIONS,
     Input.RECEIVE_DATA,
     Input.RECEIVE_REQUEST,
     Input.RECEIVE_LINK,
+    Input.RECEIVE_DIGEST_REQUEST,
+    Input.RECEIVE_DIGEST,
     Input.RECEIVE_UNKNOWN,
 )
 

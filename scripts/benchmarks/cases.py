@@ -19,6 +19,7 @@ from typing import Any
 from dht import dht_nodes_case, dht_packets_case, dht_simulated_case
 from nodes import BenchNode, member_links, prefill, running
 from pools import changes_case, codec_case, initialize_case
+from steady import steady_state
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.discovery.peer_address import Address
@@ -166,6 +167,13 @@ def shared_sync_case(folder: Path, scale: float) -> Figures:
         "must": "<= 3 s, no stall above 50 ms",
         "ok": seconds <= 3 and max(stalls) <= 0.05,
     }
+
+
+def steady_case(folder: Path, scale: float) -> Figures:
+    """Two connected nodes hold the same and nothing changes."""
+    values = random_values(int(1_000_000 * scale), 6)
+    one, two = two_nodes(folder, values, values)
+    return {"values": len(values), **steady_state(one, two)}
 
 
 class Answers:
@@ -430,6 +438,7 @@ CASES: dict[str, Callable[[Path, float], Figures]] = {
     "bloom": bloom_case,
     "first-replication": first_replication_case,
     "shared-sync": shared_sync_case,
+    "steady": steady_case,
     "inserts": inserts_case,
     "socket": socket_case,
     "range": range_case,

@@ -545,8 +545,12 @@ def test_a_session_of_two_mutes_is_closed_by_both(tmp_path):
 def test_plans_that_take_long_are_made_less_often(network):
     sync = SyncSettings(interval=5.0, jitter=0.0, answer_wait=0.5)
     owner, member, feed = pair(
-        network, owner={"sync": sync, "thread_seconds": 2.0}, member={"sync": sync}
+        network,
+        owner={"sync": sync, "thread_seconds": 2.0},
+        # What the member refuses keeps the two apart, so that there is a plan each time.
+        member={"sync": sync, "limits": Limits(value_bytes=1)},
     )
+    owner.feed(feed).insert([b"too long"])
     network.connect(owner, member, feed)
     network.run(5)
     (peering,) = owner.feed(feed).peers

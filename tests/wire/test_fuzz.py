@@ -23,12 +23,16 @@ from hyperbloom.wire import (
     MAGIC,
     NEED_DATA,
     PAUSED,
+    SET_DIGEST,
     ConnectionEnded,
     DataReceived,
     Dialect,
+    Digest,
+    DigestRequest,
     FilterOptions,
     HandshakeReceived,
     Link,
+    Range,
     RemoteProtocolError,
     Request,
     Session,
@@ -55,7 +59,7 @@ def pull(session: Session) -> bool:
             assert session.buffered_bytes == 0
             return True
         if event is PAUSED and session.state is State.OPENED:
-            session.send_handshake(peer_id=PEER_ID)
+            session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST,))
         elif event in (NEED_DATA, PAUSED) or isinstance(event, ConnectionEnded):
             return False
         if isinstance(event, HandshakeReceived):
@@ -148,13 +152,16 @@ MESSAGES = [
     *(sign_data(remote, [b"one", b"two"]).encode() for remote in REMOTES.values()),
     Request(start=b"a", end=b"b").encode(),
     *(Link(link=bytes(each.link_format.link_bytes)).encode() for each in DIALECTS.values()),
+    DigestRequest(number=7, ranges=(Range(start=b"a", end=b"c"), Range(start=b"x"))).encode(),
+    Digest(number=7, count=2, digest=b"d" * 32, ranges=(Range(start=b""),)).encode(),
 ]
 bodies = st.one_of(
     st.binary(max_size=200),
     st.sampled_from(MESSAGES),
     st.builds(changed, st.sampled_from(MESSAGES), changes),
 )
-frames = st.tuples(st.integers(0, 7) | st.integers(0, 2**64 - 1), bodies)
+ids = st.integers(0, 7) | st.sampled_from([4365, 4366]) | st.integers(0, 2**64 - 1)
+frames = st.tuples(ids, bodies)
 
 
 @each_dialect

@@ -28,10 +28,13 @@ from hyperbloom.wire import (
     ConnectionEnded,
     Credentials,
     Dialect,
+    Digest,
+    DigestRequest,
     FilterOptions,
     Input,
     Link,
     LocalProtocolError,
+    Range,
     RemoteProtocolError,
     Request,
     Session,
@@ -42,6 +45,8 @@ from hyperbloom.wire import (
 )
 
 SYNC = Sync(filter=b"\x00", size=8, n=1, seed=0)
+ASKED = DigestRequest(number=1, ranges=(Range(start=b""),))
+TOLD = Digest(number=1, count=0, digest=bytes(32), ranges=(Range(start=b""),))
 
 
 def remote(dialect: Dialect) -> Credentials:
@@ -65,6 +70,8 @@ COMMANDS: dict[Input, Callable[[Session, Dialect], object]] = {
     Input.SEND_DATA: lambda session, _: session.send_data([b"v"]),
     Input.SEND_REQUEST: lambda session, _: session.send_request(Request(start=b"")),
     Input.SEND_LINK: lambda session, dialect: session.send_link(link(dialect)),
+    Input.SEND_DIGEST_REQUEST: lambda session, _: session.send_digest_request(ASKED),
+    Input.SEND_DIGEST: lambda session, _: session.send_digest(TOLD),
     Input.CLOSE: lambda session, _: session.close(),
 }
 
@@ -82,6 +89,8 @@ ARRIVALS: dict[Input, Callable[[RawPeer, Dialect], None]] = {
     Input.RECEIVE_LINK: lambda peer, dialect: peer.send(
         5, Link(link=link(dialect).to_bytes()).encode()
     ),
+    Input.RECEIVE_DIGEST_REQUEST: lambda peer, _: peer.send(4365, ASKED.encode()),
+    Input.RECEIVE_DIGEST: lambda peer, _: peer.send(4366, TOLD.encode()),
     Input.RECEIVE_UNKNOWN: lambda peer, _: peer.send(99, b"whatever"),
     Input.RECEIVE_EOF: lambda peer, _: peer.session.receive_eof(),
 }

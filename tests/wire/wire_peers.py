@@ -17,6 +17,7 @@ from hyperbloom.wire import (
     MAGIC,
     NEED_DATA,
     PAUSED,
+    SET_DIGEST,
     ConnectionEnded,
     Credentials,
     Dialect,
@@ -124,7 +125,8 @@ def handshake_body(
 ) -> bytes:
     """The Handshake of a peer with these credentials."""
     signed = remote.dialect.handshake_input(sent, received)
-    fields = [b"\x0a\x20" + PEER_ID, b"\x1a\x40" + remote.identity.sign(signed)]
+    fields = [b"\x0a\x20" + PEER_ID, b"\x12\x0a" + SET_DIGEST.encode()]
+    fields.append(b"\x1a\x40" + remote.identity.sign(signed))
     fields += [b"\x22" + encode_varint(len(link)) + link for link in remote.chain.to_wire()]
     return b"".join(fields)
 
@@ -156,7 +158,7 @@ def drive(
             session.receive_data(opened)
             session.next_event(now=NOW)
             if state is not State.OPENED:
-                session.send_handshake(peer_id=PEER_ID)
+                session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST,))
         if state is State.SECURE:
             peer.send(0, handshake_body(remote or credentials_of(2, dialect=local.dialect)))
             session.next_event(now=NOW)
@@ -229,7 +231,7 @@ def spoken_sides(dialect: Dialect) -> tuple[Recorded, Recorded]:
             (5, Link(link=link_of(OWNER, 3, dialect=dialect).to_bytes()).encode()),
         ]
         chunks = [cipher.process(encode_frame(message_id, body)) for message_id, body in frames]
-        assert session.send_handshake(peer_id=PEER_ID) == chunks[0]
+        assert session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST,)) == chunks[0]
         sides.append(
             Recorded(
                 identity=credentials.identity,

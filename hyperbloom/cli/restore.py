@@ -1,0 +1,137 @@
+"""`restore` and `seed`: a store from a snapshot, for a node that does not run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hyperbloom.cli.app import App, Command, pass_app
+from hyperbloom.cli.output import Progress
+
+if TYPE_CHECKING:
+    from hyperbloom.store import SnapshotInfo
+
+__all__ = ["restore", "seed"]
+
+_SNAPSHOT = click.argument("snapshot", metavar="SNAPSHOT", type=click.Path(path_type=Path))
+_VERIFY = click.option(
+    "--verify", is_flag=True, help="Walk all of the new store before it is put in place."
+)
+_REPLACE = click.option(
+    "--replace", is_flag=True, help="Replace the store that is there; it is kept as STORE.replaced."
+)
+
+
+@click.command(cls=Command, timeout_option=False)
+@_SNAPSHOT
+@click.option(
+    "--to",
+    "target",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Make the store DIR, for no node in particular; else the one of the configured node.",
+)
+@_VERIFY
+@_REPLACE
+@click.option("--as-seed", is_flag=True, help="Take another node's snapshot, as `seed` does.")
+@pass_app
+def restore(
+    app: App, snapshot: Path, target: Path | None, verify: bool, replace: bool, as_seed: bool
+) -> None:
+    """Make the store of a node that does not run from a SNAPSHOT of it, whole or not at all.
+
+    Counts and digests are compared with what the snapshot says of itself. Exit code 1 if there is a
+    store already, or if the snapshot is of another node; 7 if the node runs, or the snapshot is
+    damaged.
+    """
+    from hyperbloom.store import restore_store
+
+    if as_seed:
+        _seed(app, snapshot, target or app.config.store_path, (), verify=verify, replace=replace)
+        return
+    node_key = _node_key(app) if target is None else None
+    store = app.config.store_path if target is None else target
+    with Progress("restoring") as progress:
+        info = restore_store(
+            snapshot,
+            store,
+            node_key=node_key,
+            replace=replace,
+            verify=verify,
+            progress=lambda count: progress.show(f"{count:,} values verified"),
+        )
+    _tell(app, info, store)
+
+
+@click.command(cls=Command, timeout_option=False)
+@_SNAPSHOT
+@click.option(
+    "--feed",
+    "feeds",
+    metavar="FEED",
+    multiple=True,
+    help="Take this feed (key or alias in the snapshot); may be repeated. Else all with values.",
+)
+@_VERIFY
+@_REPLACE
+@pass_app
+def seed(app: App, snapshot: Path, feeds: tuple[str, ...], verify: bool, replace: bool) -> None:
+    """Begin a new node with the values and links of another node's SNAPSHOT.
+
+    The node keeps its own key, and gets the right to write by an invitation as usual; then it syncs
+    what came since. Exit codes as for `restore`; 8 if the snapshot has no such feed.
+    """
+    _seed(app, snapshot, app.config.store_path, feeds, verify=verify, replace=replace)
+
+
+def _seed(
+    app: App, snapshot: Path, store: Path, feeds: tuple[str, ...], *, verify: bool, replace: bool
+) -> None:
+    from hyperbloom.store import seed_store
+
+    keys = [_feed_key(snapshot, name) for name in feeds] or None
+    with Progress("seeding") as progress:
+        info = seed_store(
+            snapshot,
+            store,
+            feeds=keys,
+            now=time.time(),
+            replace=replace,
+            verify=verify,
+            progress=lambda count: progress.show(f"{count:,} values"),
+        )
+    _tell(app, info, store)
+
+
+def _node_key(app: App) -> bytes:
+    from hyperbloom.keys import load_key_file
+
+    return load_key_file(app.config.identity).public_key
+
+
+def _feed_key(snapshot: Path, name: str) -> bytes:
+    """The key of a feed in the snapshot, by its key or alias."""
+    from hyperbloom.store import NoSuchFeed, Store
+
+    store = Store.open_readonly(snapshot)
+    try:
+        for record in store.feeds():
+            if name.lower() == record.key.hex() or name == record.settings.get("alias"):
+                return record.key
+    finally:
+        store.close()
+    raise NoSuchFeed(f"the snapshot has no feed {name!r}")
+
+
+def _tell(app: App, info: SnapshotInfo, store: Path) -> None:
+    from hyperbloom.api.forms import flat_json
+
+    if app.out.as_json:
+        app.out.json({"store": str(store), **flat_json(info)})
+        return
+    values = sum(feed.count for feed in info.feeds)
+    feeds = "1 feed" if len(info.feeds) == 1 else f"{len(info.feeds)} feeds"
+    app.out.line(f"{feeds} with {app.out.number(values)} values in {store}; all digests are right")

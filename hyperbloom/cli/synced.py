@@ -1,0 +1,59 @@
+"""`wait-synced`: wait until peers hold the same values as this node."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from hyperbloom.cli.app import DEFAULT_TIMEOUT, App, Command, pass_app
+from hyperbloom.cli.output import Progress
+from hyperbloom.cli.parameters import feed_option
+from hyperbloom.units import format_duration
+
+__all__ = ["sync_cell", "wait_synced"]
+
+#: What the node is given beyond --timeout to say that the time is up.
+ANSWER_SECONDS = 10.0
+
+
+@click.command("wait-synced", cls=Command)
+@click.argument("peers", metavar="PEER…", nargs=-1, required=True)
+@feed_option
+@pass_app
+def wait_synced(app: App, peers: tuple[str, ...], feed: str | None) -> None:
+    """Wait until each PEER holds the same values as this node, for --timeout at the longest.
+
+    PEER is a key, the beginning of one (6 digits at least), or an address. Of a peer that announces
+    the extension set-digest, count and digest are compared; of another, Sync alone has to show it:
+    a full plan each way that brought nothing new here. Exit code 6 when the time is up, 8 if there
+    is no such peer.
+    """
+    from hyperbloom.api.client import Client
+
+    seconds = app.timeout() or DEFAULT_TIMEOUT
+    with (
+        Progress("waiting"),
+        Client(
+            app.config.control_socket,
+            timeout=seconds + ANSWER_SECONDS,
+            run_command=app.command("run"),
+        ) as client,
+    ):
+        form = client.wait_synced(peers, feed=feed, timeout=seconds)
+    if app.out.as_json:
+        app.out.json(form)
+        return
+    for peer in form["peers"]:
+        how = "digest" if peer["source"] == "digest" else "Sync alone"
+        app.out.line(f"{peer['name']} is in sync, by {how}: {app.out.number(form['count'])} values")
+
+
+def sync_cell(peer: dict[str, Any]) -> str:
+    """What is known of a peer: yes or no, when, and from what; - while nothing is."""
+    if peer["in_sync"] is None:
+        return "-"
+    word = "yes" if peer["in_sync"] else "no"
+    ago = format_duration(max(0.0, time.time() - peer["in_sync_at"]))
+    return f"{word}, {ago} ago, by {peer['in_sync_by']}"

@@ -1,0 +1,79 @@
+"""Is a peer in sync? What this node knows of it, since when, and from what.
+
+By digest, where both sides speak `set-digest`: at one moment the peer told count and digest of the
+ranges that both keep, and they were those of the values here. Two sets with equal sums of 256-bit
+hashes are the same set, but for a member who makes others on purpose (see FULL_PLAN_SECONDS).
+
+By Sync alone, where the peer lacks the extension: a full plan was asked of the peer and answered
+without a value that was new here, the peer's own full plan was answered, and nothing waits to be
+sent to it. The protocol says nothing at the end of an answer, so a plan counts as answered once
+nothing has come for a while. A value that the peer has and this node lacks hides in one plan with
+the probability of a false positive (`[sync] false_positive`), and in k plans in a row with its k-th
+power, for each filter has a fresh seed; what the peer lacks hides with the rate of the peer's own
+filters.
+
+Nothing here does I/O: what happens is told to it, with the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from hyperbloom.replication.plan import overlap, union
+from hyperbloom.replication.settings import KeyRange
+
+__all__ = ["Agreement", "Source", "SyncEvidence", "common"]
+
+Source: TypeAlias = Literal["digest", "sync"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Whether both held the same `at` a moment (seconds since 1970), as `source` showed."""
+
+    in_sync: bool
+    at: float
+    source: Source
+
+
+def common(ours: Sequence[KeyRange], theirs: Sequence[KeyRange]) -> list[KeyRange]:
+    """The values that lie in both, in as few ranges as there can be, in byte order."""
+    met = [overlap(one, other) for one in ours for other in theirs]
+    return union(bounds for bounds in met if bounds is not None)
+
+
+class SyncEvidence:
+    """What the Syncs of one connection show of a peer; `kept` are the ranges this node keeps."""
+
+    def __init__(self, kept: Sequence[KeyRange]) -> None:
+        self._kept = union(kept)
+        self._answered: list[KeyRange] = []
+        self._asked_at: float | None = None
+        self._new_before = 0
+
+    def plan_begins(self, *, at: float, new_values: int) -> None:
+        """Our plan begins `at` (seconds since 1970), after the peer brought `new_values`."""
+        self._asked_at = at
+        self._new_before = new_values
+
+    def sync_answered(self, bounds: KeyRange) -> None:
+        """A Sync of the peer, about this range and without a limit, was answered to its end."""
+        self._answered = union([*self._answered, bounds])
+
+    @property
+    def peer_has_asked(self) -> bool:
+        """Whether the peer's own plan has covered all that is kept here."""
+        return bool(self._kept) and common(self._kept, self._answered) == self._kept
+
+    def plan_ends(self, *, new_values: int, all_sent: bool) -> Agreement | None:
+        """Our plan is answered. None: it shows nothing, as the peer has not asked for all."""
+        at, self._asked_at = self._asked_at, None
+        if at is None:
+            return None
+        if new_values > self._new_before:
+            return Agreement(in_sync=False, at=at, source="sync")
+        if not (self.peer_has_asked and all_sent):
+            return None
+        return Agreement(in_sync=True, at=at, source="sync")

@@ -1,0 +1,207 @@
+"""Comparing with one peer by digest: our question and its answer, the peer's and ours.
+
+One question of each side is open at a time; a peer that asks again before it is answered is
+answered once, for the last. Adding up a range is a job of the connection like any other and counts
+against the peer's work as its Syncs do. An answer nobody asked for is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from twisted.internet.interfaces import IDelayedCall
+
+from hyperbloom.replication.agreement import Agreement, common
+from hyperbloom.replication.limits import DIGEST_SECONDS
+from hyperbloom.replication.reply import QUESTION_VALUES
+from hyperbloom.replication.settings import KeyRange
+from hyperbloom.replication.sums import Figures, Sum
+from hyperbloom.wire import SET_DIGEST, Digest, DigestRequest, Range
+
+if TYPE_CHECKING:
+    from hyperbloom.replication.peering import Peering
+
+__all__ = ["Comparing"]
+
+_MAX_NUMBER = 0xFFFF_FFFF
+
+
+def _to_wire(ranges: Sequence[KeyRange]) -> tuple[Range, ...]:
+    return tuple(Range(start=start, end=end) for start, end in ranges)
+
+
+def _from_wire(ranges: Sequence[Range]) -> list[KeyRange]:
+    return [(one.start, one.end) for one in ranges]
+
+
+class Comparing:
+    """The comparisons of one connection.
+
+    `compared` is called at the end of each that `ask` began: with what it showed, or None where
+    the peer did not answer or both keep nothing in common; and the seconds the addition here took.
+    """
+
+    def __init__(self, peer: Peering, compared: Callable[[Agreement | None, float], None]) -> None:
+        self._peer = peer
+        self._compared = compared
+        self._number = 0
+        self._timeout: IDelayedCall | None = None
+        self._answer = _Answer(self._peer)
+        #: What the peer told last: its count, and that of the same ranges here.
+        self.counts: tuple[int, int] | None = None
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether both sides announced the extension."""
+        return SET_DIGEST in self._peer.remote.extensions and self._peer.feed.speaks_set_digest
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether an answer is awaited, or being looked at."""
+        return self._timeout is not None
+
+    def ask(self) -> None:
+        """Ask the peer; to be called where it `is_possible` and not while one is open."""
+        peer = self._peer
+        self._number = (self._number + 1) & _MAX_NUMBER
+        request = DigestRequest(number=self._number, ranges=_to_wire(peer.feed.kept))
+        self._timeout = peer.context.clock.callLater(DIGEST_SECONDS, self._end, None)
+        peer.send_digest_request(request)
+
+    def stop(self) -> None:
+        """The connection is gone."""
+        if self._timeout is not None and self._timeout.active():
+            self._timeout.cancel()
+        self._timeout = None
+
+    def take_request(self, request: DigestRequest) -> None:
+        """The peer asks: answer when it is this job's turn."""
+        if self._peer.feed.speaks_set_digest:
+            self._answer.take(request)
+            self._peer.outflow.add(self._answer)
+
+    def take_digest(self, digest: Digest) -> None:
+        """The peer answers: add up the same ranges here."""
+        if self._timeout is None or digest.number != self._number:
+            return
+        ranges = _from_wire(digest.ranges)
+        if common(self._peer.feed.kept, ranges) != ranges:
+            self._peer.connection.strike("its digest is of ranges it was not asked about")
+            self._end(None)
+        elif not ranges:
+            self._end(None)
+        else:
+            self._timeout.reset(DIGEST_SECONDS)
+            self._peer.outflow.add(_Addition(self._peer, ranges, self._figures_of(digest)))
+
+    def _figures_of(self, digest: Digest) -> Callable[[Figures, float], None]:
+        number = digest.number
+
+        def added(here: Figures, seconds: float) -> None:
+            if self._timeout is None or number != self._number:
+                return
+            self.counts = (digest.count, here.count)
+            same = here == Figures(digest.count, digest.digest)
+            now = self._peer.context.now()
+            self._end(Agreement(in_sync=same, at=now, source="digest"), seconds)
+
+        return added
+
+    def _end(self, agreement: Agreement | None, seconds: float = 0.0) -> None:
+        self.stop()
+        self._compared(agreement, seconds)
+
+
+class _Addition:
+    """Adds up ranges of the feed here, a slice a step, unless the sum is known."""
+
+    ready_at = 0.0
+
+    def __init__(
+        self, peer: Peering, ranges: list[KeyRange], added: Callable[[Figures, float], None]
+    ) -> None:
+        self._peer = peer
+        self._ranges = ranges
+        self._added = added
+        self._seconds = 0.0
+        self._of: Figures | None = None
+        self._sum: Sum | None = None
+
+    async def step(self) -> bool:
+        """Add the next slice; whether there is more to add."""
+        sums, clock = self._peer.feed.sums, self._peer.context.clock
+        if self._sum is None or self._of is None:
+            known = sums.find(self._ranges)
+            if known is not None:
+                self.ready_at = self._charge(QUESTION_VALUES)
+                self._added(known, 0.0)
+                return False
+            self._of = sums.state()
+            self._sum = Sum(self._ranges, read=self._peer.feed.read_slice)
+        begun = clock.seconds()
+        await self._peer.context.in_thread(self._sum.step)
+        self._seconds += clock.seconds() - begun
+        self.ready_at = self._charge(self._sum.take_tested())
+        if not self._sum.done:
+            return True
+        sums.keep(self._ranges, self._sum.figures, of=self._of)
+        self._added(self._sum.figures, self._seconds)
+        return False
+
+    def _charge(self, tested: int) -> float:
+        """Our own additions are not the peer's work."""
+        return 0.0
+
+
+class _Charged(_Addition):
+    """An addition that the peer asked for: it waits where the peer asks too much."""
+
+    def _charge(self, tested: int) -> float:
+        wait = self._peer.answered(tested)
+        return self._peer.context.clock.seconds() + wait if wait else 0.0
+
+
+class _Answer:
+    """Answers the last question of the peer."""
+
+    def __init__(self, peer: Peering) -> None:
+        self._peer = peer
+        self._request: DigestRequest | None = None
+        self._addition: _Charged | None = None
+        self.ready_at = 0.0
+
+    def take(self, request: DigestRequest) -> None:
+        """This is what to answer from now on."""
+        self._request = request
+        self._addition = None
+
+    async def step(self) -> bool:
+        """Send the answer, or add up the next slice of it."""
+        request, peer = self._request, self._peer
+        if request is None:
+            return False
+        addition = self._addition
+        if addition is None:
+            ranges = common(peer.feed.kept, _from_wire(request.ranges))
+            addition = self._addition = _Charged(peer, ranges, self._send(request, ranges))
+        more = await addition.step()
+        self.ready_at = addition.ready_at
+        if not more and self._addition is addition:
+            self._request = self._addition = None
+        return self._request is not None
+
+    def _send(
+        self, request: DigestRequest, ranges: list[KeyRange]
+    ) -> Callable[[Figures, float], None]:
+        def added(here: Figures, _: float) -> None:
+            if self._request is request:
+                digest = Digest(
+                    number=request.number,
+                    count=here.count,
+                    digest=here.digest,
+                    ranges=_to_wire(ranges),
+                )
+                self._peer.send_digest(digest)
+
+        return added

@@ -1,0 +1,175 @@
+"""Waiting until peers are in sync: for scripts that must not go on before.
+
+A peer is named by its key, the beginning of its key, or an address. What counts is seen after the
+waiting began: by digest, or by Sync alone where the peer lacks the extension (see `agreement`).
+Meanwhile the peers that are not there yet are asked again and again, without the interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IDelayedCall
+
+from hyperbloom.replication.agreement import Source
+from hyperbloom.replication.limits import MAX_WAITS
+
+if TYPE_CHECKING:
+    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.peering import Peering
+
+__all__ = ["InSync", "NotInSync", "TooManyWaits", "UnknownPeer", "wait_synced"]
+
+#: Fewer digits of a key are too likely to be a slip.
+LEAST_DIGITS = 6
+
+#: How often the peers are looked at, in seconds.
+LOOK_SECONDS = 0.1
+
+
+class UnknownPeer(Exception):
+    """The feed has no peer by that name, connected, dialled or a member; the text says so."""
+
+
+class NotInSync(TimeoutError):
+    """The time is up; the text says what is missing."""
+
+
+class TooManyWaits(Exception):
+    """As many calls wait as may; try again later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InSync:
+    """A peer that held the same `at` a moment (seconds since 1970), as `source` showed."""
+
+    name: str
+    key: bytes
+    address: str
+    at: float
+    source: Source
+
+
+def wait_synced(
+    feed: Feed,
+    names: Sequence[str],
+    *,
+    timeout: float,
+    dialled: Callable[[], Mapping[str, Peering | None]],
+) -> Deferred[list[InSync]]:
+    """Fires when each of the named peers was in sync; `dialled`: addresses, and who answers there.
+
+    Fails with `UnknownPeer`, `ValueError` (the beginning of several keys, or this node keeps
+    nothing of the feed), `TooManyWaits`, or after `timeout` seconds `NotInSync`.
+    """
+    if not feed.kept:
+        return fail(ValueError("this node keeps no values of the feed (mode light) to compare"))
+    if feed.waits >= MAX_WAITS:
+        return fail(TooManyWaits(f"{MAX_WAITS} calls wait already; try again later"))
+    try:
+        for name in names:
+            _check_known(feed, name, dialled())
+    except (UnknownPeer, ValueError) as error:
+        return fail(error)
+    return _Wait(feed, names, timeout, dialled).result
+
+
+def _keys(feed: Feed) -> set[bytes]:
+    connected = {peer.remote_key for peer in feed.peers}
+    return connected | {one.key for one in feed.members()} | {feed.key}
+
+
+def _begins(name: str, keys: Iterable[bytes]) -> set[bytes]:
+    """The keys that begin with these hex digits."""
+    digits = name.lower()
+    return {key for key in keys if len(digits) >= LEAST_DIGITS and key.hex().startswith(digits)}
+
+
+def _check_known(feed: Feed, name: str, dialled: Mapping[str, Peering | None]) -> None:
+    found = _begins(name, _keys(feed) - {feed.context.identity.public_key})
+    if len(found) > 1:
+        raise ValueError(f"{name} is the beginning of {len(found)} keys; give more of its digits")
+    addresses = {peer.connection.name for peer in feed.peers} | set(dialled)
+    if not found and name not in addresses:
+        raise UnknownPeer(
+            f"the feed has no peer {name!r}: none is connected, dialled or a member by that key "
+            "or address"
+        )
+
+
+class _Wait:
+    """One call that waits; `result` fires or fails once."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        names: Sequence[str],
+        timeout: float,
+        dialled: Callable[[], Mapping[str, Peering | None]],
+    ) -> None:
+        self.result: Deferred[list[InSync]] = Deferred(lambda _: self._stop())
+        self._feed = feed
+        self._dialled = dialled
+        self._begun = feed.context.now()
+        self._missing = list(dict.fromkeys(names))
+        self._found: dict[str, InSync] = {}
+        self._seconds = timeout
+        feed.waits += 1
+        clock = feed.context.clock
+        self._timeout: IDelayedCall = clock.callLater(timeout, self._give_up)
+        self._look_call: IDelayedCall = clock.callLater(0, self._look)
+
+    def _stop(self) -> None:
+        self._feed.waits -= 1
+        for call in (self._timeout, self._look_call):
+            if call.active():
+                call.cancel()
+
+    def _peers(self, name: str) -> list[Peering]:
+        at = self._dialled().get(name)
+        keys = _begins(name, {peer.remote_key for peer in self._feed.peers})
+        return [
+            peer
+            for peer in self._feed.peers
+            if peer is at or peer.connection.name == name or peer.remote_key in keys
+        ]
+
+    def _look(self) -> None:
+        for name in list(self._missing):
+            for peer in self._peers(name):
+                known = peer.agreement
+                if known is not None and known.in_sync and known.at >= self._begun:
+                    self._missing.remove(name)
+                    self._found[name] = InSync(
+                        name=name,
+                        key=peer.remote_key,
+                        address=peer.connection.name,
+                        at=known.at,
+                        source=known.source,
+                    )
+                    break
+                peer.hurry()
+        if self._missing:
+            self._look_call = self._feed.context.clock.callLater(LOOK_SECONDS, self._look)
+        else:
+            self._stop()
+            self.result.callback(list(self._found.values()))
+
+    def _give_up(self) -> None:
+        self._stop()
+        reasons = "; ".join(f"{name} {self._reason(name)}" for name in self._missing)
+        self.result.errback(NotInSync(f"not in sync within {self._seconds:g} s: {reasons}"))
+
+    def _reason(self, name: str) -> str:
+        peers = self._peers(name)
+        if not peers:
+            return "is not connected"
+        counts = peers[0].comparing.counts
+        if counts is not None:
+            return f"differs (it had {counts[0]:,} values, this node {counts[1]:,})"
+        if peers[0].comparing.is_possible:
+            return "has not answered, or keeps nothing that this node keeps"
+        return "has no digest to compare, and Sync has not shown both sides the same yet"

@@ -1,0 +1,249 @@
+"""A store from a snapshot: of the same node again (restore), or to begin with (seed).
+
+The new store is made in a folder inside the target, compared with what the snapshot says of itself,
+synced, and one rename gives its file the real name. A process that is killed meanwhile leaves what
+was there: the old store, or none. The folder's lock is held all the time, so that no node runs on
+it, and none starts.
+
+To restore is to copy the file: everything is as it was. To seed is to read the values and links of
+some feeds into a new store: another node's refusals, addresses and identity stay with it. Each
+value keeps its place in the order of arrival, and the peer and time that the snapshot's node wrote
+down with it; these are that node's word, which `seeded_from` in the meta table names.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import groupby
+from pathlib import Path
+
+from hyperbloom.store.environment import DATA_FILE, LMDB_LOCK_FILE, Environment, FolderLock
+from hyperbloom.store.errors import (
+    ForeignSnapshot,
+    NoSuchFeed,
+    StoreCorrupt,
+    StoreError,
+    StoreExists,
+)
+from hyperbloom.store.limits import DEFAULT_MAP_BYTES, GROUP_OPERATIONS
+from hyperbloom.store.links import PutLinks
+from hyperbloom.store.migrations import MIGRATIONS, initialize
+from hyperbloom.store.operations import AppendValues, Operation, PutFeed, PutMeta
+from hyperbloom.store.records import FeedFigures, FeedRecord, LogRecord, SnapshotInfo
+from hyperbloom.store.snapshot import load_snapshot_info, read_figures
+from hyperbloom.store.store import NEW_FOLDER, Store
+from hyperbloom.store.verify import Progress, verify_environment
+from hyperbloom.store.writer import commit_group
+
+__all__ = ["REPLACED", "SEEDED_FROM", "restore_store", "seed_store"]
+
+REPLACED = ".replaced"
+"""Behind the store's name: the folder that keeps the store which was replaced."""
+
+SEEDED_FROM = "seeded_from"
+"""The meta entry that names the snapshot a store began with, as JSON."""
+
+_SLICE_VALUES = 10_000
+_SLICE_BYTES = 4 * 1024 * 1024
+
+
+def restore_store(
+    snapshot: Path,
+    target: Path,
+    *,
+    node_key: bytes | None,
+    replace: bool = False,
+    verify: bool = False,
+    progress: Progress | None = None,
+) -> SnapshotInfo:
+    """Make the store `target` from a snapshot of the node `node_key` (None: of any node).
+
+    `replace`: a store that is there is kept beside it as `target` + REPLACED. `verify`: walk all of
+    the copy before it is used. Raises StoreExists, ForeignSnapshot, StoreLocked, StoreCorrupt (the
+    snapshot is not what it says), and StoreError.
+    """
+    info = load_snapshot_info(snapshot)
+    if node_key is not None and info.node_key != node_key:
+        raise ForeignSnapshot(
+            f"{snapshot} is of another node: begin with its values by `hyperbloom seed`"
+        )
+    with _aside(target, replace) as aside:
+        shutil.copyfile(snapshot / DATA_FILE, aside / DATA_FILE)
+        with closing(Environment(aside, map_bytes=0, readonly=True)) as copy:
+            _compare(snapshot, read_figures(copy), info.feeds)
+            if verify:
+                _verify(snapshot, copy, progress)
+    return info
+
+
+def seed_store(
+    snapshot: Path,
+    target: Path,
+    *,
+    feeds: Sequence[bytes] | None,
+    now: float,
+    replace: bool = False,
+    verify: bool = False,
+    progress: Progress | None = None,
+) -> SnapshotInfo:
+    """Make the store `target` with the values and unexpired links of a snapshot's feeds.
+
+    `feeds`: their keys; None: each that holds anything. `now` in seconds: no value arrived later.
+    Returns the snapshot's word, with the feeds taken. Raises as `restore_store`, and NoSuchFeed.
+    """
+    info = load_snapshot_info(snapshot)
+    with closing(Store.open_readonly(snapshot)) as source:
+        _compare(snapshot, read_figures(source.environment), info.feeds)
+        chosen = _choose(source, feeds)
+        taken = tuple(one for one in info.feeds if one.key in {record.key for record in chosen})
+        with _aside(target, replace) as aside:
+            environment = Environment(
+                aside, map_bytes=DEFAULT_MAP_BYTES, durable=False, create=True
+            )
+            with closing(environment):
+                initialize(environment, MIGRATIONS)
+                _commit(environment, [_seeded_from(info)])
+                done = 0
+                for record in chosen:
+                    done = _take_feed(source, environment, record, now, done, progress)
+                found = [(one.key, one.count, one.digest) for one in read_figures(environment)]
+                if found != [(one.key, one.count, one.digest) for one in taken]:
+                    raise StoreCorrupt(
+                        f"{snapshot} holds other values than it says; use another one"
+                    )
+                if verify:
+                    _verify(snapshot, environment, progress)
+    return SnapshotInfo(node_key=info.node_key, taken_at=info.taken_at, feeds=taken)
+
+
+@contextmanager
+def _aside(target: Path, replace: bool) -> Iterator[Path]:
+    """A folder to make the store's file in; at the end of the block it becomes the target's."""
+    target = target.absolute()
+    kept = target.with_name(target.name + REPLACED)
+    try:
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = FolderLock(target)
+    except OSError as error:
+        raise StoreError(f"the store {target} cannot be made: {error}") from error
+    aside = target / NEW_FOLDER
+    try:
+        _check_free(target, kept, replace)
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(mode=0o700)
+        yield aside
+        _sync(aside / DATA_FILE)
+        (aside / DATA_FILE).chmod(0o600)
+        if (target / DATA_FILE).exists():
+            kept.mkdir(mode=0o700)
+            os.link(target / DATA_FILE, kept / DATA_FILE)
+            _sync(kept)
+        # LMDB's table of readers is of the file that goes.
+        (target / LMDB_LOCK_FILE).unlink(missing_ok=True)
+        (aside / DATA_FILE).rename(target / DATA_FILE)
+        _sync(target)
+    except OSError as error:
+        raise StoreError(f"the store {target} cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        lock.release()
+
+
+def _check_free(target: Path, kept: Path, replace: bool) -> None:
+    if not (target / DATA_FILE).exists():
+        return
+    if not replace:
+        raise StoreExists(f"there is a store in {target} already; say --replace to replace it")
+    if os.path.lexists(kept):
+        raise StoreExists(f"{kept} keeps a store that was replaced before; remove it first")
+
+
+def _compare(snapshot: Path, found: Sequence[FeedFigures], told: Sequence[FeedFigures]) -> None:
+    if tuple(found) != tuple(told):
+        raise StoreCorrupt(
+            f"{snapshot} holds other feeds, counts or digests than it says; use another one"
+        )
+
+
+def _verify(snapshot: Path, environment: Environment, progress: Progress | None) -> None:
+    report = verify_environment(environment, progress)
+    if not report.ok:
+        raise StoreCorrupt(
+            f"{snapshot} is damaged ({report.problems[0]}; {len(report.problems)} in all); "
+            "use another one"
+        )
+
+
+def _choose(source: Store, keys: Sequence[bytes] | None) -> list[FeedRecord]:
+    """The feeds to take, in the order of their keys."""
+    records = source.feeds()
+    if keys is None:
+        return [one for one in records if one.count or source.links(one.key)]
+    for key in keys:
+        if all(one.key != key for one in records):
+            raise NoSuchFeed(f"the snapshot has no feed {key.hex()}")
+    return [one for one in records if one.key in keys]
+
+
+def _seeded_from(info: SnapshotInfo) -> PutMeta:
+    node = None if info.node_key is None else info.node_key.hex()
+    text = json.dumps({"node_key": node, "taken_at": info.taken_at})
+    return PutMeta(name=SEEDED_FROM, value=text.encode())
+
+
+def _take_feed(
+    source: Store,
+    environment: Environment,
+    record: FeedRecord,
+    now: float,
+    done: int,
+    progress: Callable[[int], None] | None,
+) -> int:
+    """Copy one feed; how many values are done by then."""
+    links = tuple(link for link in source.links(record.key) if link.expires >= now)
+    _commit(
+        environment,
+        [PutFeed(feed_key=record.key, settings=record.settings), PutLinks(record.key, links)],
+    )
+    latest, after = int(now * 1e6), 0
+    while True:
+        piece = source.log_slice(record.key, after, limit=_SLICE_VALUES, max_bytes=_SLICE_BYTES)
+        if not piece.records:
+            return done
+        _commit(environment, _appends(record.key, piece.records, latest))
+        after = piece.last_seq
+        done += len(piece.records)
+        if progress is not None:
+            progress(done)
+
+
+def _appends(feed: bytes, records: Sequence[LogRecord], latest: int) -> list[Operation]:
+    """The records in their order; those that came together are one operation."""
+    return [
+        AppendValues(
+            feed_key=feed,
+            values=[one.value for one in together],
+            origin=origin,
+            received_at=min(received_at, latest),
+        )
+        for (received_at, origin), together in groupby(
+            records, key=lambda one: (one.received_at, one.origin)
+        )
+    ]
+
+
+def _commit(environment: Environment, operations: Sequence[Operation]) -> None:
+    for start in range(0, len(operations), GROUP_OPERATIONS):
+        for result in commit_group(environment, operations[start : start + GROUP_OPERATIONS]):
+            if isinstance(result, BaseException):
+                raise result
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,361 @@
+"""Who is in sync: by digest, by Sync alone, of ranges; what that spares; waiting for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from players import Intruder, fired, light_pair, numbered
+from sim import pair
+from twisted.internet.defer import CancelledError
+
+from hyperbloom.replication.agreement import SyncEvidence, common
+from hyperbloom.replication.limits import (
+    DIGEST_SECONDS,
+    FULL_PLAN_SECONDS,
+    MAX_KEPT_SUMS,
+    MAX_WAITS,
+    Limits,
+)
+from hyperbloom.replication.peering import ANSWER_SECONDS, SPLITS_REPLIES
+from hyperbloom.replication.settings import WHOLE, FeedSettings, SyncSettings
+from hyperbloom.replication.sums import KeptSums, Sum
+from hyperbloom.replication.waiting import NotInSync, TooManyWaits, UnknownPeer
+from hyperbloom.store import digest_sum
+from hyperbloom.wire import Digest, DigestRequest, Range
+
+
+@pytest.fixture
+def without_digest(monkeypatch):
+    """Nodes announce what deployed ones do, so that only Sync can show anything."""
+    name = "hyperbloom.replication.protocol.extensions_of"
+    monkeypatch.setattr(name, lambda feed: ())
+
+
+def status(node):
+    (peer,) = node.node.peers()
+    return peer
+
+
+def silently(node, feed, values):
+    """Values that come to the store past everybody, so that no broadcast tells of them."""
+    subscribers, node.feed(feed)._subscribers = node.feed(feed)._subscribers, []
+    node.feed(feed).insert(values)
+    node.feed(feed)._subscribers = subscribers
+
+
+def test_equal_nodes_know_it_by_digest_and_send_no_filter(network):
+    owner, member, feed = pair(network)
+    for node in (owner, member):
+        node.feed(feed).insert(numbered(1_000))
+    network.connect(member, owner, feed)
+    network.run(60)
+    for node in (owner, member):
+        peer = status(node)
+        assert (peer.in_sync, peer.in_sync_by) == (True, "digest")
+        assert network.now() - peer.in_sync_at < 8, "seen again with every interval"
+        assert peer.last_sync_sent is None
+    assert network.bytes_moved < 12_000
+
+
+def test_a_plan_follows_where_the_digests_differ(network):
+    owner, member, feed = pair(network)
+    owner.feed(feed).insert(numbered(50))
+    member.feed(feed).insert(numbered(40))
+    network.connect(member, owner, feed)
+    network.run(1)
+    assert status(member).in_sync is False
+    network.run(15)
+    assert owner.feed(feed).record().digest == member.feed(feed).record().digest
+    assert status(member).in_sync is True
+
+
+def test_a_value_that_was_missed_is_found_by_the_next_comparison(network):
+    owner, member, feed = pair(network)
+    network.connect(member, owner, feed)
+    network.run(3)
+    silently(owner, feed, [b"missed"])
+    network.run(15)
+    assert member.values(feed) == [b"missed"]
+
+
+def test_equal_digests_spare_plans_for_a_while_only(network):
+    sync = SyncSettings(interval=600.0, jitter=0.0, answer_wait=0.5)
+    owner, member, feed = pair(network, owner={"sync": sync}, member={"sync": sync})
+    network.connect(member, owner, feed)
+    network.run(FULL_PLAN_SECONDS - 100, step=1.0)
+    assert status(member).last_sync_sent is None
+    network.run(1_000, step=1.0)
+    assert status(member).last_sync_sent is not None
+
+
+def test_nodes_of_ranges_compare_what_both_keep(network):
+    owner = network.add("owner")
+    feed = owner.key
+    ranges = {"one": ((b"a", b"f"), (b"p", None)), "two": ((b"c", b"r"),)}
+    nodes = {
+        name: network.add(name, feeds=(FeedSettings(key=feed, mode="range", ranges=kept),))
+        for name, kept in ranges.items()
+    }
+    one, two = nodes["one"], nodes["two"]
+    for node in nodes.values():
+        owner.invite(feed, node)
+    shared = [b"c1", b"d", b"e" * 600, b"q"]
+    one.feed(feed).insert([b"a", b"z", *shared])
+    two.feed(feed).insert([b"g", b"h", *shared])
+    connection = network.connect(one, two, feed)
+    network.run(3)
+    assert connection.peering.comparing.counts == (4, 4)
+    assert status(one).in_sync is status(two).in_sync is True
+    silently(two, feed, [b"c2", b"k"])
+    network.run(1)
+    fired_later = one.node.wait_synced(feed, [two.key.hex()], timeout=20)
+    network.run(10)
+    (seen,) = fired(fired_later)
+    assert seen.source == "digest"
+    assert b"c2" in one.values(feed)
+    assert b"k" not in one.values(feed)
+
+
+def test_a_range_node_and_a_full_one(network):
+    owner = network.add("owner")
+    settings = FeedSettings(key=owner.key, mode="range", ranges=((b"b", b"d"),))
+    member = network.add("member", feeds=(settings,))
+    owner.invite(owner.key, member)
+    owner.feed(owner.key).insert([b"a", b"b", b"c", b"d"])
+    network.connect(member, owner, owner.key)
+    network.run(12)
+    assert member.values(owner.key) == [b"b", b"c"]
+    assert status(owner).in_sync is status(member).in_sync is True
+
+
+def test_nodes_with_nothing_in_common_are_not_said_to_be_in_sync(network):
+    owner = network.add("owner")
+    settings = FeedSettings(key=owner.key, mode="range", ranges=((b"b", b"d"),))
+    other = replace(settings, ranges=((b"x", None),))
+    one, two = network.add("one", feeds=(settings,)), network.add("two", feeds=(other,))
+    for node in (one, two):
+        owner.invite(owner.key, node)
+    network.connect(one, two, owner.key)
+    network.run(12)
+    assert status(one).in_sync is status(two).in_sync is None
+
+
+def test_a_light_node_does_not_announce_it(network):
+    owner, member, feed = light_pair(network)
+    network.connect(member, owner, feed)
+    network.run(12)
+    assert status(owner).extensions == (SPLITS_REPLIES,)
+    assert status(owner).in_sync is None
+    with pytest.raises(ValueError, match="light"):
+        fired(member.node.wait_synced(feed, [owner.key.hex()], timeout=1))
+
+
+def test_by_sync_alone_once_both_have_asked_and_nothing_was_new(network, without_digest):
+    owner, member, feed = pair(network)
+    owner.feed(feed).insert(numbered(20))
+    member.feed(feed).insert(numbered(30))
+    network.connect(member, owner, feed)
+    network.run(ANSWER_SECONDS - 1)
+    assert owner.feed(feed).record().digest == member.feed(feed).record().digest
+    assert status(owner).in_sync is None, "equal, but nothing has shown it yet"
+    network.run(30)
+    for node in (owner, member):
+        assert (status(node).in_sync, status(node).in_sync_by) == (True, "sync")
+
+
+def test_a_plan_that_brought_something_shows_that_there_was_a_difference(network, without_digest):
+    sync = SyncSettings(interval=1_000.0, jitter=0.0, answer_wait=0.5)
+    owner, member, feed = pair(network, owner={"sync": sync}, member={"sync": sync})
+    owner.feed(feed).insert([b"new"])
+    network.connect(member, owner, feed)
+    network.run(ANSWER_SECONDS + 5)
+    assert (status(member).in_sync, status(member).in_sync_by) == (False, "sync")
+
+
+def test_waiting_hurries_the_plans(network, without_digest):
+    sync = SyncSettings(interval=1_000.0, jitter=0.0, answer_wait=0.5)
+    owner, member, feed = pair(network, owner={"sync": sync}, member={"sync": sync})
+    network.connect(member, owner, feed)
+    network.run(2)
+    silently(owner, feed, [b"missed"])
+    waiting = member.node.wait_synced(feed, [owner.key.hex()[:8]], timeout=60)
+    network.run(30)
+    (seen,) = fired(waiting)
+    assert (seen.source, seen.key) == ("sync", owner.key)
+    assert member.values(feed) == [b"missed"]
+
+
+def test_what_was_known_before_does_not_end_a_wait(network):
+    owner, member, feed = pair(network)
+    network.connect(member, owner, feed)
+    network.run(3)
+    assert status(member).in_sync
+    silently(owner, feed, [b"missed"])
+    waiting = member.node.wait_synced(feed, [owner.key.hex()], timeout=20)
+    assert not waiting.called
+    network.run(5)
+    fired(waiting)
+    assert member.values(feed) == [b"missed"]
+
+
+def test_a_wait_for_nodes_that_stay_apart_ends_with_the_figures(network):
+    owner, member, feed = pair(network, member={"limits": Limits(value_bytes=3)})
+    owner.feed(feed).insert([b"long value", b"abc"])
+    network.connect(member, owner, feed)
+    waiting = owner.node.wait_synced(feed, [member.key.hex()], timeout=8)
+    network.run(10)
+    with pytest.raises(NotInSync, match=r"it had 1 values, this node 2"):
+        fired(waiting)
+
+
+def test_a_peer_may_connect_while_it_is_waited_for(network):
+    owner, member, feed = pair(network)
+    waiting = owner.node.wait_synced(feed, [member.key.hex()], timeout=30)
+    network.run(5)
+    assert not waiting.called
+    connection = network.connect(member, owner, feed)
+    network.run(5)
+    (seen,) = fired(waiting)
+    assert seen.address == f"member:{connection._wire.getHost().port}"
+    by_address = owner.node.wait_synced(feed, [seen.address], timeout=30)
+    network.run(5)
+    assert fired(by_address)[0].key == member.key
+    network.cut(connection._wire)
+    waiting = owner.node.wait_synced(feed, [member.key.hex()], timeout=3)
+    network.run(5)
+    with pytest.raises(NotInSync, match="not connected"):
+        fired(waiting)
+
+
+def test_names_of_nobody_and_of_several(network):
+    owner, member, feed = pair(network)
+    for name in ("ab12cd34", "example.org:4365", member.key.hex()[:4], owner.key.hex()):
+        with pytest.raises(UnknownPeer, match="no peer"):
+            fired(owner.node.wait_synced(feed, [name], timeout=1))
+
+
+def test_waits_are_limited_and_can_be_cancelled(network):
+    owner, member, feed = pair(network)
+    waits = [owner.node.wait_synced(feed, [member.key.hex()], timeout=9) for _ in range(MAX_WAITS)]
+    with pytest.raises(TooManyWaits):
+        fired(owner.node.wait_synced(feed, [member.key.hex()], timeout=9))
+    for waiting in waits:
+        waiting.addErrback(lambda failure: failure.trap(CancelledError))
+        waiting.cancel()
+    assert owner.feed(feed).waits == 0
+    assert not [c for c in network.clock.getDelayedCalls() if "_Wait" in repr(c.func)]
+
+
+def test_a_peer_that_does_not_answer_is_asked_by_sync(network):
+    owner, member, feed = pair(network)
+    owner.feed(feed).insert([b"v"])
+    intruder = Intruder(network, member, owner, feed)
+    (there,) = owner.feed(feed).peers
+    there.comparing.take_digest = lambda digest: None
+    silently(owner, feed, [b"missed"])
+    first = there.figures.last_sync_sent
+    network.run(DIGEST_SECONDS + 10)
+    assert there.figures.last_sync_sent > (first or 0)
+    assert intruder.session.remote is not None
+
+
+def test_answers_of_the_wrong_kind_are_dropped_or_struck(network):
+    owner, _, feed = pair(network)
+    settings = FeedSettings(key=feed, mode="range", ranges=((b"b", b"d"),))
+    narrow = network.add("narrow", feeds=(settings,))
+    owner.invite(feed, narrow)
+    network.connect(narrow, owner, feed)
+    network.run(3)
+    (peering,) = narrow.feed(feed).peers
+    peering.comparing.take_digest(Digest(number=9, count=0, digest=bytes(32), ranges=()))
+    peering.comparing.ask()
+    number = peering.comparing._number
+    wide = Digest(number=number, count=0, digest=bytes(32), ranges=(Range(start=b""),))
+    before = status(narrow).strikes
+    peering.comparing.take_digest(wide)
+    assert status(narrow).strikes == before + 1
+    assert not peering.comparing.is_asking
+
+
+def test_many_questions_are_answered_once_for_the_last(network):
+    owner, member, feed = pair(network)
+    intruder = Intruder(network, member, owner, feed)
+    seen = []
+    intruder.connection.peering.comparing.take_digest = seen.append
+    (there,) = owner.feed(feed).peers
+    there.outflow.pauseProducing()
+    for number in range(100, 150):
+        request = DigestRequest(number=number, ranges=(Range(start=b""),))
+        intruder.write(intruder.session.send_digest_request(request))
+    network.run(1)
+    there.outflow.resumeProducing()
+    network.run(1)
+    assert [digest.number for digest in seen] == [149]
+
+
+def test_additions_count_as_the_peers_work(network):
+    limits = Limits(sync_rate=1_000, sync_burst=10_000)
+    owner, member, feed = pair(network, owner={"limits": limits})
+    owner.feed(feed).insert(numbered(9_000))
+    intruder = Intruder(network, member, owner, feed)
+    seen = []
+    intruder.connection.peering.comparing.take_digest = seen.append
+    ranges = tuple(Range(start=b"v%06d" % i, end=b"v%06d" % (i + 3_000)) for i in (0, 4_000))
+    for number in range(100, 106):
+        request = DigestRequest(number=number, ranges=ranges)
+        intruder.send(network, intruder.session.send_digest_request(request), seconds=2)
+        silently(owner, feed, [b"more %d" % number])
+    assert 0 < len(seen) < 6, "the sixth question waits for its turn"
+
+
+def test_sums_are_kept_until_the_feed_changes(network):
+    owner = network.add("owner")
+    feed = owner.feed(owner.key)
+    feed.insert(numbered(20_000))
+    sums = KeptSums(feed.record)
+    ranges = [(b"v000100", b"v019000")]
+    assert sums.find(ranges) is None
+    state, adding = sums.state(), Sum(ranges, read=feed.read_slice)
+    steps = 0
+    while not adding.done:
+        adding.step()
+        steps += 1
+    assert steps > 2
+    assert adding.figures.count == 18_900
+    expected = digest_sum(numbered(19_000)[100:]) % 2**256
+    assert int.from_bytes(adding.figures.digest, "big") == expected
+    sums.keep(ranges, adding.figures, of=state)
+    assert sums.find(ranges) == adding.figures
+    for number in range(MAX_KEPT_SUMS + 1):
+        sums.keep([(b"%d" % number, None)], adding.figures, of=state)
+    assert len(sums._kept) <= MAX_KEPT_SUMS
+    sums.keep(ranges, adding.figures, of=state)
+    feed.insert([b"new"])
+    assert sums.find(ranges) is None
+    sums.keep(ranges, adding.figures, of=state)
+    assert sums.find(ranges) is None, "begun before the value came"
+    assert sums.find([WHOLE]).count == 20_001
+    assert sums.find([]).count == 0
+
+
+def test_what_ranges_have_in_common():
+    assert common([WHOLE], [(b"a", b"c"), (b"x", None)]) == [(b"a", b"c"), (b"x", None)]
+    assert common([(b"a", b"m")], [(b"c", b"d"), (b"k", b"z")]) == [(b"c", b"d"), (b"k", b"m")]
+    assert common([(b"a", b"b")], [(b"b", None)]) == []
+
+
+def test_evidence_needs_the_peers_whole_plan():
+    evidence = SyncEvidence([WHOLE])
+    evidence.plan_begins(at=5.0, new_values=3)
+    evidence.sync_answered((b"", b"m"))
+    assert evidence.plan_ends(new_values=3, all_sent=True) is None
+    evidence.sync_answered((b"m", None))
+    assert evidence.plan_ends(new_values=3, all_sent=True) is None, "no plan was begun"
+    evidence.plan_begins(at=6.0, new_values=3)
+    assert evidence.plan_ends(new_values=3, all_sent=False) is None
+    evidence.plan_begins(at=7.0, new_values=3)
+    shown = evidence.plan_ends(new_values=3, all_sent=True)
+    assert (shown.in_sync, shown.at, shown.source) == (True, 7.0, "sync")
+    evidence.plan_begins(at=8.0, new_values=3)
+    assert evidence.plan_ends(new_values=4, all_sent=True).in_sync is False

@@ -1,0 +1,299 @@
+"""Restoring and seeding: whole or not at all, the same figures, and nobody else's store."""
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from hyperbloom.store import (
+    NODE_ID,
+    REPLACED,
+    SEEDED_FROM,
+    AppendValues,
+    ForeignSnapshot,
+    LinkRecord,
+    NoSuchFeed,
+    PutFeed,
+    PutLinks,
+    PutMeta,
+    RememberRefused,
+    Store,
+    StoreCorrupt,
+    StoreError,
+    StoreExists,
+    StoreLocked,
+    Writer,
+    WriterInline,
+    restore_store,
+    seed_store,
+    verify_path,
+)
+
+FEED, OTHER, EMPTY = b"f" * 32, b"g" * 32, b"h" * 32
+NODE, PEER = b"n" * 32, b"p" * 32
+NOW = 1_700_000_000.0
+
+
+def link(number, expires=NOW + 60):
+    return LinkRecord(
+        issuer=FEED,
+        trustee=bytes([number]) * 32,
+        expires=expires,
+        first_seen=number,
+        introduced_by=PEER,
+        raw=b"link %d" % number,
+    )
+
+
+def fill(path, *operations):
+    store = Store.open(path, durable=False)
+    writer = WriterInline(store)
+    for operation in operations:
+        writer.submit(operation, lambda result: None)
+    return store
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    """A snapshot of the node NODE: two feeds with values of two origins, links, a refusal."""
+    store = fill(
+        tmp_path / "node",
+        PutMeta(NODE_ID, NODE),
+        *[
+            PutFeed(key, {"alias": alias})
+            for key, alias in ((FEED, "a"), (OTHER, "b"), (EMPTY, "c"))
+        ],
+        AppendValues(FEED, [b"z", b"a", b"x" * 700, b"x" * 701], NODE, 5),
+        AppendValues(FEED, [b"m"], PEER, 6),
+        AppendValues(FEED, [b"b"], PEER, int((NOW + 9) * 1e6)),
+        AppendValues(OTHER, [b"%05d" % n for n in range(3_000)], PEER, 7),
+        PutLinks(FEED, (link(1), link(2, expires=NOW - 1))),
+        RememberRefused(FEED, ((b"no", "too long"),), 1),
+    )
+    store.snapshot(tmp_path / "snapshot")
+    store.close()
+    return tmp_path / "snapshot"
+
+
+def figures(path):
+    store = Store.open_readonly(path)
+    found = {one.key: (one.count, one.bytes, one.digest) for one in store.feeds()}
+    store.close()
+    return found
+
+
+def test_a_restored_store_is_the_one_of_the_snapshot(snapshot, tmp_path):
+    info = restore_store(snapshot, tmp_path / "new", node_key=NODE, verify=True)
+    assert figures(tmp_path / "new") == figures(tmp_path / "node")
+    assert {one.key: one.digest for one in info.feeds} == {
+        key: digest for key, (_, _, digest) in figures(tmp_path / "new").items()
+    }
+    assert stat.S_IMODE((tmp_path / "new" / "data.mdb").stat().st_mode) == 0o600
+    assert sorted(os.listdir(tmp_path / "new")) == ["data.mdb", "node.lock"]
+    store = Store.open(tmp_path / "new", create=False)
+    assert store.get_meta(NODE_ID) == NODE
+    assert len(store.links(FEED)) == 2
+    store.close()
+
+
+def test_an_existing_store_is_refused_unless_it_is_to_be_replaced(snapshot, tmp_path):
+    fill(tmp_path / "mine", PutFeed(FEED, {}), AppendValues(FEED, [b"mine"], NODE, 1)).close()
+    with pytest.raises(StoreExists, match="--replace"):
+        restore_store(snapshot, tmp_path / "mine", node_key=NODE)
+    assert figures(tmp_path / "mine")[FEED][0] == 1
+    restore_store(snapshot, tmp_path / "mine", node_key=NODE, replace=True)
+    assert figures(tmp_path / "mine") == figures(snapshot)
+    assert figures(tmp_path / ("mine" + REPLACED))[FEED][0] == 1
+    with pytest.raises(StoreExists, match="keeps a store"):
+        restore_store(snapshot, tmp_path / "mine", node_key=NODE, replace=True)
+
+
+def test_a_running_node_is_refused(snapshot, tmp_path):
+    store = fill(tmp_path / "mine", PutFeed(FEED, {}))
+    for make in (
+        lambda: restore_store(snapshot, tmp_path / "mine", node_key=NODE, replace=True),
+        lambda: seed_store(snapshot, tmp_path / "mine", feeds=None, now=NOW, replace=True),
+    ):
+        with pytest.raises(StoreLocked):
+            make()
+    store.close()
+    assert figures(tmp_path / "mine") == {FEED: (0, 0, bytes(32))}
+
+
+def test_another_nodes_snapshot_is_refused(snapshot, tmp_path):
+    with pytest.raises(ForeignSnapshot, match="seed"):
+        restore_store(snapshot, tmp_path / "new", node_key=PEER)
+    assert not (tmp_path / "new").exists()
+    restore_store(snapshot, tmp_path / "new", node_key=None)
+
+
+def test_a_snapshot_that_is_not_what_it_says_is_refused(snapshot, tmp_path):
+    told = json.loads((snapshot / "snapshot.json").read_text())
+    told["feeds"][0]["digest"] = "00" * 32
+    (snapshot / "snapshot.json").write_text(json.dumps(told))
+    for make in (
+        lambda: restore_store(snapshot, tmp_path / "new", node_key=NODE),
+        lambda: seed_store(snapshot, tmp_path / "new", feeds=None, now=NOW),
+    ):
+        with pytest.raises(StoreCorrupt, match="than it says"):
+            make()
+    assert not (tmp_path / "new" / "data.mdb").exists()
+
+
+def test_a_damaged_value_is_found_by_verifying(snapshot, tmp_path):
+    raw = bytearray((snapshot / "data.mdb").read_bytes())
+    raw[raw.index(b"01234")] ^= 1
+    (snapshot / "data.mdb").write_bytes(raw)
+    restore_store(snapshot, tmp_path / "unlooked", node_key=NODE)
+    with pytest.raises(StoreCorrupt, match="damaged"):
+        restore_store(snapshot, tmp_path / "new", node_key=NODE, verify=True)
+    assert not (tmp_path / "new" / "data.mdb").exists()
+
+
+def test_what_is_no_snapshot_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StoreCorrupt, match=r"snapshot\.json"):
+        restore_store(tmp_path / "empty", tmp_path / "new", node_key=None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError):
+        seed_store(tmp_path / "empty", tmp_path / "file", feeds=None, now=NOW)
+
+
+def test_a_seeded_store_has_values_and_links_and_nothing_else_of_the_node(snapshot, tmp_path):
+    info = seed_store(snapshot, tmp_path / "new", feeds=None, now=NOW, verify=True)
+    assert {one.key for one in info.feeds} == {FEED, OTHER}
+    source = figures(snapshot)
+    assert figures(tmp_path / "new") == {key: source[key] for key in (FEED, OTHER)}
+    assert verify_path(tmp_path / "new").ok
+    store = Store.open(tmp_path / "new", create=False)
+    assert store.get_meta(NODE_ID) is None
+    assert json.loads(store.get_meta(SEEDED_FROM))["node_key"] == NODE.hex()
+    assert [one.raw for one in store.links(FEED)] == [b"link 1"], "the expired one is left out"
+    assert store.refused(FEED) == []
+    records = store.log_slice(FEED, 0, limit=99, max_bytes=99_999).records
+    assert [(one.value[:1], one.origin, one.received_at) for one in records] == [
+        (b"z", NODE, 5),
+        (b"a", NODE, 5),
+        (b"x", NODE, 5),
+        (b"x", NODE, 5),
+        (b"m", PEER, 6),
+        (b"b", PEER, int(NOW * 1e6)),
+    ], "in the order of arrival; nothing arrives in the future"
+    assert store.feed(FEED).settings == {"alias": "a"}
+    store.close()
+
+
+def test_only_the_chosen_feeds_are_seeded(snapshot, tmp_path):
+    seed_store(snapshot, tmp_path / "new", feeds=[OTHER], now=NOW)
+    assert set(figures(tmp_path / "new")) == {OTHER}
+    with pytest.raises(NoSuchFeed):
+        seed_store(snapshot, tmp_path / "more", feeds=[PEER], now=NOW)
+    assert not (tmp_path / "more" / "data.mdb").exists()
+
+
+def test_a_snapshot_under_load_restores_to_the_digest_it_was_taken_at(tmp_path):
+    store = Store.open(tmp_path / "store", durable=False, map_bytes=1 << 20)
+    writer = Writer(store, deliver=lambda answer: answer())
+    writer.submit(PutFeed(FEED, {}), lambda result: None)
+    stop = threading.Event()
+
+    def write():
+        for number in range(400):
+            if stop.is_set():
+                return
+            stored = threading.Event()
+            values = [b"%06d %03d" % (number, n) + b"." * 60 for n in range(200)]
+            writer.submit(AppendValues(FEED, values, PEER, number), lambda _, s=stored: s.set())
+            stored.wait(10)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        while not store.feed(FEED) or store.feed(FEED).count < 2_000:
+            time.sleep(0.005)
+        infos = [store.snapshot(tmp_path / f"snapshot{number}") for number in range(3)]
+        assert thread.is_alive(), "the load went on all the time"
+    finally:
+        stop.set()
+        thread.join()
+        writer.close()
+    counts = [info.feeds[0].count for info in infos]
+    assert counts == sorted(set(counts)), "each was taken at another moment"
+    for number, info in enumerate(infos):
+        for name, make in (
+            ("restored", lambda s, t: restore_store(s, t, node_key=None, verify=True)),
+            ("seeded", lambda s, t: seed_store(s, t, feeds=None, now=NOW, verify=True)),
+        ):
+            target = tmp_path / f"{name}{number}"
+            make(tmp_path / f"snapshot{number}", target)
+            (one,) = info.feeds
+            assert figures(target) == {FEED: (one.count, one.bytes, one.digest)}
+    store.close()
+
+
+KILLED = textwrap.dedent(
+    """
+    import os, sys
+    from pathlib import Path
+    from hyperbloom.store import restore_store, seed_store
+    kind, snapshot, target, step = sys.argv[1:]
+    left = int(step)
+    real = {name: getattr(os, name) for name in ("fsync", "link", "mkdir", "rename", "unlink")}
+    def dying(name):
+        def call(*args, **more):
+            global left
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), 9)
+            return real[name](*args, **more)
+        return call
+    for name in real:
+        setattr(os, name, dying(name))
+    if kind == "restore":
+        restore_store(Path(snapshot), Path(target), node_key=None, replace=True)
+    else:
+        seed_store(Path(snapshot), Path(target), feeds=None, now=1.7e9, replace=True)
+    """
+)
+
+
+@pytest.mark.parametrize("kind", ["restore", "seed"])
+@pytest.mark.parametrize("before", ["nothing", "a store"])
+def test_killed_at_any_step_it_leaves_what_was_there_or_the_whole(snapshot, tmp_path, kind, before):
+    old = {FEED: (1, 4, figures(snapshot)[FEED][2])}
+    whole = figures(snapshot)
+    if kind == "seed":
+        del whole[EMPTY]
+    states = []
+    for step in range(30):
+        target = tmp_path / f"target{step}"
+        if before == "a store":
+            fill(target, PutFeed(FEED, {}), AppendValues(FEED, [b"mine"], NODE, 1)).close()
+            old = figures(target)
+        run = subprocess.run(
+            [sys.executable, "-c", KILLED, kind, str(snapshot), str(target), str(step)],
+            capture_output=True,
+            check=False,
+        )
+        assert run.returncode in (0, -signal.SIGKILL), run.stderr
+        there = (target / "data.mdb").exists()
+        found = figures(target) if there else None
+        assert found in ([whole, old] if before == "a store" else [whole, None])
+        states.append(found == whole)
+        # Whatever is left is in nobody's way.
+        shutil.rmtree(target.with_name(target.name + REPLACED), ignore_errors=True)
+        restore_store(snapshot, target, node_key=None, replace=True, verify=True)
+        assert figures(target) == figures(snapshot)
+        if run.returncode == 0:
+            break
+    assert states[0] is False
+    assert states[-1] is True
+    assert len(states) > 4
