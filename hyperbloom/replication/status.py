@@ -63,7 +63,10 @@ class PeerStatus(_Picture):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedStatus(_Picture):
-    """One feed: what is here and whether this node may write."""
+    """One feed: what is here and whether this node may write.
+
+    `peers` are connected; of these `peers_in_sync` held the same values when last compared.
+    """
 
     key: Octets
     discovery_key: Octets
@@ -77,6 +80,7 @@ class FeedStatus(_Picture):
     digest: Octets
     top_seq: int
     peers: int
+    peers_in_sync: int
     chain_links: int | None
     chain_expires: float | None
     trusted: bool

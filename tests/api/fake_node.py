@@ -216,6 +216,9 @@ def a_peer(feed: bytes, **other: Any) -> PeerStatus:
         "last_sync_received": None,
         "last_data": None,
         "strikes": 0,
+        "in_sync": True,
+        "in_sync_at": time.time() - 5,
+        "in_sync_by": "digest",
     }
     return PeerStatus(**{**fields, **other})
 
@@ -297,6 +300,7 @@ class FakeNode:
             digest=record.digest,
             top_seq=record.top_seq,
             peers=0,
+            peers_in_sync=0,
             chain_links=None if chain is None else len(chain),
             chain_expires=None if chain is None else chain.expires,
             trusted=chain is not None,
