@@ -10,7 +10,7 @@ from hyperbloom.cli.app import Root
 from hyperbloom.cli.dht import dht
 from hyperbloom.cli.discover import discover
 from hyperbloom.cli.export import export
-from hyperbloom.cli.restore import restore, seed
+from hyperbloom.cli.restore import restore, seed, snapshots
 from hyperbloom.cli.synced import wait_synced
 
 __all__ = ["hyperbloom"]
@@ -48,6 +48,7 @@ for _command in (
     node.snapshot,
     restore,
     seed,
+    snapshots,
     node.verify,
     export,
     dht,

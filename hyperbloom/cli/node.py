@@ -295,13 +295,15 @@ def peers(app: App) -> None:
             "out" if peer["outgoing"] else "in",
             format_duration(time.time() - peer["since"]),
             f"{app.out.number(peer['values_in'])}/{app.out.number(peer['values_out'])}",
-            _ago(peer["last_sync_sent"]),
+            *(() if app.out.is_terminal else (_ago(peer["last_sync_sent"]),)),
             sync_cell(peer),
         )
         for peer in found
     ]
+    # A terminal has no room for both, and the newest proof is the one that counts.
+    last_sync = () if app.out.is_terminal else ("synced",)
     app.out.table(
-        ("address", "key", "feed", "way", "for", "got/sent>", "synced", "in sync"),
+        ("address", "key", "feed", "way", "for", "got/sent>", *last_sync, "in sync"),
         rows,
         empty=f"No peer is connected; see `{app.command('status')}`.",
     )

@@ -1,4 +1,4 @@
-"""`restore` and `seed`: a store from a snapshot, for a node that does not run."""
+"""`restore` and `seed`: a store from a snapshot, for a node that does not run; `snapshots`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import click
 
 from hyperbloom.cli.app import App, Command, pass_app
 from hyperbloom.cli.output import Progress
+from hyperbloom.cli.tables import Key
+from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from hyperbloom.store import SnapshotInfo
+    from hyperbloom.store import KeptSnapshot, SnapshotInfo
 
-__all__ = ["restore", "seed"]
+__all__ = ["restore", "seed", "snapshots"]
 
 _SNAPSHOT = click.argument("snapshot", metavar="SNAPSHOT", type=click.Path(path_type=Path))
 _VERIFY = click.option(
@@ -135,3 +137,43 @@ def _tell(app: App, info: SnapshotInfo, store: Path) -> None:
     values = sum(feed.count for feed in info.feeds)
     feeds = "1 feed" if len(info.feeds) == 1 else f"{len(info.feeds)} feeds"
     app.out.line(f"{feeds} with {app.out.number(values)} values in {store}; all digests are right")
+
+
+@click.command(cls=Command, config_option=False, timeout_option=False)
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
+@click.option(
+    "--prune",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Remove all but the newest N snapshots of each node.",
+)
+@pass_app
+def snapshots(app: App, folder: Path, prune: int | None) -> None:
+    """List the snapshots in FOLDER, newest first; with --prune those that were removed.
+
+    Whatever in FOLDER is no whole snapshot is passed over and left alone.
+    """
+    from hyperbloom.api.forms import flat_json
+    from hyperbloom.store import list_snapshots, prune_snapshots
+
+    found = list_snapshots(folder) if prune is None else prune_snapshots(folder, keep=prune)
+    if app.out.as_json:
+        name = "snapshots" if prune is None else "removed"
+        app.out.json({name: [{**flat_json(one.info), **_on_disk(one)} for one in found]})
+        return
+    rows = [
+        (
+            one.path.name,
+            f"{format_duration(max(0.0, time.time() - one.info.taken_at / 1e6))} ago",
+            Key(one.info.node_key.hex()) if one.info.node_key is not None else "-",
+            app.out.number(sum(feed.count for feed in one.info.feeds)),
+            format_size(one.size) if app.out.is_terminal else str(one.size),
+        )
+        for one in found
+    ]
+    empty = "No snapshots." if prune is None else "Nothing was removed."
+    app.out.table(("snapshot", "taken", "node", "values>", "size>"), rows, empty=empty)
+
+
+def _on_disk(one: KeptSnapshot) -> dict[str, object]:
+    return {"path": str(one.path), "size": one.size}

@@ -56,4 +56,4 @@ def sync_cell(peer: dict[str, Any]) -> str:
         return "-"
     word = "yes" if peer["in_sync"] else "no"
     ago = format_duration(max(0.0, time.time() - peer["in_sync_at"]))
-    return f"{word}, {ago} ago, by {peer['in_sync_by']}"
+    return f"{word}, {ago} ago, {peer['in_sync_by']}"

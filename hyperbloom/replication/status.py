@@ -66,6 +66,7 @@ class FeedStatus(_Picture):
     """One feed: what is here and whether this node may write.
 
     `lacks`: what its dialect does not protect, in sentences; empty for dialect 2.
+    `peers` are connected; of these `peers_in_sync` held the same values when last compared.
     """
 
     key: Octets
@@ -81,6 +82,7 @@ class FeedStatus(_Picture):
     digest: Octets
     top_seq: int
     peers: int
+    peers_in_sync: int
     chain_links: int | None
     chain_expires: float | None
     trusted: bool

@@ -55,6 +55,7 @@ from hyperbloom.store.records import (
 )
 from hyperbloom.store.refusals import ForgetRefused, RememberRefused
 from hyperbloom.store.restore import REPLACED, SEEDED_FROM, restore_store, seed_store
+from hyperbloom.store.shelf import KeptSnapshot, list_snapshots, prune_snapshots
 from hyperbloom.store.snapshot import NODE_ID, load_snapshot_info
 from hyperbloom.store.store import Store
 from hyperbloom.store.verify import Progress, verify_path
@@ -78,6 +79,7 @@ __all__ = [
     "FeedRecord",
     "ForeignSnapshot",
     "ForgetRefused",
+    "KeptSnapshot",
     "LinkRecord",
     "LogRecord",
     "LogSlice",
@@ -115,7 +117,9 @@ __all__ = [
     "Writer",
     "WriterInline",
     "digest_sum",
+    "list_snapshots",
     "load_snapshot_info",
+    "prune_snapshots",
     "restore_store",
     "seed_store",
     "verify_path",

@@ -16,6 +16,7 @@ from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, PeerStatus, RefusalStatus
+from hyperbloom.replication.waiting import InSync, NotInSync, UnknownPeer
 from hyperbloom.store import (
     Appended,
     FeedFigures,
@@ -216,6 +217,9 @@ def a_peer(feed: bytes, **other: Any) -> PeerStatus:
         "last_sync_received": None,
         "last_data": None,
         "strikes": 0,
+        "in_sync": True,
+        "in_sync_at": time.time() - 5,
+        "in_sync_by": "digest",
     }
     return PeerStatus(**{**fields, **other})
 
@@ -275,6 +279,27 @@ class FakeNode:
     def peers(self) -> list[PeerStatus]:
         return self.connected
 
+    def wait_synced(
+        self, feed_key: bytes, names: Sequence[str], *, timeout: float
+    ) -> Deferred[list[InSync]]:
+        """In sync with everyone but "nobody", "apart" and "several"; "never" is not answered."""
+        self.calls.append(("wait_synced", feed_key, list(names), timeout))
+        failures = {
+            "nobody": UnknownPeer("the feed has no peer 'nobody'"),
+            "apart": NotInSync("not in sync within 1 s: apart differs"),
+            "several": ValueError("several is the beginning of 2 keys"),
+        }
+        if names[0] in failures:
+            return fail(failures[names[0]])
+        if names[0] == "never":
+            return Deferred(lambda _: self.calls.append("gone"))
+        return succeed(
+            [
+                InSync(name=name, key=bytes(32), address="192.0.2.7:1", at=5.0, source="digest")
+                for name in names
+            ]
+        )
+
     def _distrust(self, feed: FakeFeed) -> str | None:
         if feed.chain is not None:
             return None
@@ -298,6 +323,7 @@ class FakeNode:
             digest=record.digest,
             top_seq=record.top_seq,
             peers=0,
+            peers_in_sync=0,
             chain_links=None if chain is None else len(chain),
             chain_expires=None if chain is None else chain.expires,
             trusted=chain is not None,

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
 from hyperbloom import __version__
+from hyperbloom.api.client import Client, NodeTimeout
 from hyperbloom.api.forms import MAX_VALUES
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.api.routes import ROUTES
@@ -182,6 +183,47 @@ def test_the_longest_values_pass_and_can_be_bounds(served):
         client.put([b"a" * 261_047 + b"b%d" % number])
     assert list(client.range()) == served.node.own.ordered
     assert client.range_page(start=long[1], end=long[1] + b"\0")[0] == [long[1]]
+
+
+def test_waiting_until_peers_are_in_sync(served):
+    client, key = served.client(), served.node.own.key
+    client.put([b"v"])
+    form = client.wait_synced(["one", "two"], timeout=7.0)
+    assert served.node.calls[-1] == ("wait_synced", key, ["one", "two"], 7.0)
+    assert (form["feed"], form["count"]) == (key.hex(), 1)
+    assert [one["name"] for one in form["peers"]] == ["one", "two"]
+    assert form["peers"][0] == {
+        "name": "one",
+        "key": "00" * 32,
+        "address": "192.0.2.7:1",
+        "at": 5.0,
+        "source": "digest",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("nobody", ProblemKind.UNKNOWN_PEER),
+        ("apart", ProblemKind.NOT_IN_SYNC),
+        ("several", ProblemKind.BAD_REQUEST),
+    ],
+)
+def test_who_is_not_in_sync(served, name, kind):
+    with pytest.raises(Problem) as raised:
+        served.client().wait_synced([name], timeout=1.0)
+    assert raised.value.kind is kind
+
+
+def test_who_goes_before_the_answer_waits_no_more(served):
+    client = Client(served.path, timeout=0.3)
+    with pytest.raises(NodeTimeout):
+        client.wait_synced(["never"], timeout=60.0)
+    client.close()
+    deadline = time.monotonic() + 10
+    while "gone" not in served.node.calls and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert "gone" in served.node.calls
 
 
 def test_a_fetch_asks_the_peers(served):
@@ -480,6 +522,12 @@ REFUSED = [
     ("GET", VALUES + "?begin=61", None, 400, "bad-request", "no query parameter 'begin'"),
     ("GET", VALUES + "?" + "a=1&" * 40, None, 400, "bad-request", "cannot be read"),
     ("GET", "/v1/feeds/-/watch?after=x", None, 400, "bad-request", "after must be"),
+    ("POST", "/v1/feeds/-/synced", {}, 400, "bad-request", "peers must be"),
+    ("POST", "/v1/feeds/-/synced", {"peers": []}, 400, "bad-request", "at least one"),
+    ("POST", "/v1/feeds/-/synced", {"peers": [1]}, 400, "bad-request", "list of texts"),
+    ("POST", "/v1/feeds/-/synced", {"peers": ["a"] * 65}, 400, "bad-request", "64 names"),
+    ("POST", "/v1/feeds/-/synced", {"peers": ["a"], "for": 1}, 400, "bad-request", "'for'"),
+    ("POST", "/v1/feeds/-/synced", {"peers": ["a"], "timeout": 0}, 400, "bad-request", "timeout"),
     ("POST", "/v1/feeds/-/fetch", {"timeout": 0}, 400, "bad-request", "timeout must be"),
     ("POST", "/v1/feeds/-/fetch", {"timeout": True}, 400, "bad-request", "timeout must be"),
     ("POST", "/v1/feeds/-/fetch", {"timeout": "soon"}, 400, "bad-request", "not a duration"),

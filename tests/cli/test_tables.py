@@ -94,6 +94,7 @@ def test_where_a_table_does_not_fit_rows_are_blocks(crowded, terminal):
     assert lines[0] == f"address   {ADDRESSES[0]}"
     assert lines[1] == f"key       {'01' * 32}"
     assert lines[2] == f"feed      {LONG_ALIAS}"
+    assert lines[6] == "in sync   yes, 5s ago, digest"
     assert lines[7] == ""
     assert lines[8].startswith("address")
 

@@ -32,6 +32,8 @@ from hyperbloom.store import (
     StoreLocked,
     Writer,
     WriterInline,
+    list_snapshots,
+    prune_snapshots,
     restore_store,
     seed_store,
     verify_path,
@@ -297,3 +299,29 @@ def test_killed_at_any_step_it_leaves_what_was_there_or_the_whole(snapshot, tmp_
     assert states[0] is False
     assert states[-1] is True
     assert len(states) > 4
+
+
+def test_snapshots_in_a_folder_are_listed_and_pruned(tmp_path):
+    folder = tmp_path / "snapshots"
+    folder.mkdir()
+    for number, node in enumerate([NODE, NODE, PEER, NODE]):
+        store = Store.open(tmp_path / str(number), durable=False, clock=lambda n=number: 100.0 + n)
+        WriterInline(store).submit(PutMeta(NODE_ID, node), lambda result: None)
+        store.snapshot(folder / f"taken{number}")
+        store.close()
+    (folder / "file").write_text("text")
+    (folder / "other").mkdir()
+    (folder / "link").symlink_to(folder / "taken0")
+    shutil.copytree(folder / "taken0", folder / ".taken9.partial")
+    shutil.copytree(folder / "taken0", folder / "half")
+    (folder / "half" / "data.mdb").unlink()
+    names = ["taken3", "taken2", "taken1", "taken0"]
+    assert [one.path.name for one in list_snapshots(folder)] == names
+    assert [one.path.name for one in prune_snapshots(folder, keep=1)] == ["taken1", "taken0"]
+    assert [one.path.name for one in list_snapshots(folder)] == ["taken3", "taken2"]
+    others = {"file", "other", "link", "half", ".taken9.partial", "taken2", "taken3"}
+    assert set(os.listdir(folder)) == others
+    with pytest.raises(ValueError, match="at least one"):
+        prune_snapshots(folder, keep=0)
+    with pytest.raises(StoreError, match="cannot be read"):
+        list_snapshots(tmp_path / "absent")

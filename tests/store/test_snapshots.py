@@ -139,7 +139,9 @@ def test_snapshots_are_consistent_while_others_write(tmp_path):
             failures.append(result)
 
     writer.submit(PutFeed(FEED, {}), note)
-    writer.submit(append(b"first"), note)
+    begun = threading.Event()
+    writer.submit(append(b"first"), lambda result: (note(result), begun.set()))
+    assert begun.wait(30)
 
     def write():
         # Bounded: a store that grows while slow snapshots of it are checked makes them slower.

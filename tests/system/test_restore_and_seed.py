@@ -90,5 +90,9 @@ def test_as_seed_is_how_another_nodes_snapshot_is_taken_by_restore(nodes, tmp_pa
     assert other.values(owner.key) == [b"a"]
     elsewhere = tmp_path / "elsewhere"
     assert other.command("restore", str(tmp_path / "taken"), "--to", str(elsewhere)).returncode == 0
+    listed = json.loads(other.command("snapshots", str(tmp_path), "--json").stdout)
+    assert [one["path"] for one in listed["snapshots"]] == [str(tmp_path / "taken")]
+    pruned = other.command("snapshots", str(tmp_path), "--prune", "1")
+    assert (pruned.returncode, len(pruned.stdout.splitlines())) == (0, 1)
     shutil.copytree(elsewhere, tmp_path / "copied")
     assert (tmp_path / "copied" / "data.mdb").exists()

@@ -29,7 +29,7 @@ def test_two_nodes_are_waited_for_by_key_prefix_and_address(nodes):
     assert form["peers"][0]["source"] == "digest"
     (peer,) = member.peers(owner.key)
     assert (peer["in_sync"], peer["in_sync_by"]) == (True, "digest")
-    assert b"by digest" in member.command("peers").stdout
+    assert b"ago, digest" in member.command("peers").stdout
 
 
 def test_exit_codes_of_time_that_is_up_and_of_nobody(nodes):
