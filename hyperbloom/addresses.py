@@ -55,13 +55,16 @@ def check_interface(text: str) -> str:
 def check_listen(text: str) -> str:
     r"""The text itself if it is `tcp:PORT`, maybe with `:interface=ADDRESS`, else `ValueError`.
 
+    Or `systemd`: the ports that systemd hands over (`hyperbloom.systemd`).
     The form is Twisted's server endpoint description; a colon within an IPv6 address is written
     `\:`. Port 0 lets the system choose.
     """
+    if text == "systemd":
+        return text
     kind, *parts = re.split(r"(?<!\\):", text)
     port = parts[0].removeprefix("port=") if parts else ""
     if kind not in ("tcp", "tcp6") or not _is_digits(port) or int(port) > HIGHEST_PORT:
-        raise ValueError(f"{text!r} is not tcp:PORT or tcp:PORT:interface=ADDRESS")
+        raise ValueError(f"{text!r} is not tcp:PORT, tcp:PORT:interface=ADDRESS or systemd")
     for part in parts[1:]:
         name, _, value = part.partition("=")
         if name == "interface" and _is_address(value.replace("\\:", ":")):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from hyperbloom.api import discovery, nodes, objects, trust, values, watch, watch_objects
+from hyperbloom.api import discovery, nodes, objects, reload, trust, values, watch, watch_objects
 from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.problems import Problem, ProblemKind
 
@@ -31,6 +31,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/discovery", discovery.show_discovery),
     Route("POST", "/v1/snapshots", nodes.take_snapshot),
     Route("POST", "/v1/verify", nodes.verify_store),
+    Route("POST", "/v1/reload", reload.reload_config),
     Route("POST", "/v1/invitations", trust.accept_invitation),
     Route("GET", "/v1/feeds", nodes.list_feeds),
     Route("POST", "/v1/feeds", nodes.join_feed),

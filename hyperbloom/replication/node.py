@@ -26,9 +26,10 @@ from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.dialer import AcceptFactory, Dialer
 from hyperbloom.replication.feed import Feed
 from hyperbloom.replication.found import FoundPeers
+from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.refusal import Refused
-from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, PeerStatus
 from hyperbloom.store import (
     DropExpiredLinks,
@@ -197,10 +198,15 @@ class Node(Service):
         if feed.membership.unreadable:
             warnings.append(f"{feed.membership.unreadable} links of another dialect do not count")
         for warning in warnings:
-            dialect = feed.dialect.name
-            log.warn("{feed}, dialect {dialect}: {text}", feed=name, dialect=dialect, text=warning)
+            log.warn(
+                "{name}, dialect {dialect}: {warning}",
+                name=name,
+                dialect=feed.dialect.name,
+                warning=warning,
+                feed=feed.key.hex(),
+            )
         if warnings:
-            log.debug("That feed is {key}", key=feed.key.hex())
+            log.debug("That feed is {feed}", feed=feed.key.hex())
 
     def join(self, settings: FeedSettings) -> Deferred[Feed]:
         """Take a feed in, or change the settings of one; fires when that is on disk.
@@ -294,6 +300,20 @@ class Node(Service):
         if feed.key != self.identity.public_key:
             return True
         return bool(feed.count or feed.key in self._pinned or feed.membership.has_links)
+
+    def use_settings(
+        self,
+        *,
+        limits: Limits,
+        sync: SyncSettings,
+        advertise: Sequence[str],
+        pinned: Iterable[bytes],
+    ) -> None:
+        """Go on with other settings; what is connected or waits for its time keeps the old ones."""
+        self.context.limits, self.context.sync = limits, sync
+        self.connections.limits_changed()
+        self._advertise = tuple(advertise)
+        self._pinned = frozenset(pinned)
 
     # Timers
 
