@@ -18,12 +18,15 @@ UNITS = sorted(
 SERVICES = [name for name in UNITS if name.endswith(".service")]
 #: systemd-analyze's scale goes from 0 (shut off) to 10.
 MOST_EXPOSED = 2.0
+#: What systemd starts and a machine of ours has not in that place.
 PROGRAM = re.compile(r"^(Exec\w+=)/opt/hyperbloom/\S+", re.MULTILINE)
 OVERALL = re.compile(r"Overall exposure level for \S+: ([\d.]+)")
 
 
 def tool(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is missing")
+    """Skips where it is missing; where it must not be, the test runs, and fails."""
+    missing = shutil.which(name) is None and not os.environ.get("HYPERBLOOM_REQUIRE_SYSTEMD")
+    return pytest.mark.skipif(missing, reason=f"{name} is missing")
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
