@@ -64,7 +64,7 @@ def do_everything(owner: RealNode, member: RealNode) -> None:
             ("has", mark),
             ("status",),
             ("peers",),
-            ("trust", "members"),
+            ("trust", "show"),
             ("snapshot", str(node.folder / "copy")),
             ("put", "--feed", mark, mark),
         ):
