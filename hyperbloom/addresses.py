@@ -5,7 +5,14 @@ from __future__ import annotations
 import ipaddress
 import re
 
-__all__ = ["HIGHEST_PORT", "check_interface", "check_listen", "format_host_port", "parse_host_port"]
+__all__ = [
+    "HIGHEST_PORT",
+    "check_interface",
+    "check_listen",
+    "check_node_listen",
+    "format_host_port",
+    "parse_host_port",
+]
 
 HIGHEST_PORT = 65_535
 
@@ -55,16 +62,13 @@ def check_interface(text: str) -> str:
 def check_listen(text: str) -> str:
     r"""The text itself if it is `tcp:PORT`, maybe with `:interface=ADDRESS`, else `ValueError`.
 
-    Or `systemd`: the ports that systemd hands over (`hyperbloom.systemd`).
     The form is Twisted's server endpoint description; a colon within an IPv6 address is written
     `\:`. Port 0 lets the system choose.
     """
-    if text == "systemd":
-        return text
     kind, *parts = re.split(r"(?<!\\):", text)
     port = parts[0].removeprefix("port=") if parts else ""
     if kind not in ("tcp", "tcp6") or not _is_digits(port) or int(port) > HIGHEST_PORT:
-        raise ValueError(f"{text!r} is not tcp:PORT, tcp:PORT:interface=ADDRESS or systemd")
+        raise ValueError(f"{text!r} is not tcp:PORT or tcp:PORT:interface=ADDRESS")
     for part in parts[1:]:
         name, _, value = part.partition("=")
         if name == "interface" and _is_address(value.replace("\\:", ":")):
@@ -75,3 +79,8 @@ def check_listen(text: str) -> str:
             f"{text!r}: {part!r} is not interface=ADDRESS with an address of this machine"
         )
     return text
+
+
+def check_node_listen(text: str) -> str:
+    """As `check_listen`, or `systemd`: the ports that systemd hands over (`hyperbloom.systemd`)."""
+    return text if text == "systemd" else check_listen(text)

@@ -30,7 +30,7 @@ __all__ = ["ConfigReload", "Reloaded", "differences"]
 #: What a running node takes over; the beginnings of the names that `differences` gives.
 _AT_ONCE = ("[limits]", "[sync]", "[node] advertise", "[node] log_level")
 #: Fields of `Config` that are tables of the file; the other ones are keys of `[node]`.
-_TABLES = ("limits", "sync", "discovery")
+_TABLES = ("limits", "sync", "discovery", "objects")
 
 log = Logger()
 

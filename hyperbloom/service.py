@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, fail
+from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger

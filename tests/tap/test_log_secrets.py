@@ -23,6 +23,10 @@ port = 0
 interface = "127.0.0.1"
 lan = "off"
 secret = "passphrase"
+[objects]
+enabled = true
+listen = ["tcp:0:interface=127.0.0.1"]
+passphrase_file = "passphrase"
 """
 
 
@@ -93,7 +97,7 @@ def go_wrong(node: RealNode) -> None:
 
 def test_logs_hold_no_secret(nodes: Nodes) -> None:
     owner = secret_node(nodes, "owner", config=DISCOVERY).start()
-    member = nodes.make("member", config=DISCOVERY.replace('secret = "passphrase"\n', ""))
+    member = nodes.make("member", config=DISCOVERY.split("secret = ")[0])
     member.start()
     line = owner.command("invite", member.key.hex()).stdout.decode().strip()
     assert member.command("join", line).returncode == 0

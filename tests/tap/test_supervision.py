@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.testing import MemoryReactorClock
 
 from hyperbloom.addresses import format_host_port
+from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.systemd import Notifier, Supervision, watchdog_seconds
 
@@ -226,6 +227,11 @@ def test_a_socket_that_is_no_listening_tcp_port_is_refused(
     with socket.socket(family, kind) as port:
         assert handed(node, port).wait(PATIENCE) == ExitCode.CONFIG
     assert "does not listen for TCP" in node.log_path.read_text()
+
+
+def test_only_the_nodes_own_ports_come_from_systemd(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'systemd' is not tcp:PORT"):
+        parse_config('[objects]\nlisten = ["systemd"]\n', path=tmp_path / "hyperbloom.toml")
 
 
 # The parts
