@@ -195,6 +195,7 @@ class Dialer:
                 "No peer at {address}: {why}",
                 address=self.address,
                 why=problem,
+                peer=self.address,
                 feed=self._feed.key.hex(),
             )
             self.last_problem = problem
