@@ -5,7 +5,14 @@ from __future__ import annotations
 import ipaddress
 import re
 
-__all__ = ["HIGHEST_PORT", "check_interface", "check_listen", "format_host_port", "parse_host_port"]
+__all__ = [
+    "HIGHEST_PORT",
+    "check_interface",
+    "check_listen",
+    "check_node_listen",
+    "format_host_port",
+    "parse_host_port",
+]
 
 HIGHEST_PORT = 65_535
 
@@ -72,3 +79,8 @@ def check_listen(text: str) -> str:
             f"{text!r}: {part!r} is not interface=ADDRESS with an address of this machine"
         )
     return text
+
+
+def check_node_listen(text: str) -> str:
+    """As `check_listen`, or `systemd`: the ports that systemd hands over (`hyperbloom.systemd`)."""
+    return text if text == "systemd" else check_listen(text)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from hyperbloom.addresses import check_listen, parse_host_port
+from hyperbloom.addresses import check_listen, check_node_listen, parse_host_port
 from hyperbloom.config_discovery import read_discovery
 from hyperbloom.config_table import ConfigError, ConfigTable, nearest
 from hyperbloom.discovery.settings import DiscoverySettings
@@ -235,7 +235,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         path=path,
         data=_path(node, "data", base, "."),
         identity=_path(node, "identity", base, IDENTITY_NAME),
-        listen=node.texts("listen", DEFAULT_LISTEN, check_listen),
+        listen=node.texts("listen", DEFAULT_LISTEN, check_node_listen),
         advertise=node.texts("advertise", (), parse_host_port),
         log_level=node.text("log_level", "info", _one_of(LOG_LEVELS, "level")),
         leeway=leeway,

@@ -1,7 +1,7 @@
 """What the node writes to its log: everything from `log_level` up, in twistd's own format.
 
-Twisted tells of every factory and port that starts and stops, the latter by its older log; that is
-silenced here below warnings.
+Under systemd the journal gets it with fields (`hyperbloom.journal`). Twisted tells of every factory
+and port that starts and stops, the latter by its older log; that is silenced here below warnings.
 """
 
 from __future__ import annotations
@@ -12,26 +12,50 @@ from typing import IO, Any
 from twisted.logger import (
     FilteringLogObserver,
     ILogObserver,
+    LogEvent,
     LogLevel,
     LogLevelFilterPredicate,
     textFileLogObserver,
 )
 from twisted.python.logfile import LogFile
+from zope.interface import implementer
 
-__all__ = ["log_observer"]
+from hyperbloom.journal import JournalObserver, is_journal
+
+__all__ = ["LevelledObserver", "log_observer"]
 
 _QUIET = ("twisted.internet.protocol", "log_legacy")
 
 
-def log_observer(level: str, logfile: str | None) -> ILogObserver:
+@implementer(ILogObserver)
+class LevelledObserver:
+    """Hands events of a level and above to `observer`; the level may change while it is used."""
+
+    def __init__(self, observer: ILogObserver, level: str) -> None:
+        self._levels = LogLevelFilterPredicate()
+        for namespace in _QUIET:
+            self._levels.setLogLevelForNamespace(namespace, LogLevel.warn)
+        self._observer: ILogObserver = FilteringLogObserver(observer, [self._levels])
+        self.set_level(level)
+
+    def __call__(self, event: LogEvent) -> None:
+        """Called by Twisted's logger."""
+        self._observer(event)
+
+    def set_level(self, level: str) -> None:
+        """From now on events of `level` (as in `[node] log_level`) and above."""
+        self._levels.setLogLevelForNamespace("", LogLevel.levelWithName(level))
+
+
+def log_observer(level: str, logfile: str | None) -> LevelledObserver:
     """An observer for `Application`: `level` as in `[node] log_level`, `logfile` as twistd's.
 
-    Without a file, and for "-", it writes to standard output.
+    Without a file, and for "-", it writes to standard output, or to the journal where that is what
+    standard output leads to.
     """
     to_stdout = not logfile or logfile == "-"
     stream: IO[Any] = sys.stdout if to_stdout else LogFile.fromFullPath(logfile)
-    levels = LogLevelFilterPredicate(defaultLogLevel=LogLevel.levelWithName(level))
-    for namespace in _QUIET:
-        levels.setLogLevelForNamespace(namespace, LogLevel.warn)
-    observer: ILogObserver = FilteringLogObserver(textFileLogObserver(stream), [levels])
-    return observer
+    observer: ILogObserver = textFileLogObserver(stream)
+    if to_stdout and is_journal(stream):
+        observer = JournalObserver(fallback=observer)
+    return LevelledObserver(observer, level)

@@ -16,7 +16,7 @@ from random import SystemRandom
 from typing import Any, TypeVar, cast
 
 from twisted.application.service import MultiService
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.threads import deferToThreadPool
@@ -25,7 +25,7 @@ from twisted.python.threadpool import ThreadPool
 
 from hyperbloom.api.server import ControlService
 from hyperbloom.api.unix import SocketBusy, SocketError
-from hyperbloom.config import Config
+from hyperbloom.config import Config, ConfigError
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import Identity
@@ -35,10 +35,12 @@ from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.service import ObjectsService
 from hyperbloom.objects.types import Types
 from hyperbloom.passphrase import PassphraseError, load_passphrase
+from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.node import Node, settle_feeds
 from hyperbloom.store import PutMeta, Store, StoreError, Writer
 from hyperbloom.swarms import Swarms
+from hyperbloom.systemd import NoInheritedPort, Notifier, listening_endpoints
 
 __all__ = ["NodeService", "StartError"]
 
@@ -70,8 +72,19 @@ class StartError(Exception):
 class NodeService(MultiService):
     """A node under twistd."""
 
-    def __init__(self, config: Config, identity: Identity, *, reactor: Any) -> None:
+    def __init__(
+        self,
+        config: Config,
+        identity: Identity,
+        *,
+        reactor: Any,
+        notifier: Notifier | None = None,
+        set_log_level: Callable[[str], None] | None = None,
+    ) -> None:
         super().__init__()
+        self._notifier = notifier or Notifier(None)
+        self._set_log_level = set_log_level
+        self._reload: ConfigReload | None = None
         self._config = config
         self._identity = identity
         self._reactor = reactor
@@ -100,6 +113,21 @@ class NodeService(MultiService):
         stopped = cast("Deferred[None]", super().stopService())
         return stopped.addBoth(self._drain)
 
+    def reload(self) -> Deferred[Reloaded]:
+        """Read the configuration anew and take over what can change while the node runs.
+
+        Raises `ConfigError`, `KeyFileError` or `StoreError`, which is logged: the node goes on.
+        """
+        if self._reload is None:
+            return fail(ConfigError("the node does not run"))
+        self._notifier.reloading()
+
+        def ended(outcome: object) -> object:
+            self._notifier.ready()
+            return outcome
+
+        return self._reload().addBoth(ended)
+
     def _build(self) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
         config, identity = self._config, self._identity
@@ -125,11 +153,12 @@ class NodeService(MultiService):
             context,
             feeds=feeds,
             pinned=[feed.key for feed in config.feeds],
-            endpoints=[serverFromString(self._reactor, text) for text in config.listen],
+            endpoints=listening_endpoints(self._reactor, config.listen),
             advertise=config.advertise,
         )
         node.setName("replication")
         node.setServiceParent(self)
+        self._reload = ConfigReload(config, node, set_log_level=self._set_log_level)
         discovery = self._build_discovery(node, store, self._writer)
         objects = self._build_objects(store, self._writer)
         ControlService(
@@ -138,6 +167,7 @@ class NodeService(MultiService):
             reactor=self._reactor,
             discovery=discovery,
             objects=objects,
+            reload=self.reload,
         ).setServiceParent(self)
 
     def _build_discovery(self, node: Node, store: Store, writer: Writer) -> DiscoveryService | None:
@@ -251,7 +281,7 @@ def _start_error(error: BaseException, config: Config) -> StartError | None:
             ExitCode.BUSY,
             f"{error}; stop what uses it or change port under [discovery] in {config.path}",
         )
-    if isinstance(error, PassphraseError):
+    if isinstance(error, (PassphraseError, NoInheritedPort)):
         return StartError(ExitCode.CONFIG, str(error))
     if isinstance(error, SocketBusy):
         return StartError(ExitCode.BUSY, str(error))

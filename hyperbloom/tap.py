@@ -21,8 +21,9 @@ from twisted.python.usage import UsageError
 from hyperbloom.config import ConfigError, load_config
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import KeyFileError, load_key_file
-from hyperbloom.logs import log_observer
+from hyperbloom.logs import LevelledObserver, log_observer
 from hyperbloom.service import NodeService, StartError
+from hyperbloom.systemd import Notifier, Supervision, watchdog_seconds
 
 __all__ = ["Options", "makeService"]
 
@@ -84,7 +85,7 @@ def _fail(code: ExitCode, sentence: str) -> NoReturn:
     raise SystemExit(int(code))
 
 
-def _observer(options: Options, level: str) -> ILogObserver | None:
+def _observer(options: Options, level: str) -> LevelledObserver | None:
     """Ours, unless twistd's command line names another logger."""
     outer = options.parent
     if outer is None or outer.get("logger") or outer.get("syslog"):
@@ -105,10 +106,23 @@ def makeService(options: Options) -> IService:
     except (ConfigError, KeyFileError) as problem:
         _fail(ExitCode.CONFIG, str(problem))
     twistd = options.parent
+    observer = _observer(options, config.log_level)
     guarded: Any = _Guarded(
-        _observer(options, config.log_level),
+        observer,
         in_background=twistd is not None and not twistd.get("nodaemon"),
     )
-    NodeService(config, identity, reactor=reactor).setServiceParent(guarded)
+    notifier = Notifier.from_environment()
+    node = NodeService(
+        config,
+        identity,
+        reactor=reactor,
+        notifier=notifier,
+        set_log_level=None if observer is None else observer.set_level,
+    )
+    node.setServiceParent(guarded)
+    supervision = Supervision(
+        notifier, reactor=reactor, reload=node.reload, watchdog=watchdog_seconds()
+    )
+    supervision.setServiceParent(guarded)
     service: IService = guarded
     return service

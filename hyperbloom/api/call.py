@@ -55,6 +55,7 @@ class Context:
 
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
     reactor. discovery: None where it is off. objects: the object pool, None without one.
+    reload: reads the node's configuration anew.
     """
 
     node: ServedNode
@@ -63,6 +64,7 @@ class Context:
     in_thread: Callable[[Callable[[], Any]], Deferred[Any]]
     discovery: ServedDiscovery | None = None
     objects: ServedObjects | None = None
+    reload: Callable[[], Deferred[Any]] | None = None
 
 
 class Call:

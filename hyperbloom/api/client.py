@@ -158,6 +158,10 @@ class Client:
         """Walks the node's store: `ok`, `problems`, `values`."""
         return self._ask("POST", "/v1/verify", {})
 
+    def reload(self) -> Mapping[str, Any]:
+        """Has the node read its configuration anew: `changed` and `needs_restart`."""
+        return self._ask("POST", "/v1/reload", {})
+
     # Feeds
 
     def feeds(self) -> list[FeedForm]:

@@ -28,6 +28,7 @@ class ProblemKind(Enum):
     CONFLICT = ("conflict", 409, "This is in the way of what is there already")
     TOO_LARGE = ("too-large", 413, "The request is too large")
     BAD_CHAIN = ("bad-chain", 422, "The trust links do not hold")
+    BAD_CONFIG = ("bad-config", 422, "The configuration cannot be used")
     BAD_INVITATION = ("bad-invitation", 422, "The invitation cannot be used")
     TOO_MANY = ("too-many", 429, "Too much of this is under way")
     UNEXPECTED = ("unexpected", 500, "The node met an unexpected error")

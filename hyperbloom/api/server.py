@@ -250,6 +250,7 @@ class ControlService(Service):
         reactor: Any,
         discovery: ServedDiscovery | None = None,
         objects: ServedObjects | None = None,
+        reload: Callable[[], Deferred[Any]] | None = None,
     ) -> None:
         self.setName("control")
         self._path = path
@@ -262,6 +263,7 @@ class ControlService(Service):
                 in_thread=self._in_thread,
                 discovery=discovery,
                 objects=objects,
+                reload=reload,
             ),
             reactor=reactor,
         )

@@ -37,6 +37,7 @@ _PROBLEM_CODES = {
     ProblemKind.NOT_TRUSTED: ExitCode.REFUSED,
     ProblemKind.EXPIRED: ExitCode.REFUSED,
     ProblemKind.BAD_CHAIN: ExitCode.REFUSED,
+    ProblemKind.BAD_CONFIG: ExitCode.CONFIG,
     ProblemKind.BAD_INVITATION: ExitCode.CONFIG,
     ProblemKind.UNKNOWN_FEED: ExitCode.NOT_FOUND,
     ProblemKind.UNKNOWN_OBJECT: ExitCode.NOT_FOUND,

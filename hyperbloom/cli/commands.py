@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hyperbloom import __version__
-from hyperbloom.cli import feeds, node, objects, trust, values
+from hyperbloom.cli import feeds, node, objects, trust, upkeep, values
 from hyperbloom.cli.app import Root
 from hyperbloom.cli.dht import dht
 from hyperbloom.cli.discover import discover
@@ -50,7 +50,9 @@ for _command in (
     seed,
     snapshots,
     node.verify,
+    upkeep.reload,
     export,
     dht,
+    upkeep.completion,
 ):
     hyperbloom.add_command(_command)

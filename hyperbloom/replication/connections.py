@@ -104,7 +104,14 @@ class Connections:
         """A connection is being closed by this node; what may interest a person is kept."""
         if why.kind in _ORDINARY:
             return
-        log.info("{peer}: closed, {why}", peer=peer.address, why=str(why))
+        log.info(
+            "{peer}: closed, {why}",
+            peer=peer.address,
+            why=str(why),
+            kind=why.kind,
+            feed=peer.feed.key.hex() if peer.feed is not None else None,
+            peer_key=peer.peering.remote_key.hex() if peer.peering is not None else None,
+        )
         self.refusals.appendleft(
             RefusalStatus(
                 at=self.context.now(), address=peer.address, kind=why.kind, reason=str(why)
@@ -114,10 +121,15 @@ class Connections:
     def strike(self, peer: PeerProtocol) -> None:
         """A peer broke the protocol."""
         if self._strikes.strike(peer.host, now=self.context.clock.seconds()):
-            log.warn("{host} is banned for a while", host=peer.host)
+            log.warn("{host} is banned for a while", host=peer.host, peer=peer.address)
             peer.close(Refused("banned", "it has broken the protocol too often"))
 
     # Called by Node
+
+    def limits_changed(self) -> None:
+        """Take over what was read of the limits at the start; open connections keep theirs."""
+        limits = self.context.limits
+        self._strikes.bound(most=limits.strikes, memory=limits.ban_seconds)
 
     def look(self) -> None:
         """Close who may no longer take part, and cut who reads nothing for long."""

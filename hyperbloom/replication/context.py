@@ -25,12 +25,13 @@ class InThread(Protocol):
     def __call__(self, call: Callable[[], T], /) -> Deferred[T]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class FeedContext:
     """What the feeds of a node share; everything that is not pure comes in here.
 
     now: seconds since 1970. random_bytes: unpredictable bytes. in_thread: runs a blocking call
-    and answers with a Deferred. peer_id: this process's id in handshakes.
+    and answers with a Deferred. peer_id: this process's id in handshakes. limits and sync may be
+    replaced while the node runs (`Node.use_settings`): they are read anew wherever they count.
     """
 
     identity: Identity

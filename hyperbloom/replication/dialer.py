@@ -103,9 +103,6 @@ class Dialer:
         self._feed = feed
         self._factory = DialFactory(connections, feed)
         self._endpoint = HostnameEndpoint(context.clock, host, port, timeout=CONNECT_SECONDS)
-        self._backoff = backoffPolicy(
-            context.sync.retry_first, context.sync.retry_longest, BACKOFF_FACTOR, jitter=lambda: 0.0
-        )
         self._failures = 0
         self._running = False
         self._dialling: Deferred[None] | None = None
@@ -163,7 +160,11 @@ class Dialer:
             self._failures = 0
             return context.jittered(context.sync.retry_first)
         self._failures += 1
-        return context.jittered(self._backoff(self._failures - 1))
+        sync = context.sync
+        backoff = backoffPolicy(
+            sync.retry_first, sync.retry_longest, BACKOFF_FACTOR, jitter=lambda: 0.0
+        )
+        return context.jittered(backoff(self._failures - 1))
 
     async def _stay_connected(self) -> float:
         """How many seconds a secure connection lasted; 0 where it did not come to that."""
@@ -196,9 +197,20 @@ class Dialer:
     def _note(self, problem: str) -> None:
         """Keep why an attempt failed; each reason is logged once, not at every attempt."""
         if self._running and problem != self.last_problem:
-            log.info("No peer at {address}: {why}", address=self.address, why=problem)
+            log.info(
+                "No peer at {address}: {why}",
+                address=self.address,
+                why=problem,
+                peer=self.address,
+                feed=self._feed.key.hex(),
+            )
             self.last_problem = problem
 
     def _ended(self, failure: Failure) -> None:
         if not failure.check(CancelledError):
-            log.failure("Dialling {address} ended", failure=failure, address=self.address)
+            log.failure(
+                "Dialling {address} ended",
+                failure=failure,
+                address=self.address,
+                feed=self._feed.key.hex(),
+            )

@@ -26,9 +26,10 @@ from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.dialer import AcceptFactory, Dialer
 from hyperbloom.replication.feed import Feed
 from hyperbloom.replication.found import FoundPeers
+from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.refusal import Refused
-from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, PeerStatus
 from hyperbloom.replication.waiting import InSync, wait_synced
 from hyperbloom.store import (
@@ -201,10 +202,15 @@ class Node(Service):
         if feed.membership.unreadable:
             warnings.append(f"{feed.membership.unreadable} links of another dialect do not count")
         for warning in warnings:
-            dialect = feed.dialect.name
-            log.warn("{feed}, dialect {dialect}: {text}", feed=name, dialect=dialect, text=warning)
+            log.warn(
+                "{name}, dialect {dialect}: {warning}",
+                name=name,
+                dialect=feed.dialect.name,
+                warning=warning,
+                feed=feed.key.hex(),
+            )
         if warnings:
-            log.debug("That feed is {key}", key=feed.key.hex())
+            log.debug("That feed is {feed}", feed=feed.key.hex())
 
     def join(self, settings: FeedSettings) -> Deferred[Feed]:
         """Take a feed in, or change the settings of one; fires when that is on disk.
@@ -308,6 +314,20 @@ class Node(Service):
             return {one.address: one.peering for one in self._dialers.get(feed_key, ())}
 
         return wait_synced(self.feeds[feed_key], names, timeout=timeout, dialled=dialled)
+
+    def use_settings(
+        self,
+        *,
+        limits: Limits,
+        sync: SyncSettings,
+        advertise: Sequence[str],
+        pinned: Iterable[bytes],
+    ) -> None:
+        """Go on with other settings; what is connected or waits for its time keeps the old ones."""
+        self.context.limits, self.context.sync = limits, sync
+        self.connections.limits_changed()
+        self._advertise = tuple(advertise)
+        self._pinned = frozenset(pinned)
 
     # Timers
 

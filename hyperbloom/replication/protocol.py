@@ -277,7 +277,12 @@ class PeerProtocol(Protocol):
 
     def _strike(self, what: str) -> None:
         self.strikes += 1
-        log.info("{peer} broke the protocol: {what}", peer=self.address, what=what)
+        log.info(
+            "{peer} broke the protocol: {what}",
+            peer=self.address,
+            what=what,
+            feed=self.feed.key.hex() if self.feed is not None else None,
+        )
         self.connections.strike(self)
 
     # Bytes out

@@ -24,9 +24,13 @@ class Strikes:
     """
 
     def __init__(self, *, most: int, memory: float) -> None:
+        self.bound(most=most, memory=memory)
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+
+    def bound(self, *, most: int, memory: float) -> None:
+        """Other bounds from now on, for what was counted before as well."""
         self._most = most
         self._memory = memory
-        self._records: OrderedDict[str, _Record] = OrderedDict()
 
     def strike(self, address: str, *, now: float) -> bool:
         """Count one violation; whether the address is banned now."""

@@ -40,7 +40,9 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "addresses": Room(),
         "exit_codes": Room(),
         "invitation": Room(knows=("keys",)),
-        "logs": Room(packages=("twisted",)),
+        "journal": Room(packages=("twisted", "zope")),
+        "logs": Room(knows=("journal",), packages=("twisted", "zope")),
+        "systemd": Room(packages=("twisted",)),
         "passphrase": Room(),
         # The three network parts, which do not know each other.
         "replication": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
@@ -68,13 +70,14 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         ),
         # The plugin's side: everything meets here, replication and discovery in `swarms`.
         "swarms": Room(knows=("addresses", "replication", "discovery")),
+        "reload": Room(knows=("config", "keys", "replication", "store"), packages=("twisted",)),
         "service": Room(
             knows=(*CORE, "store", "addresses", "replication", "discovery", "objects", "swarms",
-                   "config", "api", "exit_codes", "passphrase"),
+                   "config", "api", "exit_codes", "passphrase", "reload", "systemd"),
             packages=("twisted", "zope"),
         ),
         "tap": Room(
-            knows=("config", "service", "exit_codes", "keys", "logs", "store"),
+            knows=("config", "service", "exit_codes", "keys", "logs", "store", "systemd"),
             packages=("twisted", "zope"),
         ),
         # The command's side: it reaches a node through the control socket, and offline the files.

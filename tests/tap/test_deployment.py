@@ -6,10 +6,8 @@ import configparser
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -74,23 +72,6 @@ def test_the_unit_and_the_example_agree() -> None:
 def test_the_unit_does_not_restart_what_would_only_fail_again() -> None:
     codes = {int(code) for code in unit_setting("RestartPreventExitStatus").split()}
     assert codes == {ExitCode.USAGE, ExitCode.CONFIG}
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is missing")
-def test_systemd_has_nothing_against_the_unit(tmp_path: Path) -> None:
-    program = shlex.split(unit_setting("ExecStart"))[0]
-    unit = tmp_path / UNIT.name
-    # It also looks whether the program is there.
-    unit.write_text(UNIT.read_text().replace(program, sys.executable))
-    verified = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(unit)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    about_it = [line for line in verified.stderr.splitlines() if UNIT.name in line]
-    assert (verified.returncode, about_it) == (0, [])
 
 
 def started(node: RealNode, command: list[str], **environment: str) -> RealNode:

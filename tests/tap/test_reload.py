@@ -1,0 +1,178 @@
+"""A configuration read anew: what changes at once, what is only named, what is refused whole."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nodes import Nodes, RealNode, real_nodes, wait_until
+
+from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.config import Config, parse_config
+from hyperbloom.exit_codes import ExitCode
+from hyperbloom.reload import differences
+
+PATIENCE = 30.0
+FEED, OTHER = "11" * 32, "22" * 32
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    with real_nodes(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def node(nodes: Nodes) -> RealNode:
+    return nodes.make("node").start()
+
+
+def rewrite(node: RealNode, *, listen: str = "", more: str = "", level: str = "debug") -> None:
+    listen = listen or f"tcp:{node.port}:interface=127.0.0.1"
+    node.config_path.write_text(f'[node]\nlisten = ["{listen}"]\nlog_level = "{level}"\n{more}\n')
+
+
+def reloaded(node: RealNode) -> tuple[list[str], list[str]]:
+    with node.client() as client:
+        form = client.reload()
+    return form["changed"], form["needs_restart"]
+
+
+def feeds(node: RealNode) -> dict[str, dict]:
+    with node.client() as client:
+        return {feed["key"]: feed for feed in client.status()["feeds"]}
+
+
+def a_feed(key: str = FEED, alias: str = "list", more: str = "") -> str:
+    return f'[[feeds]]\nkey = "{key}"\nalias = "{alias}"\n{more}\n'
+
+
+def test_an_unchanged_file_changes_nothing(node: RealNode) -> None:
+    assert reloaded(node) == ([], [])
+
+
+def test_a_feed_comes_changes_and_is_let_go(node: RealNode) -> None:
+    rewrite(node, more=a_feed())
+    assert reloaded(node) == (["feed list"], [])
+    assert feeds(node)[FEED]["alias"] == "list"
+    rewrite(node, more=a_feed(alias="renamed", more='peers = ["127.0.0.1:1"]'))
+    assert reloaded(node) == (["feed renamed"], [])
+    assert feeds(node)[FEED]["dials"] == ["127.0.0.1:1"]
+    assert node.command("feed", "leave", "renamed").returncode != 0
+    rewrite(node)
+    assert reloaded(node) == (["feed renamed"], [])
+    # An edit of the file drops no values; what it names no more can be left by hand.
+    assert FEED in feeds(node)
+    assert node.command("feed", "leave", "renamed").returncode == 0
+    assert FEED not in feeds(node)
+
+
+def test_peers_of_the_file_are_dialled_and_others_let_go(nodes: Nodes) -> None:
+    owner = nodes.make("owner").start()
+    member = nodes.invited(owner, "member")
+    member.wait_for_peers(owner.key, 1)
+    rewrite(member, more=a_feed(owner.key.hex(), "owner", 'peers = ["127.0.0.1:1"]'))
+    assert reloaded(member) == (["feed owner"], [])
+    member.wait_for_peers(owner.key, 0)
+    rewrite(member, more=a_feed(owner.key.hex(), "owner", f'peers = ["{owner.address}"]'))
+    assert reloaded(member) == (["feed owner"], [])
+    member.wait_for_peers(owner.key, 1)
+    owner.put(b"one")
+    member.wait_for_count(owner.key, 1)
+
+
+def test_limits_hold_at_once(node: RealNode) -> None:
+    rewrite(node, more="[limits]\nfeed_values = 1\n[sync]\ninterval = 5")
+    assert reloaded(node) == (["[limits] feed_values", "[sync] interval"], [])
+    node.put(b"one")
+    assert feeds(node)[node.key.hex()]["is_full"] is True
+    rewrite(node)
+    assert reloaded(node) == (["[limits] feed_values", "[sync] interval"], [])
+    assert feeds(node)[node.key.hex()]["is_full"] is False
+
+
+def test_the_log_level_changes(node: RealNode) -> None:
+    rewrite(node, level="error")
+    assert reloaded(node) == (["[node] log_level"], [])
+    before = node.log_path.read_text()
+    assert reloaded(node) == ([], [])
+    assert node.log_path.read_text() == before
+    rewrite(node, level="info")
+    reloaded(node)
+    assert reloaded(node) == ([], [])
+    assert "changed: nothing" in node.log_path.read_text().removeprefix(before)
+
+
+def test_what_needs_a_restart_is_named_until_there_is_one(node: RealNode) -> None:
+    rewrite(node, listen="tcp:0:interface=127.0.0.1", more="[discovery]\nport = 5")
+    named = ["[node] listen", "[discovery] port"]
+    assert reloaded(node) == ([], named)
+    assert reloaded(node) == ([], named)
+    assert f"A restart is needed for what else has changed: {', '.join(named)}" in (
+        node.log_path.read_text()
+    )
+    with node.client() as client:
+        assert client.status()["listening"] == [node.address]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[nodes]\n", "did you mean node?"),
+        ("[node\n", "not TOML"),
+        (f"{a_feed()}[limits]\nstrikes = 0\n", "must be at least 1"),
+        ('[node]\nidentity = "none.key"\n', "none.key"),
+    ],
+)
+def test_a_mistake_changes_nothing(node: RealNode, text: str, why: str) -> None:
+    before = feeds(node)
+    node.config_path.write_text(text)
+    with node.client() as client, pytest.raises(Problem) as refused:
+        client.reload()
+    assert refused.value.kind is ProblemKind.BAD_CONFIG
+    assert why in refused.value.detail
+    assert f"the old one holds: {refused.value.detail}" in node.log_path.read_text()
+    assert feeds(node) == before
+
+
+def test_another_key_needs_a_restart(node: RealNode, nodes: Nodes) -> None:
+    other = nodes.make("other")
+    rewrite(node, more="")
+    key = node.folder / "identity.key"
+    key.write_text((other.folder / "identity.key").read_text())
+    assert reloaded(node) == ([], ["[node] identity"])
+
+
+def test_the_command_says_what_came_of_it(node: RealNode) -> None:
+    rewrite(node, listen="tcp:0:interface=127.0.0.1", more=a_feed())
+    done = node.command("reload")
+    assert done.returncode == 0
+    assert done.stdout == b"Changed: feed list\n"
+    assert done.stderr == b"hyperbloom: a restart is needed for [node] listen\n"
+    rewrite(node, level="loud")
+    done = node.command("reload", "-c", str(node.config_path))
+    assert done.returncode == ExitCode.CONFIG
+    assert b"'loud' is not a known level" in done.stderr
+
+
+def test_the_command_says_that_no_node_runs(node: RealNode) -> None:
+    assert node.stop()
+    assert node.command("reload").returncode == ExitCode.UNREACHABLE
+
+
+def test_two_at_once_are_done_one_after_the_other(node: RealNode) -> None:
+    rewrite(node, more=a_feed() + a_feed(OTHER, "other"))
+    for _ in range(2):
+        node.process.send_signal(1)
+    wait_until(lambda: set(feeds(node)) >= {FEED, OTHER}, PATIENCE, "both feeds are there")
+    assert reloaded(node) == ([], [])
+
+
+def test_every_field_of_a_configuration_is_compared(tmp_path: Path) -> None:
+    old = parse_config("", path=tmp_path / "hyperbloom.toml")
+    for field in dataclasses.fields(Config):
+        if field.name not in ("path", "feeds"):
+            new = dataclasses.replace(old, **{field.name: object()})
+            assert len(list(differences(old, new))) == 1, field.name
