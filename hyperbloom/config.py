@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hyperbloom.addresses import check_listen, parse_host_port
+from hyperbloom.config_api import ApiSettings, read_api
 from hyperbloom.config_discovery import read_discovery
 from hyperbloom.config_table import ConfigError, ConfigTable, nearest
 from hyperbloom.discovery.settings import DiscoverySettings
@@ -31,6 +32,7 @@ __all__ = [
     "IDENTITY_NAME",
     "LOG_LEVELS",
     "STORE_NAME",
+    "ApiSettings",
     "Config",
     "ConfigError",
     "DiscoverySettings",
@@ -54,7 +56,7 @@ KNOWN_DIALECTS = ("2",)
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 
-_TABLES = ("node", "feeds", "limits", "sync", "discovery")
+_TABLES = ("node", "feeds", "limits", "sync", "discovery", "api")
 _NODE_KEYS = ("data", "identity", "listen", "advertise", "log_level", "leeway")
 _FEED_KEYS = ("key", "alias", "mode", "ranges", "dialect", "peers", "issue_links")
 _RANGE_KEYS = ("start", "end", "start_hex", "end_hex")
@@ -77,6 +79,7 @@ class Config:
     limits: Limits
     sync: SyncSettings
     discovery: DiscoverySettings
+    api: ApiSettings
 
     @property
     def store_path(self) -> Path:
@@ -208,9 +211,10 @@ def _config(root: ConfigTable, path: Path) -> Config:
     node.refuse_unknown(_NODE_KEYS)
     base = path.parent
     leeway = node.bounded("leeway", node.seconds("leeway", 0.0), 0, MAX_LEEWAY)
+    data = _path(node, "data", base, ".")
     return Config(
         path=path,
-        data=_path(node, "data", base, "."),
+        data=data,
         identity=_path(node, "identity", base, IDENTITY_NAME),
         listen=node.texts("listen", DEFAULT_LISTEN, check_listen),
         advertise=node.texts("advertise", (), parse_host_port),
@@ -220,6 +224,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         limits=table("limits").dataclass(Limits),
         sync=table("sync").dataclass(SyncSettings),
         discovery=read_discovery(table("discovery"), base),
+        api=read_api(table("api"), data),
     )
 
 

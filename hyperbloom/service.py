@@ -22,7 +22,8 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
-from hyperbloom.api.server import ControlService
+from hyperbloom.api.access import Access, load_token
+from hyperbloom.api.server import ControlService, TcpService
 from hyperbloom.api.unix import SocketBusy, SocketError
 from hyperbloom.config import Config
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
@@ -122,9 +123,24 @@ class NodeService(MultiService):
         node.setName("replication")
         node.setServiceParent(self)
         discovery = self._build_discovery(node, store, self._writer)
-        ControlService(
-            node, config.control_socket, reactor=self._reactor, discovery=discovery
-        ).setServiceParent(self)
+        self._build_api(node, discovery)
+
+    def _build_api(self, node: Node, discovery: DiscoveryService | None) -> None:
+        """The control socket and, if the configuration wants it, the TCP port."""
+        settings, access = self._config.api, None
+        if settings.listen is not None:
+            token = load_token(settings.token)
+            access = Access(settings.listen, token, clock=self._reactor.seconds)
+        control = ControlService(
+            node,
+            self._config.control_socket,
+            reactor=self._reactor,
+            discovery=discovery,
+            access=access,
+        )
+        control.setServiceParent(self)
+        if access is not None:
+            TcpService(control.context, access, reactor=self._reactor).setServiceParent(self)
 
     def _build_discovery(self, node: Node, store: Store, writer: Writer) -> DiscoveryService | None:
         """The search for peers, if the configuration wants it."""

@@ -19,6 +19,7 @@ from hyperbloom.units import parse_duration
 if TYPE_CHECKING:
     from twisted.web.server import Request
 
+    from hyperbloom.api.access import Access
     from hyperbloom.api.node import ServedDiscovery, ServedFeed, ServedNode
 
 __all__ = ["STREAMED", "Answer", "Call", "Context", "Result", "told"]
@@ -54,7 +55,7 @@ class Context:
     """What the endpoints share.
 
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
-    reactor. discovery: None where it is off.
+    reactor. discovery: None where it is off. access: of the TCP port, None where there is none.
     """
 
     node: ServedNode
@@ -62,18 +63,20 @@ class Context:
     now: Callable[[], float]
     in_thread: Callable[[Callable[[], Any]], Deferred[Any]]
     discovery: ServedDiscovery | None = None
+    access: Access | None = None
 
 
 class Call:
-    """A request as its endpoint sees it; `status` is what a good answer is sent with."""
+    """A request as its endpoint sees it; `status` and `media_type` are those of a good answer."""
 
-    __slots__ = ("__dict__", "arguments", "context", "request", "status")
+    __slots__ = ("__dict__", "arguments", "context", "media_type", "request", "status")
 
     def __init__(self, request: Request, arguments: list[str], context: Context) -> None:
         self.request = request
         self.arguments = arguments
         self.context = context
         self.status = 200
+        self.media_type = b"application/json"
 
     @property
     def node(self) -> ServedNode:

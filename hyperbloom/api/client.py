@@ -1,4 +1,4 @@
-"""A synchronous client of a running node, over its control socket.
+"""A synchronous client of a running node, over its control socket or its TCP port.
 
 Standard library only, so that a command starts fast; one connection, kept open between requests. A
 client belongs to one thread.
@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode
 
+from hyperbloom.addresses import parse_host_port
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.api.unix import connect_unix
+from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         MemberForm,
         PutForm,
         RangeForm,
+        SessionOfferForm,
     )
 
 __all__ = ["Arrival", "Client", "NodeTimeout", "NodeUnreachable"]
@@ -63,9 +66,16 @@ class _Connection(http.client.HTTPConnection):
     def __init__(self, path: Path, timeout: float | None) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
+        self.headers: dict[str, str] = {}
 
     def connect(self) -> None:
         self.sock = connect_unix(self._path, self.timeout)
+
+
+class _TcpConnection(http.client.HTTPConnection):
+    def __init__(self, host: str, port: int, timeout: float | None, token: str) -> None:
+        super().__init__(host, port, timeout=timeout)
+        self.headers = {"Authorization": f"Bearer {token}"}
 
 
 def _feed_path(feed: str | None, end: str = "") -> str:
@@ -96,7 +106,20 @@ class Client:
         self._path = path
         self._timeout = timeout
         self._run_command = run_command
-        self._connection = _Connection(path, timeout)
+        self._connection: _Connection | _TcpConnection = _Connection(path, timeout)
+
+    @classmethod
+    def over_tcp(cls, address: str, token: Path, *, timeout: float | None = None) -> Client:
+        """A client of the node whose `[api] listen` is `address` and whose token file is `token`.
+
+        Raises `ValueError` for an address that is not HOST:PORT, `PassphraseError` for a token
+        that cannot be read.
+        """
+        host, port = parse_host_port(address)
+        client = cls(Path(address), timeout=timeout)
+        text = load_passphrase(token, what="token")
+        client._connection = _TcpConnection(host, port, timeout, text)
+        return client
 
     def __enter__(self) -> Client:
         return self
@@ -138,6 +161,10 @@ class Client:
     def verify(self) -> Mapping[str, Any]:
         """Walks the node's store: `ok`, `problems`, `values`."""
         return self._ask("POST", "/v1/verify", {})
+
+    def offer_session(self) -> SessionOfferForm:
+        """A link to the status page that lets one browser in, once and soon."""
+        return cast("SessionOfferForm", self._ask("POST", "/v1/sessions", {}))
 
     # Feeds
 
@@ -370,7 +397,9 @@ class Client:
         self, method: str, path: str, body: Mapping[str, Any] | None
     ) -> http.client.HTTPResponse:
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-        headers = {} if data is None else {"Content-Type": "application/json"}
+        headers = dict(self._connection.headers)
+        if data is not None:
+            headers["Content-Type"] = "application/json"
         reused = self._connection.sock is not None
         try:
             self._connection.request(method, path, data, headers)

@@ -31,6 +31,8 @@ __all__ = [
     "MemberForm",
     "PutForm",
     "RangeForm",
+    "SessionForm",
+    "SessionOfferForm",
     "TrustWord",
     "bad_request",
     "bytes_list",
@@ -132,6 +134,21 @@ class InvitationForm(TypedDict):
     trustee: str
     expires: float | None
     addresses: list[str]
+
+
+class SessionOfferForm(TypedDict):
+    """A link to the status page for one browser; `seconds`: how long it holds."""
+
+    url: str
+    code: str
+    seconds: float
+
+
+class SessionForm(TypedDict):
+    """A browser's session: a token that may read, for so many seconds."""
+
+    token: str
+    seconds: float
 
 
 def bad_request(detail: str) -> Problem:

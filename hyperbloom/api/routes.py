@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from hyperbloom.api import discovery, nodes, trust, values, watch
+from hyperbloom.api import discovery, nodes, sessions, trust, values, watch
+from hyperbloom.api.access import Rights
 from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.problems import Problem, ProblemKind
 
@@ -17,11 +18,24 @@ Endpoint = Callable[[Call], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path` holds `{name}` where a segment is an argument; `-` as a feed is the default one."""
+    """`path` holds `{name}` where a segment is an argument; `-` as a feed is the default one.
+
+    is_open: needs no token. is_page: holds nothing of the node's, and links to it may stand on
+    other sites.
+    """
 
     method: str
     path: str
     endpoint: Endpoint
+    is_open: bool = False
+    is_page: bool = False
+
+    @property
+    def needs(self) -> Rights:
+        """What a request must be allowed to."""
+        if self.is_open or self.is_page:
+            return Rights.NONE
+        return Rights.READ if self.method == "GET" else Rights.ALL
 
 
 ROUTES: tuple[Route, ...] = (
@@ -32,6 +46,8 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/snapshots", nodes.take_snapshot),
     Route("POST", "/v1/verify", nodes.verify_store),
     Route("POST", "/v1/invitations", trust.accept_invitation),
+    Route("POST", "/v1/sessions", sessions.offer_session),
+    Route("POST", "/v1/sessions/claim", sessions.claim_session, is_open=True),
     Route("GET", "/v1/feeds", nodes.list_feeds),
     Route("POST", "/v1/feeds", nodes.join_feed),
     Route("GET", "/v1/feeds/{feed}", nodes.show_feed),
@@ -64,15 +80,15 @@ class MethodNotAllowed(Problem):
 
 
 class _Branch:
-    __slots__ = ("branches", "endpoints")
+    __slots__ = ("branches", "routes")
 
     def __init__(self) -> None:
         self.branches: dict[str, _Branch] = {}
-        self.endpoints: dict[str, Endpoint] = {}
+        self.routes: dict[str, Route] = {}
 
 
 class Router:
-    """Finds the endpoint of a method and a path, in time that does not grow with the table."""
+    """Finds the route of a method and a path, in time that does not grow with the table."""
 
     def __init__(self, routes: tuple[Route, ...] = ROUTES) -> None:
         self._root = _Branch()
@@ -81,22 +97,22 @@ class Router:
             for segment in route.path[1:].split("/"):
                 name = _ARGUMENT if segment.startswith("{") else segment
                 branch = branch.branches.setdefault(name, _Branch())
-            branch.endpoints[route.method] = route.endpoint
+            branch.routes[route.method] = route
 
-    def find(self, method: str, path: str) -> tuple[Endpoint, list[str]]:
-        """The endpoint and the arguments of the path; raises `Problem`."""
+    def find(self, method: str, path: str) -> tuple[Route, list[str]]:
+        """The route and the arguments of the path; raises `Problem`."""
         branch, arguments = self._root, []
         for segment in path[1:].split("/"):
             following = branch.branches.get(segment)
             if following is None:
                 following = branch.branches.get(_ARGUMENT)
                 arguments.append(unquote(segment))
-            if following is None or not segment:
+            if following is None or not (segment or path == "/"):
                 raise Problem(ProblemKind.NOT_FOUND, "there is nothing at this path")
             branch = following
-        endpoint = branch.endpoints.get(method)
-        if endpoint is None:
-            if branch.endpoints:
-                raise MethodNotAllowed(tuple(branch.endpoints))
+        route = branch.routes.get(method)
+        if route is None:
+            if branch.routes:
+                raise MethodNotAllowed(tuple(branch.routes))
             raise Problem(ProblemKind.NOT_FOUND, "there is nothing at this path")
-        return endpoint, arguments
+        return route, arguments

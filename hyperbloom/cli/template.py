@@ -70,6 +70,14 @@ _DISCOVERY = """
 """
 
 
+_API = """
+[api]
+# The API over TCP, and the status page (`hyperbloom status --web`), beside the control socket.
+# listen = ""                   # a loopback HOST:PORT such as "127.0.0.1:4366"; empty: off
+# token = "api.token"           # the file with the token, in the data folder; made when needed
+"""
+
+
 def _table(title: str, intro: str, settings: type[Any]) -> str:
     lines = ["", f"[{title}]", f"# {intro}"]
     for field in dataclasses.fields(settings):
@@ -107,6 +115,7 @@ def config_text(
             "sync", "When and how precisely peers are asked for what is missing.", SyncSettings
         )
         + _table("limits", "What peers may use of this node.", Limits)
+        + _API
     )
 
 

@@ -53,14 +53,16 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=("keys", "store", "units"), packages=("deltalake", "numpy", "pyarrow", "pyspark")
         ),
         "config_table": Room(knows=("units",)),
+        "config_api": Room(knows=("addresses", "config_table")),
         "config_discovery": Room(knows=("addresses", "config_table", "discovery")),
         "config": Room(
-            knows=("keys", "units", "addresses", "config_table", "config_discovery", "replication",
-                   "discovery")
+            knows=("keys", "units", "addresses", "config_table", "config_api",
+                   "config_discovery", "replication", "discovery")
         ),
         "api": Room(
-            knows=(*CORE, "store", "units", "addresses", "invitation", "config", "replication"),
-            packages=("twisted", "zope"),
+            knows=(*CORE, "store", "units", "addresses", "invitation", "passphrase", "config_api",
+                   "config", "replication"),
+            packages=("prometheus_client", "twisted", "zope"),
         ),
         # The plugin's side: everything meets here, replication and discovery in `swarms`.
         "swarms": Room(knows=("addresses", "replication", "discovery")),
