@@ -17,6 +17,7 @@ from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.units import parse_duration
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
     from twisted.web.server import Request
 
     from hyperbloom.api.access import Access
@@ -56,6 +57,7 @@ class Context:
 
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
     reactor. discovery: None where it is off. access: of the TCP port, None where there is none.
+    registry: the metrics.
     """
 
     node: ServedNode
@@ -64,6 +66,7 @@ class Context:
     in_thread: Callable[[Callable[[], Any]], Deferred[Any]]
     discovery: ServedDiscovery | None = None
     access: Access | None = None
+    registry: CollectorRegistry
 
 
 class Call:

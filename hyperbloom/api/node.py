@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from hyperbloom.keys import Identity
     from hyperbloom.replication.settings import FeedSettings
+    from hyperbloom.replication.status import NodeTraffic
     from hyperbloom.store import (
         Appended,
         FeedRecord,
@@ -141,6 +142,8 @@ class ServedNode(Protocol):
     def peers(self) -> Sequence[HasJson]: ...
 
     def status(self) -> HasJson: ...
+
+    def traffic(self) -> NodeTraffic: ...
 
     def addresses(self) -> list[str]: ...
 

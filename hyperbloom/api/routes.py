@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from hyperbloom.api import discovery, nodes, sessions, trust, values, watch
+from hyperbloom.api import discovery, metrics, nodes, sessions, trust, values, watch
 from hyperbloom.api.access import Rights
 from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.problems import Problem, ProblemKind
@@ -39,6 +39,8 @@ class Route:
 
 
 ROUTES: tuple[Route, ...] = (
+    Route("GET", "/health", metrics.show_health, is_open=True),
+    Route("GET", "/metrics", metrics.show_metrics),
     Route("GET", "/v1/ping", nodes.ping),
     Route("GET", "/v1/status", nodes.status),
     Route("GET", "/v1/peers", nodes.list_peers),

@@ -31,6 +31,8 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 from hyperbloom.addresses import format_host_port
 from hyperbloom.api.access import Access, Rights
 from hyperbloom.api.call import STREAMED, Answer, Call, Context, Result
+from hyperbloom.api.lag import LagMeter
+from hyperbloom.api.metrics import NodeCollector, make_registry
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
 from hyperbloom.api.routes import MethodNotAllowed, Route, Router
 from hyperbloom.api.unix import SocketError, free_unix, private_files, unix_address
@@ -41,7 +43,9 @@ from hyperbloom.store import NoSuchFeed, StoreError, StoreFull
 from hyperbloom.trust import ChainError, ChainExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from prometheus_client.registry import Collector
 
     from hyperbloom.api.node import ServedDiscovery, ServedNode
 
@@ -305,7 +309,8 @@ class ApiSite(Site):
 class ControlService(Service):
     """Listens on the control socket of a node.
 
-    reactor: a reactor with `adoptStreamPort` and threads. Its start raises `SocketBusy` or
+    reactor: a reactor with `adoptStreamPort` and threads. collectors: of metrics, beside those of
+    the node. Its start raises `SocketBusy` or
     `SocketError` (`hyperbloom.api.unix`); its stop closes every connection, open watches included.
     """
 
@@ -317,10 +322,13 @@ class ControlService(Service):
         reactor: Any,
         discovery: ServedDiscovery | None = None,
         access: Access | None = None,
+        collectors: Iterable[Collector] = (),
     ) -> None:
         self.setName("control")
         self._path = path
         self._reactor = reactor
+        self._lag = LagMeter(reactor)
+        own = NodeCollector(node, lag=self._lag, discovery=discovery)
         self.context = Context(
             node=node,
             clock=reactor,
@@ -328,6 +336,7 @@ class ControlService(Service):
             in_thread=self._in_thread,
             discovery=discovery,
             access=access,
+            registry=make_registry((own, *collectors)),
         )
         self._site = ApiSite(self.context, reactor=reactor)
         self._port: Any = None
@@ -351,10 +360,12 @@ class ControlService(Service):
             self._open.close()
             reason = getattr(error, "socketError", error)
             raise SocketError(f"the control socket {self._path} cannot be made: {reason}") from None
+        self._lag.start()
 
     def stopService(self) -> Deferred[None]:
         """Takes no more connections and closes those that are open."""
         super().stopService()
+        self._lag.stop()
         port, self._port = self._port, None
         if port is None:
             return succeed(None)

@@ -16,6 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.bloom import estimate_count
+from hyperbloom.replication.figures import Figures
 from hyperbloom.replication.jobs import AskOn, Broadcast, Replies, Sweep
 from hyperbloom.replication.limits import SYNC_SHARE
 from hyperbloom.replication.membership import PEERS_SHARE, NotTrusted
@@ -48,7 +49,7 @@ from hyperbloom.wire import (
 if TYPE_CHECKING:
     from hyperbloom.replication.feed import Feed
 
-__all__ = ["SPLITS_REPLIES", "Connection", "Figures", "Peering"]
+__all__ = ["SPLITS_REPLIES", "Connection", "Peering"]
 
 #: Announced in the handshake by a node that splits its replies over as many Data as they need.
 SPLITS_REPLIES = "split-replies"
@@ -65,18 +66,6 @@ IGNORED_SECONDS = 5.0
 LEAST_FILTER_BYTES = 8_192
 
 log = Logger()
-
-
-@dataclass(slots=True)
-class Figures:
-    """Counts of one connection since it became secure; times are seconds since 1970."""
-
-    values_in: int = 0
-    values_new: int = 0
-    values_out: int = 0
-    last_sync_sent: float | None = None
-    last_sync_received: float | None = None
-    last_data: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +136,7 @@ class Peering:
         self._unsubscribe()
         self.outflow.stopProducing()
         self.feed.remove_peer(self)
+        self.feed.past.add(self.figures)
         if self._sync_call is not None and self._sync_call.active():
             self._sync_call.cancel()
 
@@ -233,6 +223,7 @@ class Peering:
 
     def _take_sync(self, sync: Sync) -> None:
         self.figures.last_sync_received = self.context.now()
+        self.figures.syncs_received += 1
         limits = self.context.limits
         if sync.n > limits.hash_functions:
             options = FilterOptions(size=FILTER_BYTES * 8, n=limits.hash_functions)
@@ -294,6 +285,7 @@ class Peering:
             return
         self.connection.write(self._session.send_sync(question))
         self.figures.last_sync_sent = self.context.now()
+        self.figures.syncs_sent += 1
 
     def request(self, bounds: KeyRange, limit: int | None = None) -> None:
         """Ask for the values of a range, `limit` of them in all."""
@@ -328,6 +320,7 @@ class Peering:
         often, so that plans take no more than `SYNC_SHARE` of the node's time.
         """
         self._sweep = None
+        self.figures.sync_seconds += seconds
         if not self._stopped:
             least = seconds * len(self.feed.peers) / SYNC_SHARE
             wait = self.context.jittered(max(self.context.sync.interval, least))
@@ -335,6 +328,7 @@ class Peering:
 
     def answered(self, tested: int) -> float:
         """Count the work of an answer; seconds until the next step may be taken."""
+        self.figures.values_tested += tested
         return self._budget.spend(tested, now=self.context.clock.seconds())
 
     def answer_done(self) -> None:

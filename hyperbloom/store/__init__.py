@@ -39,7 +39,7 @@ from hyperbloom.store.refusals import ForgetRefused, RememberRefused
 from hyperbloom.store.snapshot import NODE_ID, load_snapshot_info
 from hyperbloom.store.store import Store
 from hyperbloom.store.verify import Progress, verify_path
-from hyperbloom.store.writer import Done, Writer, WriterInline
+from hyperbloom.store.writer import CommitFigures, Done, Writer, WriterInline
 
 __all__ = [
     "MAX_LINKS_PER_FEED",
@@ -49,6 +49,7 @@ __all__ = [
     "NODE_ID",
     "AppendValues",
     "Appended",
+    "CommitFigures",
     "Done",
     "DropExpiredLinks",
     "DropFeed",

@@ -17,6 +17,7 @@ from hyperbloom.config import (
     load_config,
     parse_config,
 )
+from hyperbloom.config_api import API_KEYS
 from hyperbloom.config_discovery import DISCOVERY_KEYS
 from hyperbloom.config_table import ConfigTable
 from hyperbloom.discovery.dht.settings import EqualSeq
@@ -324,7 +325,7 @@ def test_the_template_is_the_default_configuration():
     text = config_text()
     assert parse(text) == parse("")
     assert tomllib.loads(text) == {
-        "node": {"listen": ["tcp:4365"]}, "discovery": {}, "sync": {}, "limits": {},
+        "node": {"listen": ["tcp:4365"]}, "discovery": {}, "sync": {}, "limits": {}, "api": {},
     }  # fmt: skip
 
 
@@ -336,7 +337,7 @@ def test_every_setting_of_the_template_can_be_uncommented():
         body = line.removeprefix("# ")
         name = body.split(" = ")[0]
         is_setting = line.startswith("# ") and " = " in body and name.isidentifier()
-        if is_setting and table in ("[discovery]", "[sync]", "[limits]"):
+        if is_setting and table in ("[discovery]", "[sync]", "[limits]", "[api]"):
             line = body
         if table == "[discovery]" and line.startswith(("#     ", "# ]")):
             line = body
@@ -346,6 +347,7 @@ def test_every_setting_of_the_template_can_be_uncommented():
     assert len(tomllib.loads(text)["limits"]) == len(dataclasses.fields(Limits))
     assert len(tomllib.loads(text)["sync"]) == len(dataclasses.fields(SyncSettings))
     assert set(tomllib.loads(text)["discovery"]) == set(DISCOVERY_KEYS)
+    assert set(tomllib.loads(text)["api"]) == set(API_KEYS)
 
 
 def test_the_template_takes_addresses():

@@ -34,7 +34,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "bloom": Room(packages=("mmh3", "numpy")),
         "trust": Room(knows=("keys",)),
         "wire": Room(knows=("keys", "bloom", "trust"), packages=("google", "nacl")),
-        "store": Room(knows=("keys",), packages=("lmdb",)),
+        "histogram": Room(),
+        "store": Room(knows=("keys", "histogram"), packages=("lmdb",)),
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
@@ -60,8 +61,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
                    "config_discovery", "replication", "discovery")
         ),
         "api": Room(
-            knows=(*CORE, "store", "units", "addresses", "invitation", "passphrase", "config_api",
-                   "config", "replication"),
+            knows=(*CORE, "histogram", "store", "units", "addresses", "invitation", "passphrase",
+                   "config_api", "config", "replication"),
             packages=("prometheus_client", "twisted", "zope"),
         ),
         # The plugin's side: everything meets here, replication and discovery in `swarms`.
