@@ -91,7 +91,11 @@ class Call:
 
         An alias `own` comes before the word.
         """
-        name, node = self.arguments[0], self.context.node
+        return self.feed_named(self.arguments[0])
+
+    def feed_named(self, name: str) -> ServedFeed:
+        """Like `feed`, for a name that stands elsewhere."""
+        node = self.context.node
         try:
             return node.resolve(None if name == "-" else name)
         except UnknownFeed:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hyperbloom.keys import Identity
     from hyperbloom.replication.settings import FeedSettings
-    from hyperbloom.replication.status import NodeTraffic
+    from hyperbloom.replication.status import NodeTraffic, PeerStatus
     from hyperbloom.store import (
         Appended,
         FeedRecord,
@@ -139,7 +139,7 @@ class ServedNode(Protocol):
 
     def leave(self, feed_key: bytes) -> Deferred[None]: ...
 
-    def peers(self) -> Sequence[HasJson]: ...
+    def peers(self) -> Sequence[PeerStatus]: ...
 
     def status(self) -> HasJson: ...
 

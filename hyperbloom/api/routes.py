@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
-from hyperbloom.api import discovery, metrics, nodes, sessions, trust, values, watch
+from hyperbloom.api import discovery, forms, metrics, nodes, openapi, sessions, trust, values, watch
 from hyperbloom.api.access import Rights
 from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.replication.status import NodeStatus
+from hyperbloom.store import VerifyReport
 
 __all__ = ["ROUTES", "MethodNotAllowed", "Route", "Router"]
 
@@ -21,7 +24,9 @@ class Route:
     """`path` holds `{name}` where a segment is an argument; `-` as a feed is the default one.
 
     is_open: needs no token. is_page: holds nothing of the node's, and links to it may stand on
-    other sites.
+    other sites. The rest is for the description (`openapi`): the types of `body` and `answer`, the
+    names of `query`, the good `statuses`, and the `problems` that requests of its kind do not
+    have in common.
     """
 
     method: str
@@ -29,6 +34,12 @@ class Route:
     endpoint: Endpoint
     is_open: bool = False
     is_page: bool = False
+    body: Any = None
+    answer: Any = dict[str, Any]
+    query: tuple[str, ...] = ()
+    statuses: tuple[int, ...] = (200,)
+    media_types: tuple[str, ...] = ("application/json",)
+    problems: tuple[ProblemKind, ...] = ()
 
     @property
     def needs(self) -> Rights:
@@ -38,35 +49,64 @@ class Route:
         return Rights.READ if self.method == "GET" else Rights.ALL
 
 
+_CREATED = (201,)
+_TEXT = ("text/plain", "application/openmetrics-text")
+_EVENTS = ("text/event-stream",)
+_STORE = (ProblemKind.STORE, ProblemKind.STORE_FULL)
+_TRUST = (ProblemKind.NOT_TRUSTED, ProblemKind.BAD_CHAIN, ProblemKind.STORE_FULL)
+_RANGE = ("start", "end")
+
+#: A table to be read across, so its lines are longer than others.
+# fmt: off
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/health", metrics.show_health, is_open=True),
-    Route("GET", "/metrics", metrics.show_metrics),
-    Route("GET", "/v1/ping", nodes.ping),
-    Route("GET", "/v1/status", nodes.status),
-    Route("GET", "/v1/peers", nodes.list_peers),
+    Route("GET", "/health", metrics.show_health, is_open=True, answer=forms.HealthForm,
+          statuses=(200, 503)),
+    Route("GET", "/metrics", metrics.show_metrics, answer=str, media_types=_TEXT),
+    Route("GET", "/v1/openapi.json", openapi.show_description),
+    Route("GET", "/v1/ping", nodes.ping, answer=forms.PingForm),
+    Route("GET", "/v1/status", nodes.status, answer=NodeStatus),
+    Route("GET", "/v1/peers", nodes.list_peers, answer=nodes.PeersForm,
+          query=("feed", "offset", "limit")),
     Route("GET", "/v1/discovery", discovery.show_discovery),
-    Route("POST", "/v1/snapshots", nodes.take_snapshot),
-    Route("POST", "/v1/verify", nodes.verify_store),
-    Route("POST", "/v1/invitations", trust.accept_invitation),
-    Route("POST", "/v1/sessions", sessions.offer_session),
-    Route("POST", "/v1/sessions/claim", sessions.claim_session, is_open=True),
-    Route("GET", "/v1/feeds", nodes.list_feeds),
-    Route("POST", "/v1/feeds", nodes.join_feed),
-    Route("GET", "/v1/feeds/{feed}", nodes.show_feed),
-    Route("DELETE", "/v1/feeds/{feed}", nodes.leave_feed),
-    Route("GET", "/v1/feeds/{feed}/values", values.range_values),
-    Route("POST", "/v1/feeds/{feed}/values", values.put_values),
-    Route("POST", "/v1/feeds/{feed}/has", values.has_values),
-    Route("GET", "/v1/feeds/{feed}/count", values.count_values),
-    Route("POST", "/v1/feeds/{feed}/fetch", values.fetch_values),
-    Route("GET", "/v1/feeds/{feed}/watch", watch.watch_values),
+    Route("POST", "/v1/snapshots", nodes.take_snapshot, body=forms.TargetForm, statuses=_CREATED,
+          problems=(ProblemKind.CONFLICT, *_STORE)),
+    Route("POST", "/v1/verify", nodes.verify_store, answer=VerifyReport,
+          problems=(ProblemKind.STORE,)),
+    Route("POST", "/v1/invitations", trust.accept_invitation, body=forms.JoinForm,
+          answer=forms.FeedForm, statuses=_CREATED,
+          problems=(ProblemKind.BAD_INVITATION, ProblemKind.EXPIRED, *_TRUST)),
+    Route("POST", "/v1/sessions", sessions.offer_session, body=forms.NothingForm,
+          answer=forms.SessionOfferForm, statuses=_CREATED, problems=(ProblemKind.CONFLICT,)),
+    Route("POST", "/v1/sessions/claim", sessions.claim_session, is_open=True, body=forms.CodeForm,
+          answer=forms.SessionForm, statuses=_CREATED, problems=(ProblemKind.CONFLICT,)),
+    Route("GET", "/v1/feeds", nodes.list_feeds, answer=forms.FeedsForm),
+    Route("POST", "/v1/feeds", nodes.join_feed, body=forms.FeedSettingsForm, answer=forms.FeedForm,
+          statuses=_CREATED, problems=_STORE),
+    Route("GET", "/v1/feeds/{feed}", nodes.show_feed, answer=forms.FeedForm),
+    Route("DELETE", "/v1/feeds/{feed}", nodes.leave_feed, answer=None, statuses=(204,),
+          problems=(ProblemKind.BAD_REQUEST,)),
+    Route("GET", "/v1/feeds/{feed}/values", values.range_values, answer=forms.RangeForm,
+          query=(*_RANGE, "limit")),
+    Route("POST", "/v1/feeds/{feed}/values", values.put_values, body=forms.ValuesForm,
+          answer=forms.PutForm, problems=(ProblemKind.NOT_TRUSTED, ProblemKind.STORE_FULL)),
+    Route("POST", "/v1/feeds/{feed}/has", values.has_values, body=forms.ValuesForm,
+          answer=forms.HasForm),
+    Route("GET", "/v1/feeds/{feed}/count", values.count_values, answer=forms.CountForm),
+    Route("POST", "/v1/feeds/{feed}/fetch", values.fetch_values, body=forms.FetchForm,
+          answer=forms.FetchedForm, problems=(ProblemKind.TOO_MANY, ProblemKind.TIMEOUT)),
+    Route("GET", "/v1/feeds/{feed}/watch", watch.watch_values, answer=str,
+          query=(*_RANGE, "after"), media_types=_EVENTS),
     Route("GET", "/v1/feeds/{feed}/discovery", discovery.show_feed_discovery),
-    Route("GET", "/v1/feeds/{feed}/links", trust.list_links),
-    Route("POST", "/v1/feeds/{feed}/links", trust.issue_link),
-    Route("POST", "/v1/feeds/{feed}/chains", trust.add_chain),
-    Route("GET", "/v1/feeds/{feed}/members", trust.list_members),
-    Route("POST", "/v1/feeds/{feed}/invitations", trust.invite),
+    Route("GET", "/v1/feeds/{feed}/links", trust.list_links, answer=forms.LinksForm),
+    Route("POST", "/v1/feeds/{feed}/links", trust.issue_link, body=forms.TrusteeForm,
+          answer=forms.IssuedForm, statuses=_CREATED, problems=_TRUST),
+    Route("POST", "/v1/feeds/{feed}/chains", trust.add_chain, body=forms.LinksGivenForm,
+          answer=forms.ChainAddedForm, problems=(ProblemKind.EXPIRED, *_TRUST)),
+    Route("GET", "/v1/feeds/{feed}/members", trust.list_members, answer=forms.MembersForm),
+    Route("POST", "/v1/feeds/{feed}/invitations", trust.invite, body=forms.InviteForm,
+          answer=forms.InvitationForm, statuses=_CREATED, problems=_TRUST),
 )
+# fmt: on
 
 _ARGUMENT = "{}"
 

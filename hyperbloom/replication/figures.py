@@ -1,4 +1,4 @@
-"""What one connection has moved, and sums of that: plain numbers, so that counting costs nothing."""
+"""What a connection has moved, and sums of that: plain numbers, so that counting is cheap."""
 
 from __future__ import annotations
 

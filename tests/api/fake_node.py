@@ -242,6 +242,7 @@ class FakeNode:
         self.listens = ["127.0.0.1:4365"]
         self.problem: str | None = None
         self.commits = CommitFigures()
+        self.found: dict[bytes, Any] = {}
         self.connected: list[PeerStatus] = [a_peer(self.own.key)]
         self.refusals = (
             RefusalStatus(
