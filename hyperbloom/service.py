@@ -19,10 +19,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.threads import deferToThreadPool
-from twisted.logger import Logger
+from twisted.logger import Logger, globalLogPublisher
 from twisted.python.threadpool import ThreadPool
 
 from hyperbloom.api.access import Access, load_token
+from hyperbloom.api.recent import RecentErrors
 from hyperbloom.api.server import ControlService, TcpService
 from hyperbloom.api.unix import SocketBusy, SocketError
 from hyperbloom.config import Config
@@ -72,10 +73,12 @@ class NodeService(MultiService):
         self._reactor = reactor
         self._store: Store | None = None
         self._writer: Writer | None = None
+        self._recent = RecentErrors()
         self._threads = ThreadPool(0, SCAN_THREADS, name="scan")
 
     def startService(self) -> None:
         """Open the store, listen and dial; raises `StartError`."""
+        globalLogPublisher.addObserver(self._recent)
         try:
             self._build()
             super().startService()
@@ -137,6 +140,7 @@ class NodeService(MultiService):
             reactor=self._reactor,
             discovery=discovery,
             access=access,
+            recent=self._recent,
         )
         control.setServiceParent(self)
         if access is not None:
@@ -188,6 +192,7 @@ class NodeService(MultiService):
                 writer.close()
 
         def closed(outcome: object) -> object:
+            globalLogPublisher.removeObserver(self._recent)
             if self._threads.started:
                 self._threads.stop()
             if store is not None:
@@ -200,6 +205,7 @@ class NodeService(MultiService):
 
     def _abandon(self) -> None:
         """Leave nothing open after a start that failed; the reactor does not run yet."""
+        globalLogPublisher.removeObserver(self._recent)
         if self._writer is not None:
             self._writer.close()
         if self._threads.started:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from twisted.web.server import Request
 
     from hyperbloom.api.access import Access
+    from hyperbloom.api.live import Frames
     from hyperbloom.api.node import ServedDiscovery, ServedFeed, ServedNode
+    from hyperbloom.api.recent import RecentErrors
 
 __all__ = ["STREAMED", "Answer", "Call", "Context", "Result", "told"]
 
@@ -51,13 +53,13 @@ Result = Mapping[str, Any] | bytes | _Streamed | None
 Answer = Result | Deferred[Any] | Coroutine[Any, Any, Result]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Context:
     """What the endpoints share.
 
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
     reactor. discovery: None where it is off. access: of the TCP port, None where there is none.
-    registry: the metrics.
+    registry: the metrics. recent: the last errors of the log.
     """
 
     node: ServedNode
@@ -67,6 +69,14 @@ class Context:
     discovery: ServedDiscovery | None = None
     access: Access | None = None
     registry: CollectorRegistry
+    recent: RecentErrors | None = None
+
+    @cached_property
+    def frames(self) -> Frames:
+        """What the readers of the status page share."""
+        from hyperbloom.api.live import Frames
+
+        return Frames(self)
 
 
 class Call:

@@ -295,12 +295,16 @@ class LinkForm(TypedDict):
 
 
 class MemberForm(TypedDict):
-    """Who may write, through whom (null: the owner), in how many links, until when."""
+    """Who may write, through whom (null: the owner), in how many links, until when.
+
+    connected: whether there is a secure connection now.
+    """
 
     key: str
     depth: int
     introduced_by: str | None
     expires: float | None
+    connected: bool
 
 
 class FeedsForm(TypedDict):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from hyperbloom import __version__
-from hyperbloom.api.call import Answer, Call, told
+from hyperbloom.api.call import Answer, Call, Context, told
 from hyperbloom.api.discovery import discovery_of
 from hyperbloom.api.forms import (
     MAX_VALUES,
@@ -31,6 +31,7 @@ __all__ = [
     "ping",
     "show_feed",
     "status",
+    "status_form",
     "take_snapshot",
     "verify_store",
 ]
@@ -55,12 +56,17 @@ def status(call: Call) -> Answer:
     To what the node says of itself come `addresses` (what invitations name), `discovery` (as
     `/v1/discovery` has it) and, for each feed, `trust` and `dials` (the peers its settings name).
     """
-    node = call.node
-    form: dict[str, Any] = flat_json(node.status().as_json())
+    return status_form(call.context)
+
+
+def status_form(context: Context) -> dict[str, Any]:
+    """The answer of `status`."""
+    node = context.node
+    form: dict[str, Any] = flat_json(node.status())
     form["addresses"] = own_addresses(node)
-    form["discovery"] = discovery_of(call)
+    form["discovery"] = discovery_of(context)
     for shown in form["feeds"]:
-        feed = call.feed_of(bytes.fromhex(shown["key"]))
+        feed = node.feeds[bytes.fromhex(shown["key"])]
         shown["trust"] = trust_word(feed, node.identity.public_key)
         shown["dials"] = list(feed.settings.peers)
     return form
@@ -83,7 +89,7 @@ def list_peers(call: Call) -> Answer:
     found.sort(key=lambda peer: (peer.since, peer.address))
     offset = call.number("offset", 0, 0, MAX_OFFSET)
     page = found[offset : offset + call.number("limit", MAX_VALUES, 1, MAX_VALUES)]
-    return {"peers": [flat_json(peer.as_json()) for peer in page], "total": len(found)}
+    return {"peers": [flat_json(peer) for peer in page], "total": len(found)}
 
 
 def list_feeds(call: Call) -> Answer:

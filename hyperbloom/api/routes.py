@@ -7,7 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from hyperbloom.api import discovery, forms, metrics, nodes, openapi, sessions, trust, values, watch
+from hyperbloom.api import (
+    discovery,
+    forms,
+    live,
+    metrics,
+    nodes,
+    openapi,
+    page,
+    sessions,
+    trust,
+    values,
+    watch,
+)
 from hyperbloom.api.access import Rights
 from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.problems import Problem, ProblemKind
@@ -59,12 +71,16 @@ _RANGE = ("start", "end")
 #: A table to be read across, so its lines are longer than others.
 # fmt: off
 ROUTES: tuple[Route, ...] = (
+    Route("GET", "/", page.show_page, is_page=True),
+    Route("GET", "/status.css", page.show_style, is_page=True),
+    Route("GET", "/status.js", page.show_script, is_page=True),
     Route("GET", "/health", metrics.show_health, is_open=True, answer=forms.HealthForm,
           statuses=(200, 503)),
     Route("GET", "/metrics", metrics.show_metrics, answer=str, media_types=_TEXT),
     Route("GET", "/v1/openapi.json", openapi.show_description),
     Route("GET", "/v1/ping", nodes.ping, answer=forms.PingForm),
     Route("GET", "/v1/status", nodes.status, answer=NodeStatus),
+    Route("GET", "/v1/live", live.watch_node, answer=str, media_types=_EVENTS),
     Route("GET", "/v1/peers", nodes.list_peers, answer=nodes.PeersForm,
           query=("feed", "offset", "limit")),
     Route("GET", "/v1/discovery", discovery.show_discovery),

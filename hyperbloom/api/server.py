@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from hyperbloom.api.node import ServedDiscovery, ServedNode
+    from hyperbloom.api.recent import RecentErrors
 
 __all__ = [
     "MAX_BODY_BYTES",
@@ -310,7 +311,7 @@ class ControlService(Service):
     """Listens on the control socket of a node.
 
     reactor: a reactor with `adoptStreamPort` and threads. collectors: of metrics, beside those of
-    the node. Its start raises `SocketBusy` or
+    the node. recent: what the log said last. Its start raises `SocketBusy` or
     `SocketError` (`hyperbloom.api.unix`); its stop closes every connection, open watches included.
     """
 
@@ -323,6 +324,7 @@ class ControlService(Service):
         discovery: ServedDiscovery | None = None,
         access: Access | None = None,
         collectors: Iterable[Collector] = (),
+        recent: RecentErrors | None = None,
     ) -> None:
         self.setName("control")
         self._path = path
@@ -337,6 +339,7 @@ class ControlService(Service):
             discovery=discovery,
             access=access,
             registry=make_registry((own, *collectors)),
+            recent=recent,
         )
         self._site = ApiSite(self.context, reactor=reactor)
         self._port: Any = None

@@ -22,6 +22,8 @@ class Figures:
     last_sync_sent: float | None = None
     last_sync_received: float | None = None
     last_data: float | None = None
+    #: When something came that was not here.
+    last_new: float | None = None
 
     def add(self, other: Figures) -> None:
         """Add the counts of another connection."""

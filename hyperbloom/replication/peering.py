@@ -206,7 +206,9 @@ class Peering:
         self._unwritten += size
 
         def stored(appended: Appended) -> None:
-            self.figures.values_new += len(appended.values)
+            if appended.values:
+                self.figures.values_new += len(appended.values)
+                self.figures.last_new = self.context.now()
 
         def not_stored(failure: Failure) -> None:
             failure.trap(StoreError)
@@ -356,6 +358,7 @@ class Peering:
             last_sync_sent=figures.last_sync_sent,
             last_sync_received=figures.last_sync_received,
             last_data=figures.last_data,
+            last_new=figures.last_new,
             strikes=strikes,
         )
 

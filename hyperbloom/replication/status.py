@@ -61,6 +61,7 @@ class PeerStatus(_Picture):
     last_sync_sent: float | None
     last_sync_received: float | None
     last_data: float | None
+    last_new: float | None = None
     strikes: int
 
 
