@@ -6,6 +6,7 @@ import hashlib
 import time
 
 from fake_node import FakeNode, a_peer
+from serving import ReactorThread, ServedOverTcp
 
 from hyperbloom.keys import Identity
 from hyperbloom.replication.settings import FeedSettings
@@ -22,6 +23,34 @@ ALIASES = (
     "keys",
     "mirrors",
 )
+
+
+class FakeDiscovery:
+    """A search that has found what it looked for."""
+
+    def status(self) -> FakeDiscovery:
+        return self
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "dht": {
+                "nodes": 142, "good_nodes": 128, "items": 17, "operations": 2, "server": True,
+                "external_address": "198.51.100.20:4365", "counts": {"asked": 4},
+            },
+            "lan": {"interfaces": ["192.0.2.5"], "announced": 1, "heard": 2, "problem": None},
+            "feeds": [],
+        }  # fmt: skip
+
+
+class Crowded(ServedOverTcp):
+    """A fake node with many of everything, served."""
+
+    def __init__(self, reactor: ReactorThread, *, feeds: int, peers: int) -> None:
+        super().__init__(reactor)
+        fill(self.node, feeds=feeds, peers=peers)
+
+    def shown(self) -> dict[str, object]:
+        return {"discovery": FakeDiscovery()}
 
 
 def key(*parts: object) -> bytes:
@@ -54,13 +83,17 @@ def fill(node: FakeNode, *, feeds: int, peers: int) -> None:
     """Fill a fake node; the first joined feed has most of the peers, all of them its members."""
     now = time.time()
     node.connected = []
+    node.sizes = {
+        "map_bytes": 1 << 30, "used_bytes": 412 << 20, "free_bytes": 37 << 20,
+        "file_bytes": 412 << 20,
+    }  # fmt: skip
     for i in range(feeds - 1):
         alias = ALIASES[i] if i < len(ALIASES) else f"feed-{i:03d}"
         owner = Identity(key("feed", i))
         feed = node.add(FeedSettings(key=owner.public_key, alias=alias))
         link = issue_link(owner, node.identity.public_key, expires=now + 90 * DAY, nonce=bytes(32))
         feed.add_links([link.to_bytes()])
-        feed.ordered = [b"%08d" % n for n in range(i * 3 % 50)]
+        feed.ordered = [b"%08d" % n for n in range((i + 7) ** 2 % 509)]
         joined = members(node, feed.key, max(2, peers if i == 0 else 12))
         feed.members = lambda joined=joined: joined
     first = node.feeds[Identity(key("feed", 0)).public_key]

@@ -242,6 +242,9 @@ class FakeNode:
         self.listens = ["127.0.0.1:4365"]
         self.problem: str | None = None
         self.commits = CommitFigures()
+        self.sizes = {
+            "map_bytes": 1, "used_bytes": 3 << 20, "free_bytes": 0, "file_bytes": 1,
+        }  # fmt: skip
         self.found: dict[bytes, Any] = {}
         self.connected: list[PeerStatus] = [a_peer(self.own.key)]
         self.refusals = (
@@ -324,7 +327,7 @@ class FakeNode:
             connections=1,
             feeds=tuple(self.feed_status(feed) for feed in self.feeds.values()),
             refusals=self.refusals,
-            store={"map_bytes": 1, "used_bytes": 3 << 20, "free_bytes": 0, "file_bytes": 1},
+            store=self.sizes,
             queued_bytes=0,
         )
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from chromium import Chromium, browser_path
-from crowd import fill
+from crowd import Crowded
 from fake_node import a_peer
 from serving import ServedOverTcp
 from twisted.logger import Logger, LogLevel, LogPublisher
@@ -121,8 +121,7 @@ def chromium():
 
 @pytest.fixture
 def crowded(reactor_thread):
-    served = ServedOverTcp(reactor_thread)
-    fill(served.node, feeds=100, peers=1_000)
+    served = Crowded(reactor_thread, feeds=100, peers=1_000)
     yield served
     served.close()
 
@@ -203,7 +202,7 @@ def test_the_page_follows_the_node(chromium, over_tcp):
 @needs_chromium
 def test_without_a_code_the_page_says_how_to_come_in(chromium, over_tcp):
     chromium.go(f"{over_tcp.url}/#" + "x" * 43)
-    chromium.wait("!document.querySelector('#door')?.hidden")
+    chromium.wait("document.querySelector('#door')?.hidden === false")
     assert "hyperbloom status --web" in chromium.eval("document.querySelector('#door').innerText")
     assert "used already" in chromium.eval("document.querySelector('#why').textContent")
     assert chromium.eval("document.querySelector('#all').hidden")

@@ -261,8 +261,9 @@ async function lookAtFeed() {
   looking = setTimeout(lookAtFeed, FEED_SECONDS * 1000);
 }
 
-// The graph of trust: a tree that grows to the right, a row for each leaf. Who introduces many shows
-// the first of them, those that are connected before the others, and a node for the rest.
+// The graph of trust: a tree that grows to the right and down, a row for each member, so that it is
+// read from its root on a narrow screen, too. Who introduces many shows the first of them, those
+// that are connected before the others, and a row for the rest.
 
 function layOut(members, own) {
   const children = new Map();
@@ -277,16 +278,14 @@ function layOut(members, own) {
   const seen = new Set();
   const place = (member, depth, parent) => {
     seen.add(member.key);
-    const node = { member, depth, parent };
+    const node = { member, depth, parent, row: row++ };
     placed.push(node);
     const below = (children.get(member.key) ?? []).filter((one) => !seen.has(one.key))
       .sort((a, b) => weight(a) - weight(b) || a.key.localeCompare(b.key));
     const most = state.expanded.has(member.key) ? below.length : CHILDREN_SHOWN;
-    const first = row;
     for (const one of below.slice(0, most)) place(one, depth + 1, node);
-    if (below.length > most) placed.push({ more: below.length - most, of: member.key, depth: depth + 1, parent: node, row: row++ });
-    if (!below.length) row += 1;
-    node.row = below.length ? (first + row - 1) / 2 : row - 1;
+    const more = below.length - most;
+    if (more > 0) placed.push({ more, of: member.key, depth: depth + 1, parent: node, row: row++ });
     return node;
   };
   const root = members.find((one) => one.introduced_by == null);
@@ -305,14 +304,13 @@ function drawGraph() {
   const own = state.frame?.status.public_key;
   const { placed, rows } = layOut(state.members, own);
   const deepest = placed.reduce((most, node) => Math.max(most, node.depth), 0);
-  const step = Math.min(230, Math.max(132, ($("graph-box").clientWidth - 170) / Math.max(1, deepest)));
+  const step = $("graph-box").clientWidth < 600 ? 22 : 56;
   const x = (node) => 12 + node.depth * step;
-  const y = (node) => 18 + node.row * 34;
-  const [width, height] = [12 + deepest * step + 170, rows * 34 + 8];
+  const y = (node) => 14 + node.row * 26;
+  const [width, height] = [12 + deepest * step + 270, rows * 26 + 4];
   const lines = placed.filter((node) => node.parent).map((node) => {
-    const [x1, y1, x2, y2] = [x(node.parent) + 6, y(node.parent), x(node) - 6, y(node)];
-    const bend = x2 - 26;
-    return svgMake("path", { d: `M${x1} ${y1}H${Math.max(x1, bend - 14)}C${x2 - 12} ${y1} ${bend} ${y2} ${x2} ${y2}` });
+    const [x1, y1, x2, y2] = [x(node.parent), y(node.parent), x(node), y(node)];
+    return svgMake("path", { d: `M${x1} ${y1 + 6}V${y2 - 8}Q${x1} ${y2} ${x1 + 8} ${y2}H${x2 - 6}` });
   });
   const nodes = placed.map((node) => (node.more ? drawMore(node, x(node), y(node)) : drawMember(node, own, x(node), y(node))));
   const graph = $("graph");
@@ -328,11 +326,12 @@ function drawMember({ member }, own, x, y) {
   const group = svgMake("g", { class: kind });
   const by = member.introduced_by;
   const end = by == null ? "the feed's owner" : `until ${until(member.expires)}`;
+  const words = by == null ? "owner" : until(member.expires);
   group.append(
     svgMake("title", {}, by == null ? `${member.key}\n${end}` : `${member.key}\nintroduced by ${by}\n${end}`),
     svgMake("circle", { cx: x, cy: y, r: 5 }),
-    svgMake("text", { x: x + 10, y: y - 1 }, member.key === own ? `${short(member.key)} (here)` : short(member.key)),
-    svgMake("text", { x: x + 10, y: y + 12, class: "until" }, by == null ? "owner" : until(member.expires)),
+    svgMake("text", { x: x + 11, y: y + 4 }, short(member.key)),
+    svgMake("text", { x: x + 86, y: y + 4, class: "until" }, member.key === own ? `here, ${words}` : words),
   );
   return group;
 }
@@ -428,6 +427,6 @@ async function main() {
 $("filter").addEventListener("input", (event) => { state.filter = event.target.value.trim(); if (state.frame) drawFeeds(state.frame); });
 $("before").addEventListener("click", () => { state.offset = Math.max(0, state.offset - PAGE_PEERS); lookAtFeed(); });
 $("after").addEventListener("click", () => { state.offset += PAGE_PEERS; lookAtFeed(); });
-addEventListener("resize", () => drawGraph());
+addEventListener("resize", () => { if (state.frame) drawGraph(); });
 addEventListener("hashchange", () => location.reload());
 main();
