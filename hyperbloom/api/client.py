@@ -35,7 +35,15 @@ if TYPE_CHECKING:
         SessionOfferForm,
     )
 
-__all__ = ["Arrival", "Client", "NodeTimeout", "NodeUnreachable"]
+__all__ = [
+    "Arrival",
+    "Client",
+    "NodeTimeout",
+    "NodeUnreachable",
+    "arrival_of",
+    "feed_path",
+    "problem_of",
+]
 
 _KINDS = {kind.type: kind for kind in ProblemKind}
 #: Read at once from a watch.
@@ -78,11 +86,23 @@ class _TcpConnection(http.client.HTTPConnection):
         self.headers = {"Authorization": f"Bearer {token}"}
 
 
-def _feed_path(feed: str | None, end: str = "") -> str:
+def arrival_of(event: Mapping[str, Any]) -> Arrival:
+    """The arrival that an event of a watch tells of."""
+    return Arrival(
+        event["seq"],
+        bytes.fromhex(event["value"]),
+        bytes.fromhex(event["origin"]),
+        event["received_at"],
+    )
+
+
+def feed_path(feed: str | None, end: str = "") -> str:
+    """The path of what belongs to a feed; None is the node's default."""
     return f"/v1/feeds/{'-' if feed is None else quote(feed, safe='')}{end}"
 
 
-def _problem(form: Mapping[str, Any]) -> Problem:
+def problem_of(form: Mapping[str, Any]) -> Problem:
+    """The problem that an answer tells of."""
     kind = _KINDS.get(form.get("type", ""), ProblemKind.UNEXPECTED)
     return Problem(kind, str(form.get("detail", kind.title)))
 
@@ -152,7 +172,7 @@ class Client:
 
     def discovery(self, feed: str | None = None) -> Mapping[str, Any]:
         """The search for a feed's peers: `enabled`, `dht`, `tracker`, `swarm`, `lan`, `found`."""
-        return self._ask("GET", _feed_path(feed, "/discovery"))
+        return self._ask("GET", feed_path(feed, "/discovery"))
 
     def snapshot(self, target: Path) -> Mapping[str, Any]:
         """Takes a snapshot into a new folder (an absolute path, seen from the node)."""
@@ -174,7 +194,7 @@ class Client:
 
     def feed(self, feed: str | None = None) -> FeedForm:
         """One feed."""
-        return cast("FeedForm", self._ask("GET", _feed_path(feed)))
+        return cast("FeedForm", self._ask("GET", feed_path(feed)))
 
     def join_feed(self, settings: Mapping[str, Any]) -> FeedForm:
         """Takes part in a feed; `settings` as `FeedSettings.to_json` gives them."""
@@ -182,14 +202,14 @@ class Client:
 
     def leave_feed(self, feed: str) -> None:
         """Leaves a feed and removes its values."""
-        self._ask("DELETE", _feed_path(feed))
+        self._ask("DELETE", feed_path(feed))
 
     # Values
 
     def put(self, values: Sequence[bytes], *, feed: str | None = None) -> PutForm:
         """Stores 1 to 10,000 values; returns once they are on disk."""
         body = {"values": _hex_list(values)}
-        return cast("PutForm", self._ask("POST", _feed_path(feed, "/values"), body))
+        return cast("PutForm", self._ask("POST", feed_path(feed, "/values"), body))
 
     def range_page(
         self,
@@ -205,7 +225,7 @@ class Client:
             query["end"] = end.hex()
         if limit is not None:
             query["limit"] = str(limit)
-        path = _feed_path(feed, f"/values?{urlencode(query)}")
+        path = feed_path(feed, f"/values?{urlencode(query)}")
         page = cast("RangeForm", self._ask("GET", path))
         following = page["next"]
         values = list(map(bytes.fromhex, page["values"]))
@@ -245,12 +265,12 @@ class Client:
 
     def has(self, values: Sequence[bytes], *, feed: str | None = None) -> list[bool]:
         """Which of 1 to 10,000 values are there."""
-        answer = self._ask("POST", _feed_path(feed, "/has"), {"values": _hex_list(values)})
+        answer = self._ask("POST", feed_path(feed, "/has"), {"values": _hex_list(values)})
         return cast("list[bool]", answer["has"])
 
     def count(self, *, feed: str | None = None) -> Mapping[str, Any]:
         """count, bytes and digest."""
-        return self._ask("GET", _feed_path(feed, "/count"))
+        return self._ask("GET", feed_path(feed, "/count"))
 
     def fetch(
         self,
@@ -268,7 +288,7 @@ class Client:
             "limit": limit,
             "timeout": timeout,
         }
-        return cast("int", self._ask("POST", _feed_path(feed, "/fetch"), body)["received"])
+        return cast("int", self._ask("POST", feed_path(feed, "/fetch"), body)["received"])
 
     # Trust
 
@@ -277,19 +297,19 @@ class Client:
     ) -> Mapping[str, Any]:
         """Signs a link for another node: `link` in hex and `expires`."""
         body = {"trustee": trustee.hex(), "expires": expires}
-        return self._ask("POST", _feed_path(feed, "/links"), body)
+        return self._ask("POST", feed_path(feed, "/links"), body)
 
     def add_links(self, links: Sequence[bytes], *, feed: str | None = None) -> Mapping[str, Any]:
         """Stores a chain of links: `holder`, `links`, `expires`."""
-        return self._ask("POST", _feed_path(feed, "/chains"), {"links": _hex_list(links)})
+        return self._ask("POST", feed_path(feed, "/chains"), {"links": _hex_list(links)})
 
     def links(self, *, feed: str | None = None) -> list[LinkForm]:
         """Every link stored for the feed."""
-        return cast("list[LinkForm]", self._ask("GET", _feed_path(feed, "/links"))["links"])
+        return cast("list[LinkForm]", self._ask("GET", feed_path(feed, "/links"))["links"])
 
     def members(self, *, feed: str | None = None) -> list[MemberForm]:
         """Who may write."""
-        answer = self._ask("GET", _feed_path(feed, "/members"))
+        answer = self._ask("GET", feed_path(feed, "/members"))
         return cast("list[MemberForm]", answer["members"])
 
     def invite(
@@ -304,7 +324,7 @@ class Client:
         body: dict[str, Any] = {"trustee": trustee.hex(), "expires": expires}
         if addresses is not None:
             body["addresses"] = list(addresses)
-        return cast("InvitationForm", self._ask("POST", _feed_path(feed, "/invitations"), body))
+        return cast("InvitationForm", self._ask("POST", feed_path(feed, "/invitations"), body))
 
     def accept(self, invitation: str, **settings: Any) -> FeedForm:
         """Takes an invitation; `settings` may be alias, mode, ranges."""
@@ -333,7 +353,7 @@ class Client:
             query["end"] = end.hex()
         if after is not None:
             query["after"] = str(after)
-        path = _feed_path(feed, f"/watch?{urlencode(query)}")
+        path = feed_path(feed, f"/watch?{urlencode(query)}")
         response = self._send("GET", path, None)
         if response.status != 200:
             self._result(response)
@@ -346,14 +366,9 @@ class Client:
             elif name == b"data":
                 event = json.loads(text)
                 if kind == b"problem":
-                    raise _problem(event)
+                    raise problem_of(event)
                 count += 1
-                yield Arrival(
-                    event["seq"],
-                    bytes.fromhex(event["value"]),
-                    bytes.fromhex(event["origin"]),
-                    event["received_at"],
-                )
+                yield arrival_of(event)
 
         came = (
             f"{count:,} {'value' if count == 1 else 'values'} and no more" if count else "no value"
@@ -450,4 +465,4 @@ class Client:
             ) from None
         if response.status < 400:
             return answer
-        raise _problem(answer)
+        raise problem_of(answer)
