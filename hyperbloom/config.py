@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hyperbloom.addresses import check_listen, check_node_listen, parse_host_port
+from hyperbloom.config_api import ApiSettings, read_api
 from hyperbloom.config_discovery import read_discovery
 from hyperbloom.config_table import ConfigError, ConfigTable, nearest
 from hyperbloom.discovery.settings import DiscoverySettings
@@ -39,6 +40,7 @@ __all__ = [
     "IDENTITY_NAME",
     "LOG_LEVELS",
     "STORE_NAME",
+    "ApiSettings",
     "Config",
     "ConfigError",
     "DiscoverySettings",
@@ -63,7 +65,7 @@ KNOWN_DIALECTS = ("2", "1", "draft")
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 
-_TABLES = ("node", "feeds", "limits", "sync", "discovery", "objects")
+_TABLES = ("node", "feeds", "limits", "sync", "discovery", "objects", "api")
 _NODE_KEYS = ("data", "identity", "listen", "advertise", "log_level", "leeway")
 _FEED_KEYS = ("key", "alias", "mode", "ranges", "dialect", "peers", "issue_links")
 _RANGE_KEYS = ("start", "end", "start_hex", "end_hex")
@@ -86,6 +88,7 @@ class Config:
     limits: Limits
     sync: SyncSettings
     discovery: DiscoverySettings
+    api: ApiSettings
     objects: ObjectsSettings = field(default_factory=ObjectsSettings)
 
     @property
@@ -231,9 +234,10 @@ def _config(root: ConfigTable, path: Path) -> Config:
     node.refuse_unknown(_NODE_KEYS)
     base = path.parent
     leeway = node.bounded("leeway", node.seconds("leeway", 0.0), 0, MAX_LEEWAY)
+    data = _path(node, "data", base, ".")
     return Config(
         path=path,
-        data=_path(node, "data", base, "."),
+        data=data,
         identity=_path(node, "identity", base, IDENTITY_NAME),
         listen=node.texts("listen", DEFAULT_LISTEN, check_node_listen),
         advertise=node.texts("advertise", (), parse_host_port),
@@ -244,6 +248,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         sync=table("sync").dataclass(SyncSettings),
         discovery=read_discovery(table("discovery"), base),
         objects=_objects(table("objects"), base),
+        api=read_api(table("api"), data),
     )
 
 

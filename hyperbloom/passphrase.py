@@ -19,8 +19,8 @@ class PassphraseError(Exception):
     """The file cannot be used; the message says why and what to do."""
 
 
-def load_passphrase(path: Path) -> str:
-    """The one line of the file, without its line feed.
+def load_passphrase(path: Path, *, what: str = "passphrase") -> str:
+    """The one line of the file, without its line feed; `what` it holds is for the messages.
 
     Raises `PassphraseError` when the file is missing, is no regular file, may be read or written by
     others than its owner, or does not hold one line of UTF-8.
@@ -30,32 +30,32 @@ def load_passphrase(path: Path) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise PassphraseError(
-            f"the passphrase file {path} cannot be read ({error.strerror}); make it, or correct "
+            f"the {what} file {path} cannot be read ({error.strerror}); make it, or correct "
             "its path in the configuration"
         ) from None
     try:
-        _check_mode(path, os.fstat(descriptor).st_mode)
+        _check_mode(path, os.fstat(descriptor).st_mode, what)
         data = os.read(descriptor, MAX_PASSPHRASE_BYTES + 2)
     finally:
         os.close(descriptor)
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise PassphraseError(f"the passphrase file {path} is not UTF-8 text") from None
+        raise PassphraseError(f"the {what} file {path} is not UTF-8 text") from None
     line = text.removesuffix("\n").removesuffix("\r")
     if not line or "\n" in line or len(line.encode()) > MAX_PASSPHRASE_BYTES:
         raise PassphraseError(
-            f"the passphrase file {path} must hold one line of 1 to {MAX_PASSPHRASE_BYTES} bytes"
+            f"the {what} file {path} must hold one line of 1 to {MAX_PASSPHRASE_BYTES} bytes"
         )
     return line
 
 
-def _check_mode(path: Path, mode: int) -> None:
+def _check_mode(path: Path, mode: int, what: str) -> None:
     if not stat.S_ISREG(mode):
-        raise PassphraseError(f"{path} is not a regular file; give the path of a passphrase file")
+        raise PassphraseError(f"{path} is not a regular file; give the path of a {what} file")
     if mode & _FORBIDDEN_MODE:
         raise PassphraseError(
-            f"the passphrase file {path} is open to others than its owner "
-            f"(mode {stat.S_IMODE(mode):04o}); run chmod 600 on it, and take another passphrase if "
+            f"the {what} file {path} is open to others than its owner "
+            f"(mode {stat.S_IMODE(mode):04o}); run chmod 600 on it, and take another {what} if "
             "somebody may have read it"
         )

@@ -20,10 +20,12 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.threads import deferToThreadPool
-from twisted.logger import Logger
+from twisted.logger import Logger, globalLogPublisher
 from twisted.python.threadpool import ThreadPool
 
-from hyperbloom.api.server import ControlService
+from hyperbloom.api.access import Access, load_token
+from hyperbloom.api.recent import RecentErrors
+from hyperbloom.api.server import ControlService, TcpService
 from hyperbloom.api.unix import SocketBusy, SocketError
 from hyperbloom.config import Config, ConfigError
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
@@ -90,10 +92,12 @@ class NodeService(MultiService):
         self._reactor = reactor
         self._store: Store | None = None
         self._writer: Writer | None = None
+        self._recent = RecentErrors()
         self._threads = ThreadPool(0, SCAN_THREADS, name="scan")
 
     def startService(self) -> None:
         """Open the store, listen and dial; raises `StartError`."""
+        globalLogPublisher.addObserver(self._recent)
         try:
             self._build()
             super().startService()
@@ -161,14 +165,32 @@ class NodeService(MultiService):
         self._reload = ConfigReload(config, node, set_log_level=self._set_log_level)
         discovery = self._build_discovery(node, store, self._writer)
         objects = self._build_objects(store, self._writer)
-        ControlService(
+        self._build_api(node, discovery, objects)
+
+    def _build_api(
+        self,
+        node: Node,
+        discovery: DiscoveryService | None,
+        objects: ObjectsService | None,
+    ) -> None:
+        """The control socket and, if the configuration wants it, the TCP port."""
+        settings, access = self._config.api, None
+        if settings.listen is not None:
+            token = load_token(settings.token)
+            access = Access(settings.listen, token, clock=self._reactor.seconds)
+        control = ControlService(
             node,
-            config.control_socket,
+            self._config.control_socket,
             reactor=self._reactor,
             discovery=discovery,
             objects=objects,
             reload=self.reload,
-        ).setServiceParent(self)
+            access=access,
+            recent=self._recent,
+        )
+        control.setServiceParent(self)
+        if access is not None:
+            TcpService(control.context, access, reactor=self._reactor).setServiceParent(self)
 
     def _build_discovery(self, node: Node, store: Store, writer: Writer) -> DiscoveryService | None:
         """The search for peers, if the configuration wants it."""
@@ -246,6 +268,7 @@ class NodeService(MultiService):
                 writer.close()
 
         def closed(outcome: object) -> object:
+            globalLogPublisher.removeObserver(self._recent)
             if self._threads.started:
                 self._threads.stop()
             if store is not None:
@@ -258,6 +281,7 @@ class NodeService(MultiService):
 
     def _abandon(self) -> None:
         """Leave nothing open after a start that failed; the reactor does not run yet."""
+        globalLogPublisher.removeObserver(self._recent)
         if self._writer is not None:
             self._writer.close()
         if self._threads.started:

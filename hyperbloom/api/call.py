@@ -17,9 +17,13 @@ from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.units import parse_duration
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
     from twisted.web.server import Request
 
+    from hyperbloom.api.access import Access
+    from hyperbloom.api.live import Frames
     from hyperbloom.api.node import ServedDiscovery, ServedFeed, ServedNode, ServedObjects
+    from hyperbloom.api.recent import RecentErrors
 
 __all__ = ["STREAMED", "Answer", "Call", "Context", "Result", "told"]
 
@@ -49,13 +53,14 @@ Result = Mapping[str, Any] | bytes | _Streamed | None
 Answer = Result | Deferred[Any] | Coroutine[Any, Any, Result]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Context:
     """What the endpoints share.
 
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
-    reactor. discovery: None where it is off. objects: the object pool, None without one.
-    reload: reads the node's configuration anew.
+    reactor. discovery: None where it is off. objects: the object pool, None without one. reload:
+    reads the node's configuration anew. access: of the TCP port, None where there is none.
+    registry: the metrics. recent: the last errors of the log.
     """
 
     node: ServedNode
@@ -65,18 +70,29 @@ class Context:
     discovery: ServedDiscovery | None = None
     objects: ServedObjects | None = None
     reload: Callable[[], Deferred[Any]] | None = None
+    access: Access | None = None
+    registry: CollectorRegistry
+    recent: RecentErrors | None = None
+
+    @cached_property
+    def frames(self) -> Frames:
+        """What the readers of the status page share."""
+        from hyperbloom.api.live import Frames
+
+        return Frames(self)
 
 
 class Call:
-    """A request as its endpoint sees it; `status` is what a good answer is sent with."""
+    """A request as its endpoint sees it; `status` and `media_type` are those of a good answer."""
 
-    __slots__ = ("__dict__", "arguments", "context", "request", "status")
+    __slots__ = ("__dict__", "arguments", "context", "media_type", "request", "status")
 
     def __init__(self, request: Request, arguments: list[str], context: Context) -> None:
         self.request = request
         self.arguments = arguments
         self.context = context
         self.status = 200
+        self.media_type = b"application/json"
 
     @property
     def node(self) -> ServedNode:
@@ -88,7 +104,11 @@ class Call:
 
         An alias `own` comes before the word.
         """
-        name, node = self.arguments[0], self.context.node
+        return self.feed_named(self.arguments[0])
+
+    def feed_named(self, name: str) -> ServedFeed:
+        """Like `feed`, for a name that stands elsewhere."""
+        node = self.context.node
         try:
             return node.resolve(None if name == "-" else name)
         except UnknownFeed:

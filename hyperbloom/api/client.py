@@ -1,4 +1,4 @@
-"""A synchronous client of a running node, over its control socket.
+"""A synchronous client of a running node, over its control socket or its TCP port.
 
 Standard library only, so that a command starts fast; one connection, kept open between requests. A
 client belongs to one thread.
@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode
 
+from hyperbloom.addresses import parse_host_port
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.api.unix import connect_unix
+from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,10 +32,20 @@ if TYPE_CHECKING:
         MemberForm,
         PutForm,
         RangeForm,
+        SessionOfferForm,
     )
     from hyperbloom.api.objects import ObjectForm
 
-__all__ = ["Arrival", "Client", "NodeTimeout", "NodeUnreachable", "ObjectEvent"]
+__all__ = [
+    "Arrival",
+    "Client",
+    "NodeTimeout",
+    "NodeUnreachable",
+    "ObjectEvent",
+    "arrival_of",
+    "feed_path",
+    "problem_of",
+]
 
 _KINDS = {kind.type: kind for kind in ProblemKind}
 #: Read at once from a watch.
@@ -73,12 +85,30 @@ class _Connection(http.client.HTTPConnection):
     def __init__(self, path: Path, timeout: float | None) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
+        self.headers: dict[str, str] = {}
 
     def connect(self) -> None:
         self.sock = connect_unix(self._path, self.timeout)
 
 
-def _feed_path(feed: str | None, end: str = "") -> str:
+class _TcpConnection(http.client.HTTPConnection):
+    def __init__(self, host: str, port: int, timeout: float | None, token: str) -> None:
+        super().__init__(host, port, timeout=timeout)
+        self.headers = {"Authorization": f"Bearer {token}"}
+
+
+def arrival_of(event: Mapping[str, Any]) -> Arrival:
+    """The arrival that an event of a watch tells of."""
+    return Arrival(
+        event["seq"],
+        bytes.fromhex(event["value"]),
+        bytes.fromhex(event["origin"]),
+        event["received_at"],
+    )
+
+
+def feed_path(feed: str | None, end: str = "") -> str:
+    """The path of what belongs to a feed; None is the node's default."""
     return f"/v1/feeds/{'-' if feed is None else quote(feed, safe='')}{end}"
 
 
@@ -86,7 +116,8 @@ def _object_path(number: str) -> str:
     return f"/v1/objects/{quote(number, safe='')}"
 
 
-def _problem(form: Mapping[str, Any]) -> Problem:
+def problem_of(form: Mapping[str, Any]) -> Problem:
+    """The problem that an answer tells of."""
     kind = _KINDS.get(form.get("type", ""), ProblemKind.UNEXPECTED)
     return Problem(kind, str(form.get("detail", kind.title)))
 
@@ -115,7 +146,20 @@ class Client:
         self._path = path
         self._timeout = timeout
         self._run_command = run_command
-        self._connection = _Connection(path, timeout)
+        self._connection: _Connection | _TcpConnection = _Connection(path, timeout)
+
+    @classmethod
+    def over_tcp(cls, address: str, token: Path, *, timeout: float | None = None) -> Client:
+        """A client of the node whose `[api] listen` is `address` and whose token file is `token`.
+
+        Raises `ValueError` for an address that is not HOST:PORT, `PassphraseError` for a token
+        that cannot be read.
+        """
+        host, port = parse_host_port(address)
+        client = cls(Path(address), timeout=timeout)
+        text = load_passphrase(token, what="token")
+        client._connection = _TcpConnection(host, port, timeout, text)
+        return client
 
     def __enter__(self) -> Client:
         return self
@@ -148,7 +192,7 @@ class Client:
 
     def discovery(self, feed: str | None = None) -> Mapping[str, Any]:
         """The search for a feed's peers: `enabled`, `dht`, `tracker`, `swarm`, `lan`, `found`."""
-        return self._ask("GET", _feed_path(feed, "/discovery"))
+        return self._ask("GET", feed_path(feed, "/discovery"))
 
     def snapshot(self, target: Path) -> Mapping[str, Any]:
         """Takes a snapshot into a new folder (an absolute path, seen from the node)."""
@@ -162,6 +206,10 @@ class Client:
         """Has the node read its configuration anew: `changed` and `needs_restart`."""
         return self._ask("POST", "/v1/reload", {})
 
+    def offer_session(self) -> SessionOfferForm:
+        """A link to the status page that lets one browser in, once and soon."""
+        return cast("SessionOfferForm", self._ask("POST", "/v1/sessions", {}))
+
     # Feeds
 
     def feeds(self) -> list[FeedForm]:
@@ -170,7 +218,7 @@ class Client:
 
     def feed(self, feed: str | None = None) -> FeedForm:
         """One feed."""
-        return cast("FeedForm", self._ask("GET", _feed_path(feed)))
+        return cast("FeedForm", self._ask("GET", feed_path(feed)))
 
     def join_feed(self, settings: Mapping[str, Any]) -> FeedForm:
         """Takes part in a feed; `settings` as `FeedSettings.to_json` gives them."""
@@ -178,14 +226,14 @@ class Client:
 
     def leave_feed(self, feed: str) -> None:
         """Leaves a feed and removes its values."""
-        self._ask("DELETE", _feed_path(feed))
+        self._ask("DELETE", feed_path(feed))
 
     # Values
 
     def put(self, values: Sequence[bytes], *, feed: str | None = None) -> PutForm:
         """Stores 1 to 10,000 values; returns once they are on disk."""
         body = {"values": _hex_list(values)}
-        return cast("PutForm", self._ask("POST", _feed_path(feed, "/values"), body))
+        return cast("PutForm", self._ask("POST", feed_path(feed, "/values"), body))
 
     def range_page(
         self,
@@ -201,7 +249,7 @@ class Client:
             query["end"] = end.hex()
         if limit is not None:
             query["limit"] = str(limit)
-        path = _feed_path(feed, f"/values?{urlencode(query)}")
+        path = feed_path(feed, f"/values?{urlencode(query)}")
         page = cast("RangeForm", self._ask("GET", path))
         following = page["next"]
         values = list(map(bytes.fromhex, page["values"]))
@@ -241,12 +289,12 @@ class Client:
 
     def has(self, values: Sequence[bytes], *, feed: str | None = None) -> list[bool]:
         """Which of 1 to 10,000 values are there."""
-        answer = self._ask("POST", _feed_path(feed, "/has"), {"values": _hex_list(values)})
+        answer = self._ask("POST", feed_path(feed, "/has"), {"values": _hex_list(values)})
         return cast("list[bool]", answer["has"])
 
     def count(self, *, feed: str | None = None) -> Mapping[str, Any]:
         """count, bytes and digest."""
-        return self._ask("GET", _feed_path(feed, "/count"))
+        return self._ask("GET", feed_path(feed, "/count"))
 
     def fetch(
         self,
@@ -264,7 +312,7 @@ class Client:
             "limit": limit,
             "timeout": timeout,
         }
-        return cast("int", self._ask("POST", _feed_path(feed, "/fetch"), body)["received"])
+        return cast("int", self._ask("POST", feed_path(feed, "/fetch"), body)["received"])
 
     def wait_synced(
         self, peers: Sequence[str], *, feed: str | None = None, timeout: float
@@ -274,7 +322,7 @@ class Client:
         `count` and `digest` of the feed, and for each of `peers` its key, address, `at`, `source`.
         """
         body = {"peers": list(peers), "timeout": timeout}
-        return self._ask("POST", _feed_path(feed, "/synced"), body)
+        return self._ask("POST", feed_path(feed, "/synced"), body)
 
     # Trust
 
@@ -283,19 +331,19 @@ class Client:
     ) -> Mapping[str, Any]:
         """Signs a link for another node: `link` in hex and `expires`."""
         body = {"trustee": trustee.hex(), "expires": _expiry(expires)}
-        return self._ask("POST", _feed_path(feed, "/links"), body)
+        return self._ask("POST", feed_path(feed, "/links"), body)
 
     def add_links(self, links: Sequence[bytes], *, feed: str | None = None) -> Mapping[str, Any]:
         """Stores a chain of links: `holder`, `links`, `expires`."""
-        return self._ask("POST", _feed_path(feed, "/chains"), {"links": _hex_list(links)})
+        return self._ask("POST", feed_path(feed, "/chains"), {"links": _hex_list(links)})
 
     def links(self, *, feed: str | None = None) -> list[LinkForm]:
         """Every link stored for the feed."""
-        return cast("list[LinkForm]", self._ask("GET", _feed_path(feed, "/links"))["links"])
+        return cast("list[LinkForm]", self._ask("GET", feed_path(feed, "/links"))["links"])
 
     def members(self, *, feed: str | None = None) -> list[MemberForm]:
         """Who may write."""
-        answer = self._ask("GET", _feed_path(feed, "/members"))
+        answer = self._ask("GET", feed_path(feed, "/members"))
         return cast("list[MemberForm]", answer["members"])
 
     def invite(
@@ -310,7 +358,7 @@ class Client:
         body: dict[str, Any] = {"trustee": trustee.hex(), "expires": _expiry(expires)}
         if addresses is not None:
             body["addresses"] = list(addresses)
-        return cast("InvitationForm", self._ask("POST", _feed_path(feed, "/invitations"), body))
+        return cast("InvitationForm", self._ask("POST", feed_path(feed, "/invitations"), body))
 
     def accept(self, invitation: str, **settings: Any) -> FeedForm:
         """Takes an invitation; `settings` may be alias, mode, ranges, dialect."""
@@ -397,19 +445,14 @@ class Client:
             query["end"] = end.hex()
         if after is not None:
             query["after"] = str(after)
-        path = _feed_path(feed, f"/watch?{urlencode(query)}")
+        path = feed_path(feed, f"/watch?{urlencode(query)}")
         count = 0
         events = self._events(path, seconds)
         next(events)
         yield None
         for _, event in events:
             count += 1
-            yield Arrival(
-                event["seq"],
-                bytes.fromhex(event["value"]),
-                bytes.fromhex(event["origin"]),
-                event["received_at"],
-            )
+            yield arrival_of(event)
 
         came = (
             f"{count:,} {'value' if count == 1 else 'values'} and no more" if count else "no value"
@@ -430,7 +473,7 @@ class Client:
             elif name == b"data":
                 event = json.loads(text)
                 if kind == "problem":
-                    raise _problem(event)
+                    raise problem_of(event)
                 yield kind, event
 
     def _lines(self, response: http.client.HTTPResponse, seconds: float | None) -> Iterator[bytes]:
@@ -470,7 +513,9 @@ class Client:
         self, method: str, path: str, body: Mapping[str, Any] | None
     ) -> http.client.HTTPResponse:
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-        headers = {} if data is None else {"Content-Type": "application/json"}
+        headers = dict(self._connection.headers)
+        if data is not None:
+            headers["Content-Type"] = "application/json"
         reused = self._connection.sock is not None
         try:
             self._connection.request(method, path, data, headers)
@@ -521,4 +566,4 @@ class Client:
             ) from None
         if response.status < 400:
             return answer
-        raise _problem(answer)
+        raise problem_of(answer)

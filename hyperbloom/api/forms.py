@@ -11,7 +11,17 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    get_args,
+)
 
 from hyperbloom.addresses import parse_host_port
 from hyperbloom.api.problems import Problem, ProblemKind
@@ -25,14 +35,44 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_VALUES",
+    "ChainAddedForm",
     "ChainForm",
+    "CodeForm",
+    "Count",
+    "CountForm",
     "FeedForm",
+    "FeedSettingsForm",
+    "FeedsForm",
+    "FetchForm",
+    "FetchedForm",
+    "HasForm",
+    "HealthForm",
+    "Hex",
     "InvitationForm",
+    "InviteForm",
+    "IssuedForm",
+    "JoinForm",
+    "Key",
     "LinkForm",
+    "LinksForm",
+    "LinksGivenForm",
     "MemberForm",
+    "MembersForm",
+    "Moment",
+    "NothingForm",
+    "PingForm",
+    "Problems",
     "PutForm",
     "RangeForm",
+    "SessionForm",
+    "SessionOfferForm",
+    "SyncedForm",
+    "TargetForm",
     "TrustWord",
+    "TrusteeForm",
+    "Value",
+    "Values",
+    "ValuesForm",
     "bad_request",
     "bytes_list",
     "expiry_form",
@@ -56,6 +96,154 @@ MAX_RANGES = 64
 LATEST_EXPIRY = 253_402_300_799
 
 T = TypeVar("T")
+
+
+#: Any bytes; at least one byte; a public key; as what is asked with may write them.
+Hex: TypeAlias = Annotated[str, ("pattern", "^([0-9a-fA-F]{2})*$")]
+Value: TypeAlias = Annotated[str, ("pattern", "^([0-9a-fA-F]{2})+$")]
+Key: TypeAlias = Annotated[str, ("pattern", "^[0-9a-fA-F]{64}$")]
+Values: TypeAlias = Annotated[list[Value], ("minItems", 1), ("maxItems", MAX_VALUES)]
+Count: TypeAlias = Annotated[int, ("minimum", 0)]
+Moment: TypeAlias = Annotated[float, ("minimum", 0), ("maximum", LATEST_EXPIRY)]
+
+
+class Problems(TypedDict):
+    """What went wrong, RFC 9457; `type` is stable, `detail` is a sentence for a person."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class NothingForm(TypedDict):
+    """No member."""
+
+
+class ValuesForm(TypedDict):
+    """Values, in hex."""
+
+    values: Values
+
+
+class HasForm(TypedDict):
+    """Whether each of the values is there, in their order."""
+
+    has: list[bool]
+
+
+class CountForm(TypedDict):
+    """What two nodes in sync have in common."""
+
+    count: Count
+    bytes: Count
+    digest: Key
+
+
+class FetchForm(TypedDict):
+    """A range to ask the peers for; `timeout` in seconds."""
+
+    start: NotRequired[Hex | None]
+    end: NotRequired[Hex | None]
+    limit: NotRequired[Annotated[int, ("minimum", 1)] | None]
+    timeout: NotRequired[Annotated[float, ("exclusiveMinimum", 0), ("maximum", 300)]]
+
+
+class FetchedForm(TypedDict):
+    """How many values came."""
+
+    received: Count
+
+
+class SyncedForm(TypedDict):
+    """Peers to wait for (a key, the beginning of one, an address); `timeout` in seconds."""
+
+    peers: Annotated[list[str], ("minItems", 1), ("maxItems", 64)]
+    timeout: NotRequired[Annotated[float, ("exclusiveMinimum", 0), ("maximum", 86_400)]]
+
+
+class FeedSettingsForm(TypedDict):
+    """The settings of a feed, as `[[feeds]]` has them; ranges are [start, end] in hex."""
+
+    key: Key
+    alias: NotRequired[str | None]
+    mode: NotRequired[Mode | None]
+    ranges: NotRequired[list[list[Hex | None]] | None]
+    dialect: NotRequired[str | None]
+    peers: NotRequired[list[str] | None]
+    issue_links: NotRequired[bool | None]
+
+
+class JoinForm(TypedDict):
+    """An invitation to take, and the settings to join its feed with."""
+
+    invitation: str
+    alias: NotRequired[str | None]
+    mode: NotRequired[Mode | None]
+    ranges: NotRequired[list[list[Hex | None]] | None]
+    dialect: NotRequired[str | None]
+
+
+class TrusteeForm(TypedDict):
+    """Whom to trust, and until when (null: for ever, in dialects whose links do not expire)."""
+
+    trustee: Key
+    expires: Moment | None
+
+
+class InviteForm(TypedDict):
+    """Whom to invite, until when, and where this node is reached (left out: as it knows)."""
+
+    trustee: Key
+    expires: Moment | None
+    addresses: NotRequired[list[str] | None]
+
+
+class IssuedForm(TypedDict):
+    """A link that was signed."""
+
+    link: Hex
+    expires: float | None
+
+
+class LinksGivenForm(TypedDict):
+    """A chain of links, from the feed's owner on."""
+
+    links: Annotated[list[Value], ("minItems", 1), ("maxItems", 64)]
+
+
+class ChainAddedForm(TypedDict):
+    """Whom the chain ends at, its number of links, until when it holds."""
+
+    holder: Key
+    links: Count
+    expires: float | None
+
+
+class TargetForm(TypedDict):
+    """A new folder, as an absolute path."""
+
+    target: str
+
+
+class CodeForm(TypedDict):
+    """The code of a link to the status page."""
+
+    code: str
+
+
+class PingForm(TypedDict):
+    """The node's process, version and key."""
+
+    pid: int
+    version: str
+    identity: Key
+
+
+class HealthForm(TypedDict):
+    """`ok`, or `failing`: nothing can be written."""
+
+    status: Literal["ok", "failing"]
 
 
 class PutForm(TypedDict):
@@ -118,12 +306,34 @@ class LinkForm(TypedDict):
 
 
 class MemberForm(TypedDict):
-    """Who may write, through whom (null: the owner), in how many links, until when."""
+    """Who may write, through whom (null: the owner), in how many links, until when.
+
+    connected: whether there is a secure connection now.
+    """
 
     key: str
     depth: int
     introduced_by: str | None
     expires: float | None
+    connected: bool
+
+
+class FeedsForm(TypedDict):
+    """Every feed of the node."""
+
+    feeds: list[FeedForm]
+
+
+class LinksForm(TypedDict):
+    """Every stored link."""
+
+    links: list[LinkForm]
+
+
+class MembersForm(TypedDict):
+    """Who may write; the owner first."""
+
+    members: list[MemberForm]
 
 
 class InvitationForm(TypedDict):
@@ -135,6 +345,21 @@ class InvitationForm(TypedDict):
     trustee: str
     expires: float | None
     addresses: list[str]
+
+
+class SessionOfferForm(TypedDict):
+    """A link to the status page for one browser; `seconds`: how long it holds."""
+
+    url: str
+    code: str
+    seconds: float
+
+
+class SessionForm(TypedDict):
+    """A browser's session: a token that may read, for so many seconds."""
+
+    token: str
+    seconds: float
 
 
 def bad_request(detail: str) -> Problem:

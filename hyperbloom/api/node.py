@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from hyperbloom.keys import Identity
     from hyperbloom.replication.settings import FeedSettings
+    from hyperbloom.replication.status import NodeTraffic, PeerStatus
     from hyperbloom.replication.waiting import InSync
     from hyperbloom.store import (
         Appended,
@@ -172,13 +173,15 @@ class ServedNode(Protocol):
 
     def leave(self, feed_key: bytes) -> Deferred[None]: ...
 
-    def peers(self) -> Sequence[HasJson]: ...
+    def peers(self) -> Sequence[PeerStatus]: ...
 
     def wait_synced(
         self, feed_key: bytes, names: Sequence[str], *, timeout: float
     ) -> Deferred[list[InSync]]: ...
 
     def status(self) -> HasJson: ...
+
+    def traffic(self) -> NodeTraffic: ...
 
     def addresses(self) -> list[str]: ...
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from hyperbloom import __version__
-from hyperbloom.api.call import Answer, Call, told
+from hyperbloom.api.call import Answer, Call, Context, told
 from hyperbloom.api.discovery import discovery_of
 from hyperbloom.api.forms import (
+    MAX_VALUES,
     feed_form,
     feed_settings,
     flat_json,
@@ -19,8 +20,10 @@ from hyperbloom.api.forms import (
     trust_word,
 )
 from hyperbloom.api.reach import own_addresses
+from hyperbloom.replication.status import PeerStatus
 
 __all__ = [
+    "PeersForm",
     "join_feed",
     "leave_feed",
     "list_feeds",
@@ -28,9 +31,14 @@ __all__ = [
     "ping",
     "show_feed",
     "status",
+    "status_form",
     "take_snapshot",
     "verify_store",
 ]
+
+
+#: Far more peers than a node can have.
+MAX_OFFSET = 1_000_000
 
 
 def ping(call: Call) -> Answer:
@@ -49,22 +57,42 @@ def status(call: Call) -> Answer:
     `/v1/discovery` has it), `objects` (the pool, or null) and, for each feed, `trust` and `dials`
     (the peers its settings name).
     """
-    node = call.node
-    form: dict[str, Any] = flat_json(node.status().as_json())
-    objects = call.context.objects
+    return status_form(call.context)
+
+
+def status_form(context: Context) -> dict[str, Any]:
+    """The answer of `status`."""
+    node = context.node
+    form: dict[str, Any] = flat_json(node.status())
+    objects = context.objects
     form["objects"] = None if objects is None else flat_json(objects.status().as_json())
     form["addresses"] = own_addresses(node)
-    form["discovery"] = discovery_of(call)
+    form["discovery"] = discovery_of(context)
     for shown in form["feeds"]:
-        feed = call.feed_of(bytes.fromhex(shown["key"]))
+        feed = node.feeds[bytes.fromhex(shown["key"])]
         shown["trust"] = trust_word(feed, node.identity.public_key)
         shown["dials"] = list(feed.settings.peers)
     return form
 
 
+class PeersForm(TypedDict):
+    """Secure connections; `total`: how many there are, of which these are a part."""
+
+    peers: list[PeerStatus]
+    total: int
+
+
 def list_peers(call: Call) -> Answer:
-    """The peers of all feeds: connected ones and those that are dialled."""
-    return {"peers": [flat_json(peer.as_json()) for peer in call.node.peers()]}
+    """The peers, oldest connection first: those of one `feed`, `limit` of them behind `offset`."""
+    call.only_query("feed", "offset", "limit")
+    found, name = list(call.node.peers()), call.query.get("feed")
+    if name is not None:
+        key = call.feed_named(name).key
+        found = [peer for peer in found if peer.feed == key]
+    found.sort(key=lambda peer: (peer.since, peer.address))
+    offset = call.number("offset", 0, 0, MAX_OFFSET)
+    page = found[offset : offset + call.number("limit", MAX_VALUES, 1, MAX_VALUES)]
+    return {"peers": [flat_json(peer) for peer in page], "total": len(found)}
 
 
 def list_feeds(call: Call) -> Answer:

@@ -8,7 +8,7 @@ in the order in which they stand.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
 
 from hyperbloom.api.call import Answer, Call, told
 from hyperbloom.api.forms import bad_request, member, only
@@ -19,7 +19,10 @@ from hyperbloom.store.object_forms import from_json_fields, hash_text, json_fiel
 
 __all__ = [
     "MAX_LISTED",
+    "NewObjectForm",
+    "ObjectChangeForm",
     "ObjectForm",
+    "ObjectsForm",
     "add_object",
     "change_object",
     "list_objects",
@@ -33,6 +36,24 @@ __all__ = [
 MAX_LISTED = 1_000
 
 
+Hash: TypeAlias = Annotated[str, ("pattern", "^[0-9a-fA-F]{16}$")]
+
+
+class NewObjectForm(TypedDict):
+    """An object to add; the hash is computed where it is left out."""
+
+    fields: dict[str, Any]
+    type: NotRequired[str | None]
+    hash: NotRequired[Hash | None]
+
+
+class ObjectChangeForm(TypedDict):
+    """Fields to change, and the hash afterwards, computed where it is left out."""
+
+    fields: dict[str, Any]
+    hash: NotRequired[Hash | None]
+
+
 class ObjectForm(TypedDict):
     """An object. Times are seconds since 1970: when this node learned of it, and of its version."""
 
@@ -41,6 +62,13 @@ class ObjectForm(TypedDict):
     fields: dict[str, Any]
     created: float
     changed: float
+
+
+class ObjectsForm(TypedDict):
+    """Objects in the order of their hashes; `next` is the hash to go on behind, null at the end."""
+
+    objects: list[ObjectForm]
+    next: Hash | None
 
 
 def object_form(record: ObjectRecord) -> ObjectForm:

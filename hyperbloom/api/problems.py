@@ -18,6 +18,8 @@ class ProblemKind(Enum):
     """name: (the end of `type`, HTTP status, title)."""
 
     BAD_REQUEST = ("bad-request", 400, "The request is malformed")
+    UNAUTHORIZED = ("unauthorized", 401, "A token is needed")
+    FORBIDDEN = ("forbidden", 403, "This is not allowed here")
     NOT_TRUSTED = ("not-trusted", 403, "This node may not write to the feed")
     EXPIRED = ("expired", 403, "A trust link has expired")
     NOT_FOUND = ("not-found", 404, "There is nothing at this path")

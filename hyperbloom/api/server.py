@@ -1,7 +1,9 @@
-"""The API over the control socket: twisted.web around the table of routes.
+"""The API over the control socket and a TCP port: twisted.web around the table of routes.
 
 A request is read whole (bounded), routed, answered in JSON. What an endpoint raises becomes a
 problem (RFC 9457); what nobody foresaw is logged here and told to the client without its details.
+What a request may is decided by its headers (`access`) before its body is kept; over the control
+socket it may everything.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -26,9 +28,13 @@ from twisted.web.http import HTTPChannel
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
+from hyperbloom.addresses import format_host_port
+from hyperbloom.api.access import Access, Rights
 from hyperbloom.api.call import STREAMED, Answer, Call, Context, Result
+from hyperbloom.api.lag import LagMeter
+from hyperbloom.api.metrics import NodeCollector, make_registry
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
-from hyperbloom.api.routes import MethodNotAllowed, Router
+from hyperbloom.api.routes import MethodNotAllowed, Route, Router
 from hyperbloom.api.unix import SocketError, free_unix, private_files, unix_address
 from hyperbloom.objects.errors import LocalProtocolError, ObjectError, ObjectGone, PoolFull
 from hyperbloom.replication.fetch import TooManyFetches
@@ -39,25 +45,50 @@ from hyperbloom.store import NoSuchFeed, StoreError, StoreFull
 from hyperbloom.trust import ChainError, ChainExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from prometheus_client.registry import Collector
 
     from hyperbloom.api.node import ServedDiscovery, ServedNode, ServedObjects
+    from hyperbloom.api.recent import RecentErrors
 
-__all__ = ["MAX_BODY_BYTES", "ApiResource", "ApiSite", "ControlService", "problem_of"]
+__all__ = [
+    "MAX_BODY_BYTES",
+    "MAX_CONNECTIONS",
+    "MAX_OPEN_BODY_BYTES",
+    "ApiResource",
+    "ApiSite",
+    "ControlService",
+    "TcpService",
+    "problem_of",
+]
 
 #: Room for the longest value in hex (512 KiB) and for a batch of thousands of shorter ones; parsed
 #: in some 20 ms.
 MAX_BODY_BYTES = 2_097_152
+#: A body that is kept of a request without a token: a code, and no more.
+MAX_OPEN_BODY_BYTES = 4_096
 #: A client that goes on sending after its body was too large is cut here.
 MAX_REFUSED_BYTES = 64 * MAX_BODY_BYTES
 #: The request line and the headers together: a range's start and end may each be the longest value.
 MAX_HEAD_BYTES = 1_100_000
 #: An idle connection is closed after this long.
 IDLE_SECONDS = 600
+#: Connections over TCP, which any user of this machine may open; watches are among them.
+MAX_CONNECTIONS = 256
 #: Connections that wait to be taken.
 BACKLOG = 128
 
 log = Logger()
+
+#: What a browser is to know about every answer: it is what it says it is, is not to be kept, and
+#: is for our own page.
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+)
 
 #: The first that fits is taken: subclasses come before their base.
 _KINDS: tuple[tuple[type[BaseException], ProblemKind], ...] = (
@@ -98,15 +129,30 @@ class ApiRequest(Request):
     gone = False
     received = 0
     content: BytesIO
+    channel: ApiChannel
+    #: What it may, and why it may nothing at all.
+    rights = Rights.ALL
+    refusal: Problem | None = None
+
+    @property
+    def most(self) -> int:
+        """Bytes that its body may have."""
+        return MAX_BODY_BYTES if self.rights else MAX_OPEN_BODY_BYTES
 
     def gotLength(self, length: int | None) -> None:
-        """Called before the body."""
+        """Called when the headers are here, before the body."""
         self.content = BytesIO()
+        access = self.channel.site.access
+        if access is not None:
+            try:
+                self.rights = access.rights(self.requestHeaders)
+            except Problem as problem:
+                self.rights, self.refusal = Rights.NONE, problem
 
     def handleContentChunk(self, data: bytes) -> None:
         """Called with each part of the body."""
         self.received += len(data)
-        if self.received <= MAX_BODY_BYTES:
+        if self.received <= self.most:
             self.content.write(data)
         elif self.received > MAX_REFUSED_BYTES:
             self.channel.loseConnection()
@@ -144,13 +190,16 @@ class ApiResource(Resource):
         return NOT_DONE_YET
 
     def _answer(self, request: ApiRequest, call: Call) -> Result | Deferred[Any]:
-        if request.received > MAX_BODY_BYTES:
-            raise Problem(
-                ProblemKind.TOO_LARGE, f"a body has at most {MAX_BODY_BYTES:,} bytes; send parts"
-            )
+        if request.refusal is not None:
+            raise request.refusal
         path, method = request.path.decode("latin-1"), request.method.decode("latin-1")
-        endpoint, call.arguments = self._router.find(method, path)
-        answer: Answer = endpoint(call)
+        route, call.arguments = self._router.find(method, path)
+        _check_rights(request, route)
+        if request.received > request.most:
+            raise Problem(
+                ProblemKind.TOO_LARGE, f"a body has at most {request.most:,} bytes; send parts"
+            )
+        answer: Answer = route.endpoint(call)
         if inspect.iscoroutine(answer):
             return Deferred.fromCoroutine(answer)
         return cast("Result | Deferred[Any]", answer)
@@ -162,7 +211,7 @@ class ApiResource(Resource):
             _respond(call, 204, b"", None)
             return
         body = result if isinstance(result, bytes) else _dump(result)
-        _respond(call, call.status, body, b"application/json")
+        _respond(call, call.status, body, call.media_type)
 
     def _refuse(self, failure: Failure, call: Call) -> None:
         problem = problem_of(cast("BaseException", failure.value))
@@ -173,7 +222,22 @@ class ApiResource(Resource):
             )
         if isinstance(problem, MethodNotAllowed):
             call.request.responseHeaders.setRawHeaders(b"allow", [", ".join(problem.allowed)])
+        if problem.kind is ProblemKind.UNAUTHORIZED:  # RFC 9110, 11.6.1
+            call.request.responseHeaders.setRawHeaders(b"www-authenticate", [b"Bearer"])
         _respond(call, problem.kind.status, _dump(problem.as_json()), PROBLEM_MEDIA_TYPE.encode())
+
+
+def _check_rights(request: ApiRequest, route: Route) -> None:
+    if request.channel.site.access is None or route.is_page:
+        return
+    Access.check_page(request.requestHeaders)
+    if request.rights >= route.needs:
+        return
+    if request.rights is Rights.NONE:
+        raise Problem(
+            ProblemKind.UNAUTHORIZED, "send the node's token: `Authorization: Bearer TOKEN`"
+        )
+    raise Problem(ProblemKind.FORBIDDEN, "a browser's session may read, and nothing else")
 
 
 def _dump(result: object) -> bytes:
@@ -186,6 +250,9 @@ def _respond(call: Call, status: int, body: bytes, media_type: bytes | None) -> 
         return
     request.setResponseCode(status)
     headers = request.responseHeaders
+    for name, value in _HEADERS:
+        if not headers.hasHeader(name):
+            headers.setRawHeaders(name, [value])
     if media_type is not None:
         headers.setRawHeaders(b"content-type", [media_type])
         headers.setRawHeaders(b"content-length", [b"%d" % len(body)])
@@ -205,6 +272,9 @@ class ApiChannel(HTTPChannel):
         """Called when a client has connected."""
         super().connectionMade()
         self.site.channels.add(self)
+        most = self.site.most
+        if most is not None and len(self.site.channels) > most:
+            self.forceAbortClient()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Called when the connection is over."""
@@ -219,10 +289,21 @@ class ApiSite(Site):
     noisy = False
     displayTracebacks = False
 
-    def __init__(self, context: Context, *, reactor: Any) -> None:
+    def __init__(
+        self,
+        context: Context,
+        *,
+        reactor: Any,
+        access: Access | None = None,
+        most: int | None = None,
+    ) -> None:
         super().__init__(
             ApiResource(context), requestFactory=ApiRequest, timeout=IDLE_SECONDS, reactor=reactor
         )
+        #: None: the transport is guarded already.
+        self.access = access
+        #: Connections at a time; None: any number.
+        self.most = most
         self.channels: set[ApiChannel] = set()
 
     def log(self, request: Any) -> None:
@@ -238,7 +319,8 @@ class ApiSite(Site):
 class ControlService(Service):
     """Listens on the control socket of a node.
 
-    reactor: a reactor with `adoptStreamPort` and threads. Its start raises `SocketBusy` or
+    reactor: a reactor with `adoptStreamPort` and threads. collectors: of metrics, beside those of
+    the node. recent: what the log said last. Its start raises `SocketBusy` or
     `SocketError` (`hyperbloom.api.unix`); its stop closes every connection, open watches included.
     """
 
@@ -251,22 +333,28 @@ class ControlService(Service):
         discovery: ServedDiscovery | None = None,
         objects: ServedObjects | None = None,
         reload: Callable[[], Deferred[Any]] | None = None,
+        access: Access | None = None,
+        collectors: Iterable[Collector] = (),
+        recent: RecentErrors | None = None,
     ) -> None:
         self.setName("control")
         self._path = path
         self._reactor = reactor
-        self._site = ApiSite(
-            Context(
-                node=node,
-                clock=reactor,
-                now=node.context.now,
-                in_thread=self._in_thread,
-                discovery=discovery,
-                objects=objects,
-                reload=reload,
-            ),
-            reactor=reactor,
+        self._lag = LagMeter(reactor)
+        own = NodeCollector(node, lag=self._lag, discovery=discovery)
+        self.context = Context(
+            node=node,
+            clock=reactor,
+            now=node.context.now,
+            in_thread=self._in_thread,
+            discovery=discovery,
+            objects=objects,
+            reload=reload,
+            access=access,
+            registry=make_registry((own, *collectors)),
+            recent=recent,
         )
+        self._site = ApiSite(self.context, reactor=reactor)
         self._port: Any = None
         #: What the socket's address needs while it is listened on.
         self._open = ExitStack()
@@ -288,6 +376,43 @@ class ControlService(Service):
             self._open.close()
             reason = getattr(error, "socketError", error)
             raise SocketError(f"the control socket {self._path} cannot be made: {reason}") from None
+        self._lag.start()
+
+    def stopService(self) -> Deferred[None]:
+        """Takes no more connections and closes those that are open."""
+        super().stopService()
+        self._lag.stop()
+        port, self._port = self._port, None
+        if port is None:
+            return succeed(None)
+        closed: Deferred[None] = maybeDeferred(port.stopListening)
+        return closed.addBoth(self._closed)
+
+    def _closed(self, result: Any) -> Any:
+        self._open.close()
+        self._site.close()
+        return result
+
+
+class TcpService(Service):
+    """The same API, guarded by `access`, on the TCP port of its address.
+
+    Its start raises `CannotListenError`.
+    """
+
+    def __init__(self, context: Context, access: Access, *, reactor: Any) -> None:
+        self.setName("api")
+        self._address = access.address
+        self._reactor = reactor
+        self._site = ApiSite(context, reactor=reactor, access=access, most=MAX_CONNECTIONS)
+        self._port: Any = None
+
+    def startService(self) -> None:
+        """Listens."""
+        super().startService()
+        host, port = self._address
+        self._port = self._reactor.listenTCP(port, self._site, backlog=BACKLOG, interface=host)
+        log.info("The API is at {address}", address=format_host_port(host, port))
 
     def stopService(self) -> Deferred[None]:
         """Takes no more connections and closes those that are open."""
@@ -299,6 +424,5 @@ class ControlService(Service):
         return closed.addBoth(self._closed)
 
     def _closed(self, result: Any) -> Any:
-        self._open.close()
         self._site.close()
         return result

@@ -92,11 +92,13 @@ def list_links(call: Call) -> Answer:
 def list_members(call: Call) -> Answer:
     """Who may write to the feed now, through whom, until when; its owner comes first."""
     feed = call.feed()
+    connected = {peer.key for peer in call.node.peers() if peer.feed == feed.key}
     owner: MemberForm = {
         "key": feed.key.hex(),
         "depth": 0,
         "introduced_by": None,
         "expires": None,
+        "connected": feed.key in connected,
     }
     members: list[MemberForm] = [
         {
@@ -104,6 +106,7 @@ def list_members(call: Call) -> Answer:
             "depth": found.depth,
             "introduced_by": found.introduced_by.hex(),
             "expires": expiry_form(found.expires),
+            "connected": found.key in connected,
         }
         for found in feed.members()
     ]

@@ -142,13 +142,20 @@ def _feed_name(feed: Mapping[str, Any]) -> str:
 
 
 @click.command(cls=Command)
+@click.option("--web", is_flag=True, help="Print a link that lets a browser in, once.")
 @pass_app
-def status(app: App) -> None:
+def status(app: App, *, web: bool) -> None:
     """Show the node at a glance: addresses, feeds, trust, peers, what is wrong.
 
-    Two nodes have the same values of a feed when its digest is the same on both.
+    Two nodes have the same values of a feed when its digest is the same on both. With --web: a link
+    to the node's status page, for one browser, which may then read and nothing else; it has to be
+    opened within two minutes.
     """
     with app.client() as client:
+        if web:
+            offer = client.offer_session()
+            app.out.json(offer) if app.out.as_json else app.out.line(offer["url"])
+            return
         form = client.status()
     if app.out.as_json:
         app.out.json(form)

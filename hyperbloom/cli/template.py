@@ -78,6 +78,14 @@ def _shown(default: Any) -> str:
     return json.dumps(list(default) if isinstance(default, tuple) else default)
 
 
+_API = """
+[api]
+# The API over TCP, and the status page (`hyperbloom status --web`), beside the control socket.
+# listen = ""                   # a loopback HOST:PORT such as "127.0.0.1:4366"; empty: off
+# token = "api.token"           # the file with the token, in the data folder; made when needed
+"""
+
+
 def _table(title: str, intro: str, settings: type[Any]) -> str:
     lines = ["", f"[{title}]", f"# {intro}"]
     for field in dataclasses.fields(settings):
@@ -116,6 +124,7 @@ def config_text(
         )
         + _table("limits", "What peers may use of this node.", Limits)
         + _table("objects", "The object pool; docs/objects.md tells what it is.", ObjectsSettings)
+        + _API
     )
 
 

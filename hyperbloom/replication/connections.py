@@ -42,6 +42,11 @@ class Connections:
         self.feed_of = feed_of
         self.turns = Turns(context.clock, most=FRAMES_PER_TURN, seconds=TURN_SECONDS)
         self.refusals: deque[RefusalStatus] = deque(maxlen=MAX_REFUSALS_SHOWN)
+        #: Since the start: connections by way, closings by kind, violations of the protocol, and
+        #: the bytes of connections that are over.
+        self.opened: Counter[bool] = Counter()
+        self.closed: Counter[str] = Counter()
+        self.strikes = self._past_in = self._past_out = 0
         self._open: set[PeerProtocol] = set()
         self._per_host: Counter[str] = Counter()
         self._strikes = Strikes(most=context.limits.strikes, memory=context.limits.ban_seconds)
@@ -56,6 +61,7 @@ class Connections:
         """Take a new connection in, or say why not."""
         limits = self.context.limits
         self._open.add(peer)
+        self.opened[peer.outgoing] += 1
         self._per_host[peer.host] += 1
         if self._strikes.is_banned(peer.host, now=self.context.clock.seconds()):
             return Refused("banned", "its address has broken the protocol too often")
@@ -92,6 +98,8 @@ class Connections:
     def forget(self, peer: PeerProtocol) -> None:
         """The connection is gone."""
         self._open.discard(peer)
+        self._past_in += peer.bytes_in
+        self._past_out += peer.bytes_out
         self._per_host[peer.host] -= 1
         if self._per_host[peer.host] <= 0:
             del self._per_host[peer.host]
@@ -102,6 +110,7 @@ class Connections:
 
     def refused(self, peer: PeerProtocol, why: Refused) -> None:
         """A connection is being closed by this node; what may interest a person is kept."""
+        self.closed[why.kind] += 1
         if why.kind in _ORDINARY:
             return
         log.info(
@@ -120,6 +129,7 @@ class Connections:
 
     def strike(self, peer: PeerProtocol) -> None:
         """A peer broke the protocol."""
+        self.strikes += 1
         if self._strikes.strike(peer.host, now=self.context.clock.seconds()):
             log.warn("{host} is banned for a while", host=peer.host, peer=peer.address)
             peer.close(Refused("banned", "it has broken the protocol too often"))
@@ -159,6 +169,13 @@ class Connections:
         gone: Deferred[None] = Deferred()
         self._all_closed.append(gone)
         return gone
+
+    def moved(self) -> tuple[int, int]:
+        """Bytes that came in and went out since the start."""
+        return (
+            self._past_in + sum(peer.bytes_in for peer in self._open),
+            self._past_out + sum(peer.bytes_out for peer in self._open),
+        )
 
     def peers(self) -> list[PeerStatus]:
         """The secure ones."""

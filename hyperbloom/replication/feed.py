@@ -8,6 +8,7 @@ store never calls up: the writer's answer comes back as a Deferred.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +17,7 @@ from twisted.logger import Logger
 
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.fetch import fetch
+from hyperbloom.replication.figures import COUNTS, Figures
 from hyperbloom.replication.limits import (
     BROADCASTS_PER_TURN,
     LEAST_REPLY_SCALE,
@@ -29,6 +31,7 @@ from hyperbloom.replication.plan import FILTER_BYTES, SyncPlan, union, within
 from hyperbloom.replication.refused import RefusedValues
 from hyperbloom.replication.reply import WasHere
 from hyperbloom.replication.settings import FeedSettings, KeyRange
+from hyperbloom.replication.status import FeedTraffic
 from hyperbloom.replication.sums import KeptSums
 from hyperbloom.replication.turns import Turns
 from hyperbloom.store import (
@@ -78,6 +81,9 @@ class Feed:
         self.discovery_key = self.dialect.discovery_key(settings.key)
         self.top_seq = record.top_seq
         self.peers: set[Peering] = set()
+        #: What connections that are over have moved, and the values that policy kept out.
+        self.past = Figures()
+        self.kept_out: Counter[str] = Counter()
         self.membership = Membership(
             settings.key,
             context.identity,
@@ -201,9 +207,11 @@ class Feed:
     def _refuse(self, values: Sequence[bytes]) -> set[bytes]:
         """The values that policy keeps out; what is too long is remembered for good."""
         if self.is_full:
+            self.kept_out["full"] += len(values)
             return set(values)
         longest = self._longest
         refused = {v for v in values if len(v) > longest or v in self._refused}
+        self.kept_out["too-long"] += len(refused)
         fresh = [value for value in refused if value not in self._refused]
         if fresh:
             self._refused.add(fresh)
@@ -325,6 +333,21 @@ class Feed:
         """Call `changed` when a secure peer has come or gone; returns what ends that."""
         self._peers_changed.append(changed)
         return lambda: self._peers_changed.remove(changed)
+
+    def traffic(self) -> FeedTraffic:
+        """What has moved since the start, over connections that are open or over."""
+        moved = Figures()
+        for figures in (self.past, *(peer.figures for peer in self.peers)):
+            moved.add(figures)
+        return FeedTraffic(
+            key=self.key,
+            alias=self.settings.alias,
+            count=self._count,
+            bytes=self._bytes,
+            peers=len(self.peers),
+            kept_out=dict(self.kept_out),
+            **{name: getattr(moved, name) for name in COUNTS},
+        )
 
     def _tell_of_peers(self) -> None:
         for changed in list(self._peers_changed):

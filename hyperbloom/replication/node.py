@@ -30,7 +30,7 @@ from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
-from hyperbloom.replication.status import FeedStatus, NodeStatus, PeerStatus
+from hyperbloom.replication.status import FeedStatus, NodeStatus, NodeTraffic, PeerStatus
 from hyperbloom.replication.waiting import InSync, wait_synced
 from hyperbloom.store import (
     DropExpiredLinks,
@@ -391,6 +391,27 @@ class Node(Service):
                 "file_bytes": size.file_bytes,
             },
             queued_bytes=self.context.writer.queued_bytes,
+        )
+
+    def traffic(self) -> NodeTraffic:
+        """What has moved since the start, for metrics."""
+        connections, writer = self.connections, self.context.writer
+        bytes_in, bytes_out = connections.moved()
+        feeds = tuple(feed.traffic() for feed in self.feeds.values())
+        return NodeTraffic(
+            started=self.started,
+            connections=len(connections),
+            secure=sum(feed.peers for feed in feeds),
+            dialled=connections.opened[True],
+            accepted=connections.opened[False],
+            closed=dict(connections.closed),
+            strikes=connections.strikes,
+            bytes_in=bytes_in,
+            bytes_out=bytes_out,
+            feeds=feeds,
+            store=self.context.store.size(),
+            queued_bytes=writer.queued_bytes,
+            commits=writer.figures,
         )
 
     def feed_status(self, feed: Feed) -> FeedStatus:

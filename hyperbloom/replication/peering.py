@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 from hyperbloom.bloom import estimate_count
 from hyperbloom.replication.agreement import Agreement, SyncEvidence
 from hyperbloom.replication.comparing import Comparing
+from hyperbloom.replication.figures import Figures
 from hyperbloom.replication.jobs import AskOn, Broadcast, Replies, Sweep
 from hyperbloom.replication.limits import FULL_PLAN_SECONDS, SYNC_SHARE
 from hyperbloom.replication.membership import PEERS_SHARE, NotTrusted
@@ -55,7 +56,7 @@ from hyperbloom.wire import (
 if TYPE_CHECKING:
     from hyperbloom.replication.feed import Feed
 
-__all__ = ["SPLITS_REPLIES", "Connection", "Figures", "Peering", "extensions_of"]
+__all__ = ["SPLITS_REPLIES", "Connection", "Peering", "extensions_of"]
 
 #: Announced in the handshake by a node that splits its replies over as many Data as they need.
 SPLITS_REPLIES = "split-replies"
@@ -80,18 +81,6 @@ log = Logger()
 def extensions_of(feed: Feed) -> tuple[str, ...]:
     """What this node announces in its Handshakes about a feed."""
     return (SPLITS_REPLIES, SET_DIGEST) if feed.speaks_set_digest else (SPLITS_REPLIES,)
-
-
-@dataclass(slots=True)
-class Figures:
-    """Counts of one connection since it became secure; times are seconds since 1970."""
-
-    values_in: int = 0
-    values_new: int = 0
-    values_out: int = 0
-    last_sync_sent: float | None = None
-    last_sync_received: float | None = None
-    last_data: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +158,7 @@ class Peering:
         self._unsubscribe()
         self.outflow.stopProducing()
         self.feed.remove_peer(self)
+        self.feed.past.add(self.figures)
         self.comparing.stop()
         for call in (self._sync_call, self._settle_call):
             if call is not None and call.active():
@@ -244,7 +234,9 @@ class Peering:
         self._unwritten += size
 
         def stored(appended: Appended) -> None:
-            self.figures.values_new += len(appended.values)
+            if appended.values:
+                self.figures.values_new += len(appended.values)
+                self.figures.last_new = self.context.now()
 
         def not_stored(failure: Failure) -> None:
             failure.trap(StoreError)
@@ -261,6 +253,7 @@ class Peering:
 
     def _take_sync(self, sync: Sync) -> None:
         self.figures.last_sync_received = self.context.now()
+        self.figures.syncs_received += 1
         limits = self.context.limits
         if sync.n > limits.hash_functions:
             options = FilterOptions(size=FILTER_BYTES * 8, n=limits.hash_functions)
@@ -322,6 +315,7 @@ class Peering:
             return
         self.connection.write(self._session.send_sync(question))
         self.figures.last_sync_sent = self.context.now()
+        self.figures.syncs_sent += 1
 
     def send_digest_request(self, request: DigestRequest) -> None:
         """Ask what the peer holds."""
@@ -395,6 +389,7 @@ class Peering:
         """
         planned, self._sweep = self._sweep is not None, None
         self._round_over_at = self.context.clock.seconds()
+        self.figures.sync_seconds += seconds
         if not self._stopped:
             if planned and not self.comparing.is_possible:
                 self._settle_call = self.context.clock.callLater(ANSWER_SECONDS, self._settle)
@@ -416,6 +411,7 @@ class Peering:
 
     def answered(self, tested: int) -> float:
         """Count the work of an answer; seconds until the next step may be taken."""
+        self.figures.values_tested += tested
         return self._budget.spend(tested, now=self.context.clock.seconds())
 
     def answer_done(self, reply: Reply) -> None:
@@ -445,6 +441,7 @@ class Peering:
             last_sync_sent=figures.last_sync_sent,
             last_sync_received=figures.last_sync_received,
             last_data=figures.last_data,
+            last_new=figures.last_new,
             strikes=strikes,
             in_sync=None if agreement is None else agreement.in_sync,
             in_sync_at=None if agreement is None else agreement.at,

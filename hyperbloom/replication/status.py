@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["FeedStatus", "FoundStatus", "NodeStatus", "PeerStatus", "RefusalStatus"]
+from hyperbloom.store import CommitFigures, StoreSize
+
+__all__ = [
+    "FeedStatus",
+    "FeedTraffic",
+    "FoundStatus",
+    "NodeStatus",
+    "NodeTraffic",
+    "PeerStatus",
+    "RefusalStatus",
+]
 
 #: A field called `bytes` hides the type of that name inside its class.
 Octets: TypeAlias = bytes
@@ -55,6 +65,7 @@ class PeerStatus(_Picture):
     last_sync_sent: float | None
     last_sync_received: float | None
     last_data: float | None
+    last_new: float | None = None
     strikes: int
     in_sync: bool | None = None
     in_sync_at: float | None = None
@@ -127,3 +138,49 @@ class NodeStatus(_Picture):
     refusals: tuple[RefusalStatus, ...]
     store: dict[str, int]
     queued_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedTraffic:
+    """What a feed holds and has moved since the start; counts only, so that it costs little.
+
+    kept_out: values that policy refused, by reason. sync_seconds: spent on making filters;
+    values_tested: against filters of peers.
+    """
+
+    key: Octets
+    alias: str | None
+    count: int
+    bytes: int
+    peers: int
+    kept_out: dict[str, int]
+    values_in: int
+    values_new: int
+    values_out: int
+    syncs_sent: int
+    syncs_received: int
+    sync_seconds: float
+    values_tested: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTraffic:
+    """What the node has moved since the start, and how its store does.
+
+    closed: connections that this node closed, by the kind of `Refused`. dialled, accepted:
+    connections that came about. secure: those that are past the handshake now.
+    """
+
+    started: float
+    connections: int
+    secure: int
+    dialled: int
+    accepted: int
+    closed: dict[str, int]
+    strikes: int
+    bytes_in: int
+    bytes_out: int
+    feeds: tuple[FeedTraffic, ...]
+    store: StoreSize
+    queued_bytes: int
+    commits: CommitFigures

@@ -59,7 +59,7 @@ from hyperbloom.store.shelf import KeptSnapshot, list_snapshots, prune_snapshots
 from hyperbloom.store.snapshot import NODE_ID, load_snapshot_info
 from hyperbloom.store.store import Store
 from hyperbloom.store.verify import Progress, verify_path
-from hyperbloom.store.writer import Done, Writer, WriterInline
+from hyperbloom.store.writer import CommitFigures, Done, Writer, WriterInline
 
 __all__ = [
     "MAX_LINKS_PER_FEED",
@@ -71,6 +71,7 @@ __all__ = [
     "SEEDED_FROM",
     "AppendValues",
     "Appended",
+    "CommitFigures",
     "Done",
     "DropExpiredLinks",
     "DropFeed",

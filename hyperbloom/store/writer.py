@@ -9,23 +9,48 @@ full, the group's callers get StoreFull, readers go on, and later writes succeed
 
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hyperbloom.histogram import Histogram
 from hyperbloom.store.environment import Environment
-from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreFull
+from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, StoreFull
 from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS
 from hyperbloom.store.operations import Operation, SweepDropped, Unfinished
 from hyperbloom.store.store import Store
 from hyperbloom.store.transaction import write
 
-__all__ = ["Done", "Writer", "WriterInline", "commit_group"]
+__all__ = ["CommitFigures", "Done", "Writer", "WriterInline", "commit_group"]
 
 Done = Callable[[Any], None]
 """Called with the operation's result, or with the exception (an instance) that it failed with."""
 
 _Queued = tuple[Operation, int, Done]
+
+
+class CommitFigures:
+    """How the writer does: filled by its thread alone, read by any.
+
+    seconds: of each commit. operations, failures: how many. is_failing: nothing of the last group
+    could be written, for want of room or because of damage.
+    """
+
+    __slots__ = ("failures", "is_failing", "operations", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = Histogram()
+        self.operations = self.failures = 0
+        self.is_failing = False
+
+    def committed(self, results: Sequence[object], seconds: float) -> None:
+        """Count a group."""
+        failed = sum(isinstance(result, StoreError) for result in results)
+        self.seconds.observe(seconds)
+        self.operations += len(results)
+        self.failures += failed
+        self.is_failing = failed == len(results)
 
 
 def commit_group(environment: Environment, operations: Sequence[Operation]) -> list[object]:
@@ -46,9 +71,18 @@ class Writer:
 
     After each commit ``deliver`` is called once, in the writer's thread, with a function that
     answers every caller of the group; a Twisted program passes ``reactor.callFromThread``.
+    ``clock`` gives steady seconds, for the figures.
     """
 
-    def __init__(self, store: Store, *, deliver: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        deliver: Callable[[Callable[[], None]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.figures = CommitFigures()
+        self._clock = clock
         self._environment = store.environment
         self._deliver = deliver
         self._changed = threading.Condition(threading.Lock())
@@ -85,7 +119,9 @@ class Writer:
 
     def _run(self) -> None:
         while group := self._take():
+            began = self._clock()
             results = commit_group(self._environment, [operation for operation, _, _ in group])
+            self.figures.committed(results, self._clock() - began)
             answers: list[tuple[Done, object]] = []
             with self._changed:
                 for (_, size, done), result in zip(group, results, strict=True):
@@ -126,6 +162,7 @@ class WriterInline:
     """The same interface without a thread: each operation is committed where it is submitted."""
 
     def __init__(self, store: Store) -> None:
+        self.figures = CommitFigures()
         self._environment = store.environment
         self._closed = False
         self.submit(SweepDropped(), _ignore)

@@ -15,10 +15,18 @@ from hyperbloom.keys import Identity, discovery_key, keyed_hash
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.replication.status import FeedStatus, NodeStatus, PeerStatus, RefusalStatus
+from hyperbloom.replication.status import (
+    FeedStatus,
+    FeedTraffic,
+    NodeStatus,
+    NodeTraffic,
+    PeerStatus,
+    RefusalStatus,
+)
 from hyperbloom.replication.waiting import InSync, NotInSync, UnknownPeer
 from hyperbloom.store import (
     Appended,
+    CommitFigures,
     FeedFigures,
     FeedRecord,
     LinkRecord,
@@ -28,6 +36,7 @@ from hyperbloom.store import (
     SnapshotInfo,
     StoreError,
     StoreFull,
+    StoreSize,
     VerifyReport,
 )
 from hyperbloom.trust import Chain, LinkGraph, Member, TrustLink, issue_link, verify_chain
@@ -236,6 +245,11 @@ class FakeNode:
         self.add(FeedSettings(key=self.identity.public_key))
         self.listens = ["127.0.0.1:4365"]
         self.problem: str | None = None
+        self.commits = CommitFigures()
+        self.sizes = {
+            "map_bytes": 1, "used_bytes": 3 << 20, "free_bytes": 0, "file_bytes": 1,
+        }  # fmt: skip
+        self.found: dict[bytes, Any] = {}
         self.connected: list[PeerStatus] = [a_peer(self.own.key)]
         self.refusals = (
             RefusalStatus(
@@ -340,8 +354,42 @@ class FakeNode:
             connections=1,
             feeds=tuple(self.feed_status(feed) for feed in self.feeds.values()),
             refusals=self.refusals,
-            store={"map_bytes": 1, "used_bytes": 3 << 20, "free_bytes": 0, "file_bytes": 1},
+            store=self.sizes,
             queued_bytes=0,
+        )
+
+    def traffic(self) -> NodeTraffic:
+        return NodeTraffic(
+            started=1_700_000_000.0,
+            connections=3,
+            secure=1,
+            dialled=4,
+            accepted=5,
+            closed={"expired": 2, "twin": 1},
+            strikes=6,
+            bytes_in=7_000,
+            bytes_out=8_000,
+            feeds=tuple(
+                FeedTraffic(
+                    key=feed.key,
+                    alias=feed.settings.alias,
+                    count=len(feed.ordered),
+                    bytes=sum(map(len, feed.ordered)),
+                    peers=1,
+                    kept_out={"full": 9},
+                    values_in=10,
+                    values_new=11,
+                    values_out=12,
+                    syncs_sent=13,
+                    syncs_received=14,
+                    sync_seconds=1.5,
+                    values_tested=16,
+                )
+                for feed in self.feeds.values()
+            ),
+            store=StoreSize(map_bytes=4, used_bytes=3, free_bytes=2, file_bytes=1),
+            queued_bytes=17,
+            commits=self.commits,
         )
 
     def addresses(self) -> list[str]:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from fake_node import FakeNode
+from nodes import free_port
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.epollreactor import EPollReactor
 
+from hyperbloom.api.access import Access, load_token
 from hyperbloom.api.client import Client
-from hyperbloom.api.server import ControlService
+from hyperbloom.api.server import ControlService, TcpService
 from hyperbloom.api.unix import connect_unix
 
 PATIENCE = 20.0
@@ -65,11 +67,17 @@ class Served:
         self.path = self.folder / "control.sock"
         self.thread = reactor
         self.node = FakeNode()
-        self.service = ControlService(
-            self.node, self.path, reactor=reactor.reactor, objects=objects
-        )
+        self.objects = objects
+        self.service = self.make_service()
         self.clients: list[Client] = []
         reactor.call(self.service.startService)
+
+    def make_service(self) -> ControlService:
+        return ControlService(self.node, self.path, reactor=self.thread.reactor, **self.shown())
+
+    def shown(self) -> dict[str, Any]:
+        """What the service shows beside the node."""
+        return {"objects": self.objects}
 
     def client(self, timeout: float | None = PATIENCE) -> Client:
         self.clients.append(Client(self.path, timeout=timeout))
@@ -103,3 +111,58 @@ class Served:
         self.call(self.service.stopService)
         if self.made is not None:
             shutil.rmtree(self.made)
+
+
+class ServedOverTcp(Served):
+    """The same, and on a TCP port of 127.0.0.1 with a token."""
+
+    def __init__(self, reactor: ReactorThread, folder: Path | None = None) -> None:
+        self.port = free_port()
+        self.tcp: TcpService | None = None
+        super().__init__(reactor, folder)
+
+    def make_service(self) -> ControlService:
+        self.token_path = self.folder / "api.token"
+        self.token = load_token(self.token_path)
+        clock = self.thread.reactor
+        self.access = Access(("127.0.0.1", self.port), self.token, clock=clock.seconds)
+        control = ControlService(
+            self.node, self.path, reactor=self.thread.reactor, access=self.access, **self.shown()
+        )
+        self.tcp = TcpService(control.context, self.access, reactor=self.thread.reactor)
+        self.thread.call(self.tcp.startService)
+        return control
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def tcp_connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+
+    def ask_tcp(
+        self,
+        path: str,
+        method: str = "GET",
+        body: Any = None,
+        *,
+        token: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """A bare request over TCP: status, headers, body."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        sent = dict(headers or {})
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token}"
+        connection = self.tcp_connection()
+        try:
+            connection.request(method, path, data, sent)
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        if self.tcp is not None:
+            self.call(self.tcp.stopService)
+        super().close()

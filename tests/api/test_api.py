@@ -336,18 +336,20 @@ def test_links_members_and_chains(served):
     added = client.add_links([bytes.fromhex(answer["link"]), onward.to_bytes()])
     assert added == {"holder": OTHER.public_key.hex(), "links": 2, "expires": FAR - 1}
     assert client.members() == [
-        {"key": own.hex(), "depth": 0, "introduced_by": None, "expires": None},
+        {"key": own.hex(), "depth": 0, "introduced_by": None, "expires": None, "connected": False},
         {
             "key": FRIEND.public_key.hex(),
             "depth": 1,
             "introduced_by": own.hex(),
             "expires": FAR,
+            "connected": False,
         },
         {
             "key": OTHER.public_key.hex(),
             "depth": 2,
             "introduced_by": FRIEND.public_key.hex(),
             "expires": FAR - 1,
+            "connected": False,
         },
     ]
     assert client.links()[0] == {
@@ -489,7 +491,7 @@ VALUES = "/v1/feeds/-/values"
 KEY = OTHER.public_key.hex()
 REFUSED = [
     # method, path, body, status, end of the type, part of the detail
-    ("GET", "/", None, 404, "not-found", "nothing at this path"),
+    ("GET", "/nothing", None, 404, "not-found", "nothing at this path"),
     ("GET", "/v1", None, 404, "not-found", "nothing at this path"),
     ("GET", "/v1/", None, 404, "not-found", "nothing at this path"),
     ("GET", "/v2/ping", None, 404, "not-found", "nothing at this path"),

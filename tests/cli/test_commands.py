@@ -12,6 +12,7 @@ import pytest
 from fake_node import disk_full
 from twisted.internet.defer import Deferred
 
+from hyperbloom.api.access import Access
 from hyperbloom.cli import output
 from hyperbloom.invitation import Invitation, decode_invitation, encode_invitation
 from hyperbloom.keys import Identity
@@ -393,6 +394,17 @@ def test_status(node, served):
     trust = [line.split("\t")[5] for line in node.out("feed", "list").splitlines()[1:]]
     assert trust == ["owner", "NOT TRUSTED", "EXPIRED"]
     assert "EXPIRED: this node may write no more" in node.out("feed", "join", FRIEND_KEY)
+
+
+def test_status_gives_a_link_for_a_browser(node, served):
+    assert "set listen under [api]" in node.refusal(1, "status", "--web")
+    clock = served.thread.reactor.seconds
+    access = Access(("127.0.0.1", 4366), "token", clock=clock)
+    object.__setattr__(served.service.context, "access", access)
+    url = node.out("status", "--web").strip()
+    assert url.startswith("http://127.0.0.1:4366/#")
+    assert access.claim(url.partition("#")[2])
+    assert set(json.loads(node.out("status", "--web", "--json"))) == {"url", "code", "seconds"}
 
 
 def test_status_says_why_no_peer_is_there(node, served):

@@ -18,6 +18,7 @@ from hyperbloom.config import (
     load_config,
     parse_config,
 )
+from hyperbloom.config_api import API_KEYS
 from hyperbloom.config_discovery import DISCOVERY_KEYS
 from hyperbloom.config_table import ConfigTable
 from hyperbloom.discovery.dht.settings import EqualSeq
@@ -333,6 +334,7 @@ def test_the_template_is_the_default_configuration():
         "sync": {},
         "limits": {},
         "objects": {},
+        "api": {},
     }
 
 
@@ -345,7 +347,7 @@ def test_every_setting_of_the_template_can_be_uncommented():
         name = body.split(" = ")[0]
         is_setting = line.startswith("# ") and " = " in body and name.isidentifier()
         # A passphrase file has no default: the one that is shown is an example.
-        shown = table in ("[discovery]", "[sync]", "[limits]", "[objects]")
+        shown = table in ("[discovery]", "[sync]", "[limits]", "[objects]", "[api]")
         if is_setting and shown and name != "passphrase_file":
             line = body
         if table == "[discovery]" and line.startswith(("#     ", "# ]")):
@@ -357,6 +359,7 @@ def test_every_setting_of_the_template_can_be_uncommented():
     assert len(tomllib.loads(text)["sync"]) == len(dataclasses.fields(SyncSettings))
     assert set(tomllib.loads(text)["discovery"]) == set(DISCOVERY_KEYS)
     assert len(tomllib.loads(text)["objects"]) == len(dataclasses.fields(ObjectsSettings)) - 1
+    assert set(tomllib.loads(text)["api"]) == set(API_KEYS)
 
 
 def test_the_template_takes_addresses():

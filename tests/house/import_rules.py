@@ -34,7 +34,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "bloom": Room(packages=("mmh3", "numpy")),
         "trust": Room(knows=("keys",)),
         "wire": Room(knows=("keys", "bloom", "trust"), packages=("google", "nacl")),
-        "store": Room(knows=("keys",), packages=("lmdb", "msgpack")),
+        "histogram": Room(),
+        "store": Room(knows=("keys", "histogram"), packages=("lmdb", "msgpack")),
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
@@ -58,15 +59,16 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=("keys", "store", "units"), packages=("deltalake", "numpy", "pyarrow", "pyspark")
         ),
         "config_table": Room(knows=("units",)),
+        "config_api": Room(knows=("addresses", "config_table")),
         "config_discovery": Room(knows=("addresses", "config_table", "discovery")),
         "config": Room(
-            knows=("keys", "units", "addresses", "config_table", "config_discovery", "replication",
-                   "discovery", "objects")
+            knows=("keys", "units", "addresses", "config_table", "config_api",
+                   "config_discovery", "replication", "discovery", "objects")
         ),
         "api": Room(
-            knows=(*CORE, "store", "units", "addresses", "invitation", "config", "objects",
-                   "replication"),
-            packages=("twisted", "zope"),
+            knows=(*CORE, "histogram", "store", "units", "addresses", "invitation", "passphrase",
+                   "config_api", "config", "objects", "replication"),
+            packages=("prometheus_client", "twisted", "zope"),
         ),
         # The plugin's side: everything meets here, replication and discovery in `swarms`.
         "swarms": Room(knows=("addresses", "replication", "discovery")),

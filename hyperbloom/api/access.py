@@ -1,0 +1,181 @@
+"""Who may use the API over TCP: tokens, sessions of browsers, and checks against other web pages.
+
+The control socket is guarded by the mode of its file. A TCP port of this machine is open to each of
+its users, and to every web page that one of them looks at. Against those stand:
+
+- **A token** for everything but what says nothing: `Authorization: Bearer`, from a file with mode
+  0600. A header that a page of another origin cannot set without being asked for leave (which is
+  never given), unlike a cookie, which browsers add by themselves.
+- **The Host header** must name this port by a loopback name. A page whose name is made to lead to
+  127.0.0.1 (DNS rebinding) is of the right origin to its browser, but has the wrong Host.
+- **Origin and Sec-Fetch-Site**, where a browser sends them, must be those of our own page.
+
+A browser is not given the token. `hyperbloom status --web` asks for a code, which is good once and
+for a short time and stands behind the `#` of the page's address, which is never sent; the page
+exchanges it for a session, which may read and nothing else, and ends with the node.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from enum import IntEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hyperbloom.addresses import format_host_port
+from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.passphrase import load_passphrase
+
+if TYPE_CHECKING:
+    from twisted.web.http_headers import Headers
+
+__all__ = [
+    "CODE_SECONDS",
+    "MAX_CODES",
+    "MAX_SESSIONS",
+    "SESSION_SECONDS",
+    "Access",
+    "Rights",
+    "load_token",
+]
+
+TOKEN_BYTES: Final = 32
+#: A code is for the browser that is opened now.
+CODE_SECONDS: Final = 120.0
+#: A working day; the page then asks to be opened anew.
+SESSION_SECONDS: Final = 43_200.0
+#: Codes that wait to be used, and sessions. Only who holds the token, or may use the control
+#: socket, can ask for more; the oldest are dropped.
+MAX_CODES: Final = 32
+MAX_SESSIONS: Final = 64
+
+
+class Rights(IntEnum):
+    """What a request may: each can do what those before it can."""
+
+    NONE = 0
+    READ = 1
+    ALL = 2
+
+
+def load_token(path: Path) -> str:
+    """The token in the file, which is made, with mode 0600, where there is none.
+
+    Raises `PassphraseError` when it cannot be made, or others than its owner may read it.
+    """
+    with suppress(OSError):  # what is wrong is found out and said by reading
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(TOKEN_BYTES) + "\n")
+    return load_passphrase(path, what="token")
+
+
+def _texts(headers: Headers, name: bytes) -> list[str]:
+    """A header's values; any bytes may stand in one (RFC 9110, 5.5)."""
+    return [value.decode("latin-1") for value in headers.getRawHeaders(name, [])]
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode()).digest()
+
+
+class _Expiring:
+    """A bounded set of texts, each good for a time; kept as hashes, so that a look-up tells no
+    more of them than whether they are there."""
+
+    def __init__(self, *, most: int, seconds: float, clock: Callable[[], float]) -> None:
+        self._most, self._seconds, self._clock = most, seconds, clock
+        self._until: OrderedDict[bytes, float] = OrderedDict()
+
+    def issue(self) -> str:
+        """A new text."""
+        text = secrets.token_urlsafe(TOKEN_BYTES)
+        self._until[_digest(text)] = self._clock() + self._seconds
+        while len(self._until) > self._most:
+            self._until.popitem(last=False)
+        return text
+
+    def knows(self, text: str) -> bool:
+        """Whether the text was issued and still holds."""
+        return self._until.get(_digest(text), 0.0) > self._clock()
+
+    def take(self, text: str) -> bool:
+        """Like `knows`; it does not hold any more afterwards."""
+        return self._until.pop(_digest(text), 0.0) > self._clock()
+
+
+class Access:
+    """The guard of one TCP port. `clock` gives steady seconds.
+
+    hosts: the values of Host that are meant for it.
+    """
+
+    def __init__(self, address: tuple[str, int], token: str, *, clock: Callable[[], float]) -> None:
+        self.address = address
+        host, port = address
+        names = {format_host_port(name, port) for name in (host, "127.0.0.1", "::1", "localhost")}
+        if port == 80:
+            names |= {name.removesuffix(":80") for name in names}
+        self.hosts = frozenset(names)
+        self._token = _digest(token)
+        self._codes = _Expiring(most=MAX_CODES, seconds=CODE_SECONDS, clock=clock)
+        self._sessions = _Expiring(most=MAX_SESSIONS, seconds=SESSION_SECONDS, clock=clock)
+
+    @property
+    def url(self) -> str:
+        """The address of the status page."""
+        return f"http://{format_host_port(*self.address)}/"
+
+    def issue_code(self) -> str:
+        """A code that a browser may exchange, once, for a session."""
+        return self._codes.issue()
+
+    def claim(self, code: str) -> str:
+        """The token of a new session for a code; raises `Problem` UNAUTHORIZED."""
+        if not self._codes.take(code):
+            raise Problem(
+                ProblemKind.UNAUTHORIZED,
+                "the link was used already or is too old; `hyperbloom status --web` gives another",
+            )
+        return self._sessions.issue()
+
+    def rights(self, headers: Headers) -> Rights:
+        """What a request with these headers may; raises `Problem` for one from elsewhere."""
+        self._check_origin(headers)
+        found = _texts(headers, b"authorization")
+        if not found:
+            return Rights.NONE
+        scheme, _, token = found[0].partition(" ")
+        if len(found) == 1 and scheme.lower() == "bearer":
+            token = token.strip()
+            if hmac.compare_digest(_digest(token), self._token):
+                return Rights.ALL
+            if self._sessions.knows(token):
+                return Rights.READ
+        raise Problem(ProblemKind.UNAUTHORIZED, "the token is not this node's, or no longer valid")
+
+    def _check_origin(self, headers: Headers) -> None:
+        hosts = _texts(headers, b"host")
+        if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
+            raise Problem(
+                ProblemKind.FORBIDDEN, "the Host header does not name this server's address"
+            )
+        for origin in _texts(headers, b"origin"):
+            if origin.lower() != f"http://{hosts[0].lower()}":
+                raise Problem(ProblemKind.FORBIDDEN, "pages of other origins may not use this API")
+
+    @staticmethod
+    def check_page(headers: Headers) -> None:
+        """Refuses what a browser says to come from a page of another site.
+
+        Links to the page itself may stand anywhere, so this is for everything else.
+        """
+        for site in _texts(headers, b"sec-fetch-site"):
+            if site not in ("same-origin", "none"):
+                raise Problem(ProblemKind.FORBIDDEN, "pages of other sites may not use this API")

@@ -1,0 +1,53 @@
+"""The `[api]` table of the configuration: the API over TCP, beside the control socket."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperbloom.addresses import parse_host_port
+from hyperbloom.config_table import ConfigTable
+
+__all__ = ["API_KEYS", "TOKEN_NAME", "ApiSettings", "read_api"]
+
+API_KEYS = ("listen", "token")
+TOKEN_NAME = "api.token"  # noqa: S105  the name of the file, not a token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSettings:
+    """`listen` is host and port of a loopback address, None: the control socket only."""
+
+    listen: tuple[str, int] | None = None
+    token: Path
+
+
+def check_loopback(text: str) -> tuple[str, int]:
+    """Host and port of a loopback address; `ValueError` for what others could reach.
+
+    The API speaks plain HTTP: beyond this machine its token would be read on the way.
+    """
+    host, port = parse_host_port(text)
+    try:
+        if ipaddress.ip_address(host).is_loopback:
+            return host, port
+    except ValueError:
+        pass  # a name
+    raise ValueError(
+        f"{text!r} is no loopback address such as 127.0.0.1:4366; to reach the API from "
+        "elsewhere, forward the port (ssh -L) or put a server with TLS before it"
+    )
+
+
+def read_api(table: ConfigTable, data: Path) -> ApiSettings:
+    """The settings of `[api]`; the token's path is relative to the data folder."""
+    table.refuse_unknown(API_KEYS)
+    listen = table.text("listen", "")
+    token = table.text("token", TOKEN_NAME)
+    if not token or "\0" in token:
+        raise table.error("token", "must be a path, not an empty text")
+    return ApiSettings(
+        listen=table.checked("listen", listen, check_loopback) if listen else None,
+        token=(data / Path(token).expanduser()).absolute(),
+    )

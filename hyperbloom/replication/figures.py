@@ -1,0 +1,38 @@
+"""What a connection has moved, and sums of that: plain numbers, so that counting is cheap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["COUNTS", "Figures"]
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts of one connection since it became secure; times are seconds since 1970."""
+
+    values_in: int = 0
+    values_new: int = 0
+    values_out: int = 0
+    syncs_sent: int = 0
+    syncs_received: int = 0
+    #: Spent on making filters, and the values that were tested against the peer's.
+    sync_seconds: float = 0.0
+    values_tested: int = 0
+    last_sync_sent: float | None = None
+    last_sync_received: float | None = None
+    last_data: float | None = None
+    #: When something came that was not here.
+    last_new: float | None = None
+
+    def add(self, other: Figures) -> None:
+        """Add the counts of another connection."""
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+#: The figures that add up over connections.
+COUNTS = (
+    "values_in", "values_new", "values_out", "syncs_sent", "syncs_received", "sync_seconds",
+    "values_tested",
+)  # fmt: skip

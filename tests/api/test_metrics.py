@@ -1,0 +1,115 @@
+"""/health and /metrics: read as a monitoring system reads them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from fake_node import disk_full
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_parse
+from prometheus_client.parser import text_string_to_metric_families as parse
+from twisted.internet.task import Clock
+
+from hyperbloom.api.lag import LOOK_SECONDS, LagMeter
+from hyperbloom.histogram import DURATIONS, Histogram
+from hyperbloom.replication.settings import FeedSettings
+
+
+def scrape(served, accept="text/plain", parser=parse):
+    status, head, body = served.ask_tcp("/metrics", token=served.token, headers={"Accept": accept})
+    assert status == 200
+    return head["Content-Type"], list(parser(body.decode()))
+
+
+def samples(families):
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_metrics_are_read_by_the_parser_of_prometheus(over_tcp):
+    over_tcp.node.add(FeedSettings(key=b"f" * 32, alias='odd "na\\me"'[:3] + "x"))
+    over_tcp.node.commits.committed([1, 2], 0.004)
+    over_tcp.node.commits.committed([disk_full()], 0.2)
+    kind, families = scrape(over_tcp)
+    assert kind.startswith("text/plain")
+    found = samples(families)
+    own = ("feed", over_tcp.node.own.key.hex()[:16])
+    assert found["hyperbloom_connections", ("state", "secure")] == 1
+    assert found["hyperbloom_connections", ("state", "handshake")] == 2
+    assert found["hyperbloom_connections_opened_total", ("way", "dialled")] == 4
+    assert found["hyperbloom_connections_refused_total", ("reason", "expired")] == 2
+    assert found["hyperbloom_received_bytes_total",] == 7_000
+    assert found["hyperbloom_sent_bytes_total",] == 8_000
+    assert found["hyperbloom_values_received_total", own] == 10
+    assert found["hyperbloom_values_stored_total", own] == 11
+    assert found["hyperbloom_values_sent_total", ("feed", "oddx")] == 12
+    assert found["hyperbloom_values_refused_total", own, ("reason", "full")] == 9
+    assert found["hyperbloom_sync_seconds_total", own] == 1.5
+    assert found["hyperbloom_sync_tested_total", own] == 16
+    assert found["hyperbloom_store_free_bytes",] == 2
+    assert found["hyperbloom_queue_bytes",] == 17
+    assert found["hyperbloom_commit_seconds_count",] == 2
+    assert found["hyperbloom_commit_seconds_bucket", ("le", "0.005")] == 1
+    assert found["hyperbloom_commit_seconds_bucket", ("le", "+Inf")] == 2
+    assert found["hyperbloom_commit_seconds_sum",] == pytest.approx(0.204)
+    assert found["hyperbloom_operations_total",] == 3
+    assert found["hyperbloom_operations_failed_total",] == 1
+    assert ("hyperbloom_reactor_lag_seconds_count",) in found
+    assert found["process_resident_memory_bytes",] > 0
+
+
+def test_every_family_is_described_and_named_once(over_tcp):
+    _, families = scrape(over_tcp)
+    assert len({family.name for family in families}) == len(families)
+    for family in families:
+        assert family.documentation.endswith("."), family.name
+        assert family.type != "unknown", family.name
+        assert family.name.startswith(("hyperbloom", "process_"))
+
+
+def test_openmetrics_is_given_to_who_asks_for_it(over_tcp):
+    kind, families = scrape(over_tcp, "application/openmetrics-text; version=1.0.0", open_parse)
+    assert kind.startswith("application/openmetrics-text")
+    assert ("hyperbloom_operations_total",) in samples(families)
+
+
+def test_metrics_need_the_token_and_health_does_not(over_tcp):
+    assert over_tcp.ask_tcp("/metrics")[0] == 401
+    status, _, body = over_tcp.ask_tcp("/health")
+    assert (status, body) == (200, b'{"status":"ok"}')
+    assert over_tcp.ask_tcp("/health", headers={"Host": "evil.example"})[0] == 403
+
+
+def test_health_tells_of_a_store_that_cannot_be_written(over_tcp):
+    commits = over_tcp.node.commits
+    commits.committed([disk_full(), disk_full()], 0.1)
+    assert over_tcp.ask_tcp("/health")[0] == 503
+    assert over_tcp.ask_tcp("/health")[2] == b'{"status":"failing"}'
+    commits.committed([disk_full(), 1], 0.1)
+    assert over_tcp.ask_tcp("/health")[0] == 200
+
+
+def test_a_histogram_adds_up():
+    found = Histogram((1, 10))
+    for amount in (0.5, 1, 1.5, 10, 11, math.inf):
+        found.observe(amount)
+    assert found.cumulative() == [2, 4, 6]
+    assert found.total == math.inf
+    assert list(DURATIONS) == sorted(DURATIONS)
+
+
+def test_the_lag_is_how_late_a_call_comes():
+    clock = Clock()
+    meter = LagMeter(clock)
+    meter.start()
+    clock.advance(LOOK_SECONDS)
+    clock.advance(LOOK_SECONDS + 0.3)
+    assert meter.seconds.cumulative()[-1] == 2
+    assert meter.seconds.total == pytest.approx(0.3)
+    meter.stop()
+    clock.advance(10)
+    assert meter.seconds.cumulative()[-1] == 2
+    assert not clock.getDelayedCalls()

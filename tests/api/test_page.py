@@ -1,0 +1,231 @@
+"""The status page: how it is served, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+from chromium import Chromium, browser_path
+from crowd import Crowded
+from fake_node import a_peer
+from serving import ServedOverTcp
+from twisted.logger import Logger, LogLevel, LogPublisher
+
+from hyperbloom.api.live import ANSWER_SECONDS, step
+from hyperbloom.api.page import CONTENT_SECURITY_POLICY
+from hyperbloom.api.recent import MAX_ERROR_CHARACTERS, MAX_ERRORS, RecentErrors
+
+WIDTHS = {"desktop": (1280, 900, False), "phone": (390, 844, True)}
+needs_chromium = pytest.mark.skipif(browser_path() is None, reason="no Chromium is installed")
+
+
+# Served
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/", "text/html"), ("/status.css", "text/css"), ("/status.js", "text/javascript")],
+)
+def test_the_files_need_no_token_and_may_do_little(over_tcp, path, kind):
+    status, head, body = over_tcp.ask_tcp(path, headers={"Sec-Fetch-Site": "cross-site"})
+    assert (status, head["Content-Type"]) == (200, f"{kind}; charset=utf-8")
+    assert head["Content-Security-Policy"] == CONTENT_SECURITY_POLICY
+    assert head["X-Frame-Options"] == "DENY"
+    text = body.decode()
+    assert over_tcp.node.identity.public_key.hex() not in text
+    own = text.replace("http://www.w3.org/2000/svg", "")
+    assert not re.findall(r"https?://|//[a-z]+\.|innerHTML|eval\(", own)
+    assert over_tcp.ask_tcp(path, headers={"Host": "evil.example"})[0] == 403
+
+
+def test_the_policy_allows_nothing_inline_and_nothing_from_elsewhere():
+    assert CONTENT_SECURITY_POLICY.startswith("default-src 'none'; ")
+    for word in ("unsafe", "*", "http", "data:"):
+        assert word not in CONTENT_SECURITY_POLICY
+
+
+# Live
+
+
+def frames(connection, number):
+    """The next frames of an open /v1/live."""
+    found = []
+    while len(found) < number:
+        line = connection.fp.readline()
+        assert line, "the stream has ended"
+        if line.startswith(b"data: "):
+            found.append(json.loads(line[6:]))
+    return found
+
+
+def test_a_frame_holds_what_the_page_shows(over_tcp):
+    connection = over_tcp.tcp_connection()
+    over_tcp.node.connected = [
+        a_peer(over_tcp.node.own.key, last_sync_sent=time.time() - 60),
+        a_peer(over_tcp.node.own.key, last_sync_sent=None),
+    ]
+    connection.request("GET", "/v1/live", headers={"Authorization": f"Bearer {over_tcp.token}"})
+    response = connection.getresponse()
+    assert response.headers["Content-Type"] == "text/event-stream"
+    first, second = frames(response, 2)
+    assert second["at"] > first["at"]
+    own = over_tcp.node.own.key.hex()
+    assert [feed["key"] for feed in first["status"]["feeds"]] == [own]
+    assert first["steps"][own]["peers"] == 2
+    assert first["steps"][own]["in_step"] == 1
+    assert first["errors"] == []
+    connection.close()
+
+
+def test_how_a_peer_stands():
+    def stands(**fields):
+        return step(a_peer(bytes(32), **fields), now=1_000.0)
+
+    assert stands(last_sync_sent=None) == "asking"
+    assert stands(last_sync_sent=1_000.0 - ANSWER_SECONDS / 2) == "asking"
+    assert stands(last_sync_sent=990.0) == "in-step"
+    assert stands(last_sync_sent=990.0, last_new=989.0) == "in-step"
+    assert stands(last_sync_sent=990.0, last_new=990.5) == "receiving"
+
+
+def test_the_last_errors_are_kept_and_no_more():
+    publisher, recent = LogPublisher(), RecentErrors()
+    publisher.addObserver(recent)
+    log = Logger(observer=publisher, namespace="part")
+    log.info("nothing")
+    log.warn("first {n}", n=1)
+    try:
+        raise ValueError("secret")
+    except ValueError:
+        log.failure("It failed")
+    assert [one["text"] for one in recent.newest()] == ["It failed: ValueError", "first 1"]
+    assert recent.newest()[1]["level"] == LogLevel.warn.name
+    assert recent.newest()[1]["source"] == "part"
+    for n in range(MAX_ERRORS + 1):
+        log.error("x" * (MAX_ERROR_CHARACTERS + 1) + "{n}", n=n)
+    assert len(recent.newest()) == MAX_ERRORS
+    assert {len(one["text"]) for one in recent.newest()} == {MAX_ERROR_CHARACTERS}
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    browser = Chromium(browser_path())
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def crowded(reactor_thread):
+    served = Crowded(reactor_thread, feeds=100, peers=1_000)
+    yield served
+    served.close()
+
+
+def opened(browser, served):
+    """The page, let in by a code, with its first frame."""
+    browser.go("about:blank")
+    browser.wait("location.href === 'about:blank'")
+    browser.seen.clear()
+    browser.go(served.client().offer_session()["url"])
+    browser.wait("document.body?.dataset.frames >= 1")
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_with_a_thousand_peers_and_a_hundred_feeds(chromium, crowded, tmp_path, width):
+    wide, high, mobile = WIDTHS[width]
+    chromium.size(wide, high, mobile=mobile)
+    opened(chromium, crowded)
+    assert chromium.eval("document.querySelectorAll('#feeds tbody tr').length") == 100
+    chromium.wait("document.querySelectorAll('#peers tbody tr').length === 50")
+    chromium.wait("document.querySelectorAll('#graph circle').length > 20")
+    assert chromium.eval("location.hash") == ""
+    # Nothing is wider than the window: what is wide scrolls in a box of its own.
+    assert chromium.eval("document.documentElement.scrollWidth <= innerWidth")
+    # A frame is drawn in a blink: the browser tells of tasks that held it for 50 ms.
+    chromium.eval(
+        "globalThis.long = []; new PerformanceObserver((list) => long.push(...list.getEntries()"
+        ".map((one) => one.duration))).observe({ type: 'longtask' }); true"
+    )
+    before = chromium.eval("Number(document.body.dataset.frames)")
+    chromium.wait(f"document.body.dataset.frames >= {before + 2}")
+    print(width, "long tasks (ms):", chromium.eval("long"))
+    chromium.picture(tmp_path / f"{width}.png")
+    assert chromium.complaints() == []
+    assert all(url.startswith(crowded.url) for url in chromium.requests())
+
+
+@needs_chromium
+def test_what_a_person_does(chromium, crowded):
+    chromium.size(1280, 900)
+    opened(chromium, crowded)
+    chromium.eval(
+        "$f = document.querySelector('#filter'); $f.value = 'sight'; "
+        "$f.dispatchEvent(new Event('input')); true"
+    )
+    assert chromium.eval(
+        "[...document.querySelectorAll('#feeds tbody tr')].map((r) => r.cells[0].textContent)"
+    ) == ["sightings"]
+    chromium.wait("document.querySelectorAll('#peers tbody tr').length === 50")
+    chromium.eval("document.querySelector('#after').click()")
+    chromium.wait("document.querySelector('#shown').textContent.startsWith('51 to 100 of 9')")
+    chromium.wait("!!document.querySelector('#graph .more')")
+    circles = chromium.eval("document.querySelectorAll('#graph circle').length")
+    chromium.eval("document.querySelector('#graph .more').dispatchEvent(new Event('click'))")
+    assert chromium.eval("document.querySelectorAll('#graph circle').length") > circles
+    title = chromium.eval("document.querySelector('#graph .own title').textContent")
+    assert "introduced by" in title
+    assert "until" in title
+    chromium.eval("document.querySelector('#feeds tbody tr').click()")
+    chromium.wait("document.querySelector('#feed-name').textContent.startsWith('sightings')")
+
+
+@needs_chromium
+def test_the_page_follows_the_node(chromium, over_tcp):
+    opened(chromium, over_tcp)
+    cell = "document.querySelector('#feeds tbody tr').cells"
+    assert chromium.eval(f"{cell}[1].textContent") == "0"
+    over_tcp.client().put([b"<img src=x onerror=alert(1)>", b"b"])
+    chromium.wait(f"{cell}[1].textContent === '2'")
+    chromium.wait(f"{cell}[2].textContent !== '0/s'")
+    over_tcp.node.problem = "<b>no peer</b>"
+    chromium.wait("document.querySelector('#errors').textContent.includes('<b>no peer</b>')")
+    assert chromium.eval("document.querySelectorAll('#errors b').length") == 0
+    assert chromium.complaints() == []
+
+
+@needs_chromium
+def test_without_a_code_the_page_says_how_to_come_in(chromium, over_tcp):
+    chromium.go(f"{over_tcp.url}/#" + "x" * 43)
+    chromium.wait("document.querySelector('#door')?.hidden === false")
+    assert "hyperbloom status --web" in chromium.eval("document.querySelector('#door').innerText")
+    assert "used already" in chromium.eval("document.querySelector('#why').textContent")
+    assert chromium.eval("document.querySelector('#all').hidden")
+
+
+@needs_chromium
+def test_a_page_of_another_origin_cannot_use_the_api(chromium, over_tcp, reactor_thread):
+    """The other origin is another port; even with the token it gets nowhere."""
+    other = ServedOverTcp(reactor_thread)
+    try:
+        opened(chromium, other)
+        get = f"fetch('{over_tcp.url}/v1/status'"
+        with_token = f"{get}, {{ headers: {{ Authorization: 'Bearer {over_tcp.token}' }} }})"
+        # The page's own policy is in the way already; this is about the server's side.
+        chromium.send("Page.setBypassCSP", enabled=True)
+        chromium.go(f"{other.url}/")
+        chromium.wait("document.readyState === 'complete'")
+        for request in (f"{get})", f"{get}, {{ mode: 'no-cors' }})", with_token):
+            outcome = chromium.eval(
+                f"{request}.then(async (r) => r.type + (await r.text()), (e) => String(e))"
+            )
+            assert over_tcp.node.identity.public_key.hex() not in outcome
+            assert outcome == "opaque" or "TypeError" in outcome
+    finally:
+        chromium.send("Page.setBypassCSP", enabled=False)
+        other.close()
