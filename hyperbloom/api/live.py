@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     from hyperbloom.api.call import Context
     from hyperbloom.replication.status import PeerStatus
 
-__all__ = ["FRAME_SECONDS", "Frames", "Step", "StepForm", "step", "watch_node"]
+__all__ = [
+    "ANSWER_SECONDS",
+    "FRAME_SECONDS",
+    "SHARED_SECONDS",
+    "Frames",
+    "LiveReader",
+    "Step",
+    "StepForm",
+    "step",
+    "watch_node",
+]
 
 #: How often a reader is sent a frame.
 FRAME_SECONDS = 2.0

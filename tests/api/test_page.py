@@ -5,15 +5,27 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from chromium import Chromium, browser_path
 from crowd import Crowded
 from fake_node import a_peer
 from serving import ServedOverTcp
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 from twisted.logger import Logger, LogLevel, LogPublisher
+from twisted.web.http_headers import Headers
 
-from hyperbloom.api.live import ANSWER_SECONDS, step
+from hyperbloom.api.live import (
+    ANSWER_SECONDS,
+    FRAME_SECONDS,
+    SHARED_SECONDS,
+    Frames,
+    LiveReader,
+    step,
+)
 from hyperbloom.api.page import CONTENT_SECURITY_POLICY
 from hyperbloom.api.recent import MAX_ERROR_CHARACTERS, MAX_ERRORS, RecentErrors
 
@@ -77,6 +89,61 @@ def test_a_frame_holds_what_the_page_shows(over_tcp):
     assert first["steps"][own]["in_step"] == 1
     assert first["errors"] == []
     connection.close()
+
+
+class RecordingRequest:
+    """As much of a request as a reader of frames needs."""
+
+    def __init__(self):
+        self.responseHeaders = Headers()
+        self.written = []
+        self.gone = Deferred()
+
+    def notifyFinish(self):
+        return self.gone
+
+    def registerProducer(self, producer, streaming):
+        self.producer = producer
+
+    def write(self, data):
+        self.written.append(data)
+
+
+class NumberedFrames:
+    """Frames that count how often they were asked for."""
+
+    asked = 0
+
+    def newest(self):
+        self.asked += 1
+        return b"%d" % self.asked
+
+
+def test_a_reader_that_is_behind_is_sent_nothing_but_the_newest_frame():
+    clock, request, frames = Clock(), RecordingRequest(), NumberedFrames()
+    call = SimpleNamespace(request=request, context=SimpleNamespace(clock=clock))
+    LiveReader(call, frames).begin()
+    assert request.written == [b"1"]
+    request.producer.pauseProducing()
+    for _ in range(100):
+        clock.advance(FRAME_SECONDS)
+    assert request.written == [b"1"]
+    assert frames.asked == 1
+    request.producer.resumeProducing()
+    clock.advance(FRAME_SECONDS)
+    assert request.written == [b"1", b"2"]
+    request.gone.callback(None)
+    assert not clock.getDelayedCalls()
+
+
+def test_readers_share_a_frame(over_tcp):
+    context = over_tcp.service.context
+    frames = Frames(replace(context, clock=(clock := Clock())))
+    first = frames.newest()
+    over_tcp.client().put([b"a"])
+    assert frames.newest() is first
+    clock.advance(SHARED_SECONDS)
+    assert json.loads(frames.newest().split(b"data: ")[1])["status"]["feeds"][0]["count"] == 1
 
 
 def test_how_a_peer_stands():
