@@ -3,6 +3,8 @@
 Durable, ordered, grouped: a Writer commits operations, a Store reads.
 """
 
+from hyperbloom.store.compaction import Compacted, compact_store
+from hyperbloom.store.denied import AllowKey, DenyKey, TooManyDenied
 from hyperbloom.store.errors import (
     NoSuchFeed,
     SchemaMismatch,
@@ -12,7 +14,10 @@ from hyperbloom.store.errors import (
     StoreFull,
     StoreLocked,
 )
+from hyperbloom.store.forgetting import DropForgottenHashes, ForgetValues, RestoreValues
 from hyperbloom.store.limits import (
+    FORGET_STEP,
+    MAX_DENIED_KEYS,
     MAX_LINKS_PER_FEED,
     MAX_LINKS_PER_ISSUER,
     MAX_REFUSED_BYTES,
@@ -31,12 +36,16 @@ from hyperbloom.store.operations import AppendValues, DropFeed, Operation, PutFe
 from hyperbloom.store.peers import DropPeer, PutPeer
 from hyperbloom.store.records import (
     Appended,
+    DeniedRecord,
     FeedFigures,
     FeedRecord,
+    Forgotten,
+    ForgottenFigures,
     LinkRecord,
     LogRecord,
     LogSlice,
     ObjectFigures,
+    OriginSlice,
     PeerRecord,
     RangeSlice,
     RefusedRecord,
@@ -51,20 +60,30 @@ from hyperbloom.store.verify import Progress, verify_path
 from hyperbloom.store.writer import Done, Writer, WriterInline
 
 __all__ = [
+    "FORGET_STEP",
+    "MAX_DENIED_KEYS",
     "MAX_LINKS_PER_FEED",
     "MAX_LINKS_PER_ISSUER",
     "MAX_REFUSED_BYTES",
     "MAX_REFUSED_VALUES",
     "NODE_ID",
+    "AllowKey",
     "AppendValues",
     "Appended",
+    "Compacted",
+    "DeniedRecord",
+    "DenyKey",
     "Done",
     "DropExpiredLinks",
     "DropFeed",
+    "DropForgottenHashes",
     "DropPeer",
     "FeedFigures",
     "FeedRecord",
     "ForgetRefused",
+    "ForgetValues",
+    "Forgotten",
+    "ForgottenFigures",
     "LinkRecord",
     "LogRecord",
     "LogSlice",
@@ -77,6 +96,7 @@ __all__ = [
     "OfferedObject",
     "OfferedRemoval",
     "Operation",
+    "OriginSlice",
     "Outcome",
     "PeerRecord",
     "Progress",
@@ -87,6 +107,7 @@ __all__ = [
     "RangeSlice",
     "RefusedRecord",
     "RememberRefused",
+    "RestoreValues",
     "SchemaMismatch",
     "SnapshotInfo",
     "Store",
@@ -96,10 +117,12 @@ __all__ = [
     "StoreFull",
     "StoreLocked",
     "StoreSize",
+    "TooManyDenied",
     "Verdict",
     "VerifyReport",
     "Writer",
     "WriterInline",
+    "compact_store",
     "load_snapshot_info",
     "verify_path",
 ]
