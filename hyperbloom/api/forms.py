@@ -96,6 +96,10 @@ class FeedForm(TypedDict):
     dialect: str
     peers: list[str]
     issue_links: bool
+    retain_age: float
+    retain_values: int
+    retain_bytes: int
+    tombstones: str
     count: int
     bytes: int
     digest: str
@@ -241,12 +245,19 @@ def _peers(body: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+_FEED_MEMBERS = (
+    "key", "alias", "mode", "ranges", "dialect", "peers", "issue_links",
+    "retain_age", "retain_values", "retain_bytes", "tombstones",
+)  # fmt: skip
+
+
 def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
     """The settings of a feed to join, the same keys as `[[feeds]]` in the configuration.
 
     `ranges` is a list of [start, end] in hex, end null for open.
     """
-    only(body, ("key", "alias", "mode", "ranges", "dialect", "peers", "issue_links"))
+    only(body, _FEED_MEMBERS)
+    tombstones: Any = member(body, "tombstones", str, "off")
     alias = body.get("alias")
     mode: Any = member(body, "mode", str, "full")
     dialect = member(body, "dialect", str, "2")
@@ -263,6 +274,10 @@ def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
             dialect=dialect,
             peers=_peers(body),
             issue_links=member(body, "issue_links", bool, True),
+            retain_age=member(body, "retain_age", float, 0.0),
+            retain_values=member(body, "retain_values", int, 0),
+            retain_bytes=member(body, "retain_bytes", int, 0),
+            tombstones=tombstones,
         )
     except ValueError as error:
         raise bad_request(str(error)) from None
@@ -297,6 +312,10 @@ def feed_form(feed: ServedFeed, own_key: bytes) -> FeedForm:
         "dialect": settings.dialect,
         "peers": list(settings.peers),
         "issue_links": settings.issue_links,
+        "retain_age": settings.retain_age,
+        "retain_values": settings.retain_values,
+        "retain_bytes": settings.retain_bytes,
+        "tombstones": settings.tombstones,
         "count": record.count,
         "bytes": record.bytes,
         "digest": record.digest.hex(),

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from hyperbloom.api import discovery, nodes, objects, trust, values, watch, watch_objects
+from hyperbloom.api import (
+    discovery,
+    forgetting,
+    nodes,
+    objects,
+    trust,
+    values,
+    watch,
+    watch_objects,
+)
 from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.problems import Problem, ProblemKind
 
@@ -32,6 +41,9 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/snapshots", nodes.take_snapshot),
     Route("POST", "/v1/verify", nodes.verify_store),
     Route("POST", "/v1/invitations", trust.accept_invitation),
+    Route("GET", "/v1/denied", trust.list_denied),
+    Route("POST", "/v1/denied", trust.deny_key),
+    Route("DELETE", "/v1/denied/{key}", trust.allow_key),
     Route("GET", "/v1/feeds", nodes.list_feeds),
     Route("POST", "/v1/feeds", nodes.join_feed),
     Route("GET", "/v1/feeds/{feed}", nodes.show_feed),
@@ -41,6 +53,11 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/feeds/{feed}/has", values.has_values),
     Route("GET", "/v1/feeds/{feed}/count", values.count_values),
     Route("POST", "/v1/feeds/{feed}/fetch", values.fetch_values),
+    Route("GET", "/v1/feeds/{feed}/by/{key}", forgetting.values_by),
+    Route("POST", "/v1/feeds/{feed}/forget", forgetting.forget_values),
+    Route("GET", "/v1/feeds/{feed}/forgotten", forgetting.list_forgotten),
+    Route("POST", "/v1/feeds/{feed}/forgotten/undo", forgetting.undo_forgetting),
+    Route("DELETE", "/v1/feeds/{feed}/forgotten/hashes", forgetting.drop_hashes),
     Route("GET", "/v1/feeds/{feed}/watch", watch.watch_values),
     Route("GET", "/v1/feeds/{feed}/discovery", discovery.show_feed_discovery),
     Route("GET", "/v1/feeds/{feed}/links", trust.list_links),

@@ -7,9 +7,12 @@ import click
 from hyperbloom import __version__
 from hyperbloom.cli import feeds, node, objects, trust, values
 from hyperbloom.cli.app import Root
+from hyperbloom.cli.compact import compact
 from hyperbloom.cli.dht import dht
 from hyperbloom.cli.discover import discover
 from hyperbloom.cli.export import export
+from hyperbloom.cli.forgetting import forget, forgotten
+from hyperbloom.cli.forgetting import values as values_by
 
 __all__ = ["hyperbloom"]
 
@@ -34,6 +37,9 @@ for _command in (
     values.has,
     values.count,
     values.watch,
+    values_by,
+    forget,
+    forgotten,
     trust.invite,
     trust.join,
     trust.trust,
@@ -44,6 +50,7 @@ for _command in (
     discover,
     node.snapshot,
     node.verify,
+    compact,
     export,
     dht,
 ):

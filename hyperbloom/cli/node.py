@@ -216,6 +216,9 @@ def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[s
     elif not feed["peers"] and not feed["own"]:
         join = app.command("feed", "join", feed["key"], "--peer", "HOST:PORT")
         yield f"{name}: no peer is connected and none is named to dial: `{join}`"
+    if feed["forgotten"] or feed["forgotten_hashes"]:
+        forgotten = feed["forgotten"] + feed["forgotten_hashes"]
+        yield f"{name}: {_counted(forgotten, 'value')} forgotten, so that the digest differs"
     if feed["is_full"]:
         yield f"{name}: full by [limits]; values of peers are refused"
 
@@ -249,6 +252,7 @@ def _show_node(app: App, form: Mapping[str, Any]) -> None:
             ("connections", str(form["connections"])),
             ("discovery", _discovery(form["discovery"])),
             ("store", f"{format_size(store['used_bytes'])} used"),
+            ("denied", _counted(form["denied"], "key")),
         ]
     )
 

@@ -56,7 +56,12 @@ class PeerStatus(_Picture):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedStatus(_Picture):
-    """One feed: what is here and whether this node may write."""
+    """One feed: what is here and whether this node may write.
+
+    `forgotten` values are remembered whole and `forgotten_hashes` by their hashes;
+    `forgotten_refused` came again since the start and were kept out; `retained_out` were forgotten
+    by retention since then.
+    """
 
     key: Octets
     discovery_key: Octets
@@ -75,6 +80,10 @@ class FeedStatus(_Picture):
     trusted: bool
     problem: str | None
     is_full: bool
+    forgotten: int
+    forgotten_hashes: int
+    forgotten_refused: int
+    retained_out: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,3 +123,4 @@ class NodeStatus(_Picture):
     refusals: tuple[RefusalStatus, ...]
     store: dict[str, int]
     queued_bytes: int
+    denied: int

@@ -112,7 +112,7 @@ def oldest_records(
     transaction: WriteTransaction, state: FeedState, most: int
 ) -> list[tuple[bytes, bytes]]:
     """The values that came first, with the heads of their log records."""
-    found = []
+    found: list[tuple[bytes, bytes]] = []
     for _, data in transaction.scan("log", state.prefix):
         if len(found) >= most:
             break
