@@ -80,10 +80,10 @@ class FeedStatus(_Picture):
     trusted: bool
     problem: str | None
     is_full: bool
-    forgotten: int
-    forgotten_hashes: int
-    forgotten_refused: int
-    retained_out: int
+    forgotten: int = 0
+    forgotten_hashes: int = 0
+    forgotten_refused: int = 0
+    retained_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,4 +123,4 @@ class NodeStatus(_Picture):
     refusals: tuple[RefusalStatus, ...]
     store: dict[str, int]
     queued_bytes: int
-    denied: int
+    denied: int = 0
