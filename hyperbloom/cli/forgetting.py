@@ -44,9 +44,7 @@ def _selections(
     start, end = bounds
     named = [bool(given), by is not None, prefix is not None, start is not None or end is not None]
     if sum(named) != 1:
-        raise click.UsageError(
-            "say which values: VALUE… or -, --by, --prefix, or a range"
-        )
+        raise click.UsageError("say which values: VALUE… or -, --by, --prefix, or a range")
     if given:
         yield from ({"values": [v.hex() for v in part]} for part in _parts(given, as_hex=as_hex))
     elif by is not None:
@@ -245,20 +243,22 @@ def forgotten(
     position: bytes | None = optional_bytes(start, as_hex=as_hex) or b""
     beyond = optional_bytes(end, as_hex=as_hex)
     count = hashes = 0
-    shown: list[str] = []
+    streams = app.out.as_json and not only_count
+    if streams:
+        app.out.raw(b'{"values": [')
     with app.client() as client:
         while position is not None:
             page, position, hashes = client.forgotten_page(feed=feed, start=position, end=beyond)
-            count += len(page)
-            if only_count:
-                continue
-            if app.out.as_json:
-                shown += [value.hex() for value in page]
-            else:
+            if streams and page:
+                shown = ", ".join(f'"{value.hex()}"' for value in page)
+                app.out.raw(((", " if count else "") + shown).encode("ascii"))
+            elif not only_count:
                 app.out.values((v.hex().encode("ascii") for v in page) if as_hex else page)
-    if app.out.as_json:
-        form = {"count": count, "hashes": hashes}
-        app.out.json(form if only_count else {"values": shown, **form})
+            count += len(page)
+    if streams:
+        app.out.raw(f'], "count": {count}, "hashes": {hashes}}}\n'.encode("ascii"))
+    elif app.out.as_json:
+        app.out.json({"count": count, "hashes": hashes})
     elif only_count:
         app.out.line(str(count))
     if hashes and not app.out.as_json:

@@ -252,7 +252,7 @@ def _show_node(app: App, form: Mapping[str, Any]) -> None:
             ("connections", str(form["connections"])),
             ("discovery", _discovery(form["discovery"])),
             ("store", f"{format_size(store['used_bytes'])} used"),
-            ("denied", _counted(form["denied"], "key")),
+            *([("denied", _counted(form["denied"], "key"))] if form["denied"] else []),
         ]
     )
 
@@ -276,9 +276,12 @@ def peers(app: App) -> None:
     with app.client() as client:
         found = client.peers()
         names = _names(client) if found and app.out.is_terminal else {}
+        denied = len(client.denied()) if app.out.is_terminal else 0
     if app.out.as_json:
         app.out.json({"peers": found})
         return
+    if denied:
+        app.out.note(f"{_counted(denied, 'key')} denied: see `{app.command('trust', 'denied')}`")
     rows = [
         (
             peer["address"],

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
 from nodes import wait_until
 
+from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.store import verify_path
 
 QUICK = "[sync]\ninterval = 0.2\njitter = 0\nretry_first = 0.1\n"
@@ -119,3 +121,79 @@ def test_a_kill_amid_forgetting_and_then_compact(nodes):
     node.start()
     assert node.count() == 0
     assert node.put(b"goes on") == 1
+
+
+BAD = [
+    ("POST", "/v1/feeds/-/forget", {}),
+    ("POST", "/v1/feeds/-/forget", {"start": "zz"}),
+    ("POST", "/v1/feeds/-/forget", {"start": "", "after": 5}),
+    ("POST", "/v1/feeds/-/forget", {"by": "00"}),
+    ("POST", "/v1/feeds/-/forget", {"by": "00" * 32, "start": ""}),
+    ("POST", "/v1/feeds/-/forget", {"by": "00" * 32, "after": -1}),
+    ("POST", "/v1/feeds/-/forget", {"values": []}),
+    ("POST", "/v1/feeds/-/forget", {"values": [""]}),
+    ("POST", "/v1/feeds/-/forget", {"values": ["00"] * 2_049}),
+    ("POST", "/v1/feeds/-/forget", {"values": ["00"], "start": ""}),
+    ("POST", "/v1/feeds/-/forget", {"values": ["00" * 200_000], "publish": True}),
+    ("POST", "/v1/feeds/-/forget", {"start": "", "publish": True}),
+    ("POST", "/v1/feeds/-/forget", {"values": ["00"], "erase": True, "publish": True}),
+    ("POST", "/v1/feeds/-/forgotten/undo", {"start": "", "erase": True}),
+    ("GET", "/v1/feeds/-/by/nokey", None),
+    ("GET", "/v1/feeds/-/by/" + "00" * 32 + "?after=-1", None),
+    ("POST", "/v1/denied", {"key": "00"}),
+    ("POST", "/v1/denied", {"key": "00" * 32, "reason": "x" * 300}),
+    ("DELETE", "/v1/denied/short", None),
+]
+
+
+def test_what_the_api_refuses_and_what_commands_refuse(nodes):
+    node = nodes.make("node").start()
+    node.put(b"one", b"two", b"pre-1", b"pre-2")
+    with node.client() as client:
+        for method, path, body in BAD:
+            with pytest.raises(Problem) as refused:
+                client._ask(method, path, body)
+            assert refused.value.kind is ProblemKind.BAD_REQUEST, (path, body)
+        with pytest.raises(Problem, match="own key"):
+            client.deny(node.key)
+    assert node.count() == 4
+    for words in (
+        ["forget"],
+        ["forget", "one", "--prefix", "p"],
+        ["forget", "--prefix", "p", "--publish"],
+        ["forget", "one", "--undo", "--erase"],
+        ["forget", "--hashes"],
+        ["values"],
+    ):
+        run(node, *words, code=2)
+    assert run(node, "forget", "one", "absent").splitlines() == [
+        "1 forgotten, 3 bytes",
+        "1 not here, kept from coming",
+    ]
+    assert json.loads(run(node, "forgotten", "--json")) == {
+        "values": [b"absent".hex(), b"one".hex()],
+        "count": 2,
+        "hashes": 0,
+    }
+    assert run(node, "forgotten", "--count") == "2\n"
+    assert run(node, "values", "--by", node.key.hex(), "-0") == "two\0pre-1\0pre-2\0"
+    assert run(node, "values", "--by", node.key.hex(), "--hex").startswith(b"two".hex())
+    assert run(node, "forget", "--publish", "pre-1").startswith("1 forgotten")
+    assert any(value.startswith(b"hyperbloom-forget:1:") for value in node.values())
+    assert run(node, "put", "one") == "1 new, 0 known\n"
+
+
+def test_retention_is_a_setting_of_the_file_and_of_a_command(nodes):
+    node = nodes.make("node").start()
+    node.put(*[b"%03d" % number for number in range(100)])
+    run(node, "feed", "join", node.key.hex(), "--retain-values", "10", "--retain-age", "90d")
+    wait_until(lambda: node.count() == 10, 20, "retention")
+    with node.client() as client:
+        form = client.feed()
+    assert (form["retain_values"], form["retain_age"]) == (10, 90 * 86_400)
+    assert node.stop()
+    with node.config_path.open("a") as file:
+        file.write(f'[[feeds]]\nkey = "{node.key.hex()}"\nretain_values = 4\n')
+    node.start()
+    wait_until(lambda: node.count() == 4, 20, "retention")
+    assert node.values() == [b"096", b"097", b"098", b"099"]
