@@ -85,7 +85,7 @@ class FeedSettings:
     dialect: str = "2"
     peers: tuple[str, ...] = ()
     issue_links: bool = True
-    retain_age: float = 0.0
+    retain_age: float = 0
     retain_values: int = 0
     retain_bytes: int = 0
     tombstones: Tombstones = "off"

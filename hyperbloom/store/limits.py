@@ -67,8 +67,8 @@ MAX_FORGOTTEN_HASHES = 4_000_000
 peers go on sending it. Beyond it those of longest ago are let go, and their values may return."""
 
 FORGET_STEP = 2_048
-"""Values forgotten, or brought back, in one transaction: some 50 ms, so that others write in
-between. A caller cuts its work into such steps."""
+"""Values forgotten, or brought back, in one transaction: 50 to 100 ms, so that others write
+in between. A caller cuts its work into such steps."""
 
 MAX_DENIED_KEYS = 10_000
 """Denied keys of a node, all of them in memory. Only its operator adds to them."""

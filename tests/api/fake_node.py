@@ -18,6 +18,7 @@ from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, PeerStatus, RefusalStatus
 from hyperbloom.store import (
     Appended,
+    DeniedRecord,
     FeedFigures,
     FeedRecord,
     LinkRecord,
@@ -225,6 +226,7 @@ class FakeNode:
 
     def __init__(self, seed: bytes = bytes(32)) -> None:
         self.identity = Identity(seed)
+        self.denied_keys: dict[bytes, str] = {}
         self.calls: list[tuple[Any, ...]] = []
         self.context = FakeContext()
         self.store = FakeStore(self)
@@ -271,6 +273,21 @@ class FakeNode:
             raise ValueError("this is the node's own feed; it cannot be left")
         del self.feeds[feed_key]
         return succeed(None)
+
+    async def deny(self, key: bytes, reason: str = "") -> bool:
+        self.calls.append(("deny", key, reason))
+        is_new = key not in self.denied_keys
+        self.denied_keys[key] = reason
+        return is_new
+
+    async def allow(self, key: bytes) -> bool:
+        return self.denied_keys.pop(key, None) is not None
+
+    def denied(self) -> list[DeniedRecord]:
+        return [
+            DeniedRecord(key=key, denied_at=1_000_000, reason=reason)
+            for key, reason in self.denied_keys.items()
+        ]
 
     def peers(self) -> list[PeerStatus]:
         return self.connected

@@ -482,3 +482,22 @@ def test_json_is_one_object_on_one_line(node, served, command, peers):
 def test_a_command_that_fails_prints_no_json(node):
     for command in ("get", "count", "trust show", "watch"):
         node.refusal(8, *command.split(), "--feed", "nobody", "--json")
+
+
+# trust deny, allow, denied
+
+
+def test_a_key_is_denied_and_allowed(node, served):
+    assert node.out("trust", "denied").splitlines() == ["key\tdenied since\twhy"]
+    assert node.out("trust", "deny", OTHER_KEY, "--reason", "spam") == f"{OTHER_KEY} is denied\n"
+    assert node.out("trust", "deny", OTHER_KEY) == f"{OTHER_KEY} is denied, as it was before\n"
+    (found,) = json.loads(node.out("trust", "denied", "--json"))["denied"]
+    assert (found["key"], found["denied_at"]) == (OTHER_KEY, 1.0)
+    assert json.loads(node.out("trust", "deny", FRIEND_KEY, "--json")) == {
+        "key": FRIEND_KEY,
+        "new": True,
+    }
+    assert node.out("trust", "allow", OTHER_KEY) == f"{OTHER_KEY} is allowed\n"
+    result = node("trust", "allow", OTHER_KEY)
+    assert (result.exit_code, result.stdout) == (1, f"{OTHER_KEY} is not denied\n")
+    assert list(served.node.denied_keys) == [FRIEND.public_key]
