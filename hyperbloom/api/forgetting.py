@@ -70,10 +70,8 @@ async def forget_values(call: Call) -> Mapping[str, Any]:
     if publish and (selection.values is None or erase):
         raise bad_request("publish goes with values, and not with erase: it names them")
     if publish and not dry_run:
-        identity = call.node.identity
-        made = [make_tombstone(identity, feed.key, one) for one in selection.values or ()]
         try:
-            await feed.insert(made)
+            await feed.insert(await call.context.in_thread(lambda: _tombstones(call, selection)))
         except ValueError as error:
             raise bad_request(f"its tombstone would be too long: {error}") from None
     done = await feed.forgetting.step(selection, position, erase=erase, dry_run=dry_run)
@@ -106,6 +104,12 @@ async def list_forgotten(call: Call) -> bytes:
     )
     figures = feed.forgetting.figures()
     return page_form(page, f',"count":{figures.count},"hashes":{figures.hashes}')
+
+
+def _tombstones(call: Call, selection: Selection) -> list[bytes]:
+    """In a thread: a signature takes some 0.03 ms."""
+    identity, key = call.node.identity, call.feed().key
+    return [make_tombstone(identity, key, value) for value in selection.values or ()]
 
 
 def _step_form(

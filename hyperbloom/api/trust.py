@@ -222,6 +222,12 @@ def _invited(call: Call, invitation: Invitation) -> bytes:
         raise Problem(
             ProblemKind.BAD_CHAIN, f"the invitation does not hold ({error}); ask for a new one"
         ) from None
+    if any(denied.key in chain.keys for denied in call.node.denied()):
+        raise Problem(
+            ProblemKind.NOT_TRUSTED,
+            "the invitation's chain leads through a key that this node denies; ask another member, "
+            "or allow the key (`trust allow`)",
+        )
     return chain.holder
 
 

@@ -174,7 +174,7 @@ class Connections:
 
 
 def _is_denied(key: bytes, remote_key: bytes) -> Refused:
-    """Why a peer is turned away in whose chain this key is."""
+    """Why a peer with this key in its chain is turned away; the text is logged and names none."""
     if key == remote_key:
-        return Refused("denied", f"its key {key.hex()} is denied")
-    return Refused("denied", f"its chain leads through {key.hex()}, which is denied")
+        return Refused("denied", "its key is denied (`trust denied`)")
+    return Refused("denied", "its chain leads through a key that is denied (`trust denied`)")

@@ -501,3 +501,18 @@ def test_a_key_is_denied_and_allowed(node, served):
     result = node("trust", "allow", OTHER_KEY)
     assert (result.exit_code, result.stdout) == (1, f"{OTHER_KEY} is not denied\n")
     assert list(served.node.denied_keys) == [FRIEND.public_key]
+
+
+def test_an_invitation_through_a_denied_key_leaves_no_feed_behind(node, served):
+    line = encode_invitation(
+        Invitation(
+            feed_key=FRIEND.public_key,
+            links=(
+                issue_link(FRIEND, served.node.own.key, expires=FAR, nonce=bytes(32)).to_bytes(),
+            ),
+            addresses=("192.0.2.1:4365",),
+        )
+    )
+    node.out("trust", "deny", FRIEND_KEY)
+    assert "denies" in node.refusal(5, "join", line)
+    assert FRIEND.public_key not in served.node.feeds
