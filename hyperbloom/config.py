@@ -29,6 +29,7 @@ from hyperbloom.replication.settings import (
     KeyRange,
     Mode,
     SyncSettings,
+    Tombstones,
 )
 
 __all__ = [
@@ -67,7 +68,10 @@ MAX_LEEWAY = 3_600.0
 
 _TABLES = ("node", "feeds", "limits", "sync", "discovery", "objects", "api")
 _NODE_KEYS = ("data", "identity", "listen", "advertise", "log_level", "leeway")
-_FEED_KEYS = ("key", "alias", "mode", "ranges", "dialect", "peers", "issue_links")
+_FEED_KEYS = (
+    "key", "alias", "mode", "ranges", "dialect", "peers", "issue_links",
+    "retain_age", "retain_values", "retain_bytes", "tombstones",
+)  # fmt: skip
 _RANGE_KEYS = ("start", "end", "start_hex", "end_hex")
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HEX_KEY = re.compile(r"[0-9A-Fa-f]{64}")
@@ -153,6 +157,7 @@ def _feed(table: ConfigTable) -> FeedSettings:
     if "key" not in table:
         raise table.error("key", "is missing; it is the feed's public key, 64 hex digits")
     mode: Any = table.text("mode", "full", _one_of(get_args(Mode), "mode"))
+    tombstones: Any = table.text("tombstones", "off", _one_of(get_args(Tombstones), "choice"))
     ranges = tuple(_range(item) for item in table.tables("ranges"))
     if (mode == "range") != bool(ranges):
         problem = "needs at least one range" if mode == "range" else 'is only for mode = "range"'
@@ -165,6 +170,10 @@ def _feed(table: ConfigTable) -> FeedSettings:
         dialect=table.text("dialect", DEFAULT_DIALECT, _one_of(KNOWN_DIALECTS, "dialect")),
         peers=table.texts("peers", (), parse_host_port),
         issue_links=table.value("issue_links", bool, True),
+        retain_age=table.bounded("retain_age", table.seconds("retain_age", 0.0), 0),
+        retain_values=table.bounded("retain_values", table.value("retain_values", int, 0), 0),
+        retain_bytes=table.bounded("retain_bytes", table.value("retain_bytes", int, 0), 0),
+        tombstones=tombstones,
     )
 
 

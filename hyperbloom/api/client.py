@@ -324,7 +324,74 @@ class Client:
         body = {"peers": list(peers), "timeout": timeout}
         return self._ask("POST", feed_path(feed, "/synced"), body)
 
+    # What one peer brought, and what is forgotten
+
+    def values_by(
+        self, key: bytes, *, feed: str | None = None, page: int = 5_000
+    ) -> Iterator[list[dict[str, Any]]]:
+        """What a peer brought, in the order of arrival: `seq`, `value` (hex), `received_at`."""
+        after: int | None = 0
+        while after is not None:
+            query = urlencode({"after": after, "limit": page})
+            answer = self._ask("GET", feed_path(feed, f"/by/{key.hex()}?{query}"))
+            yield cast("list[dict[str, Any]]", answer["values"])
+            after = cast("int | None", answer["next"])
+
+    def forget(
+        self, selection: Mapping[str, Any], *, feed: str | None = None, **more: bool
+    ) -> Iterator[Mapping[str, Any]]:
+        """Forgets values, a step at a time: `count`, `bytes`, `absent` of each.
+
+        `selection`: `{"values": [hex, …]}`, `{"by": key in hex}` or `{"start": hex, "end": hex}`.
+        `more`: erase, dry_run, publish. Goes on only as it is read.
+        """
+        return self._steps(feed_path(feed, "/forget"), {**selection, **more})
+
+    def undo_forgetting(
+        self, selection: Mapping[str, Any], *, feed: str | None = None, dry_run: bool = False
+    ) -> Iterator[Mapping[str, Any]]:
+        """Brings forgotten values back, a step at a time; see `forget`."""
+        body = {**selection, "dry_run": dry_run}
+        return self._steps(feed_path(feed, "/forgotten/undo"), body)
+
+    def _steps(self, path: str, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        after: Mapping[str, Any] = {}
+        while True:
+            answer = self._ask("POST", path, {**body, **after})
+            yield answer
+            if answer["next"] is None:
+                return
+            after = {"after": answer["next"]}
+
+    def drop_forgotten_hashes(self, *, feed: str | None = None) -> None:
+        """Lets all values come again of which only the hash is kept."""
+        self._ask("DELETE", feed_path(feed, "/forgotten/hashes"))
+
+    def forgotten_page(
+        self, *, feed: str | None = None, start: bytes = b"", end: bytes | None = None
+    ) -> tuple[list[bytes], bytes | None, int]:
+        """A page of the forgotten values kept whole, the next one's start, and how many hashes."""
+        query = {"start": start.hex(), "limit": "10000"}
+        if end is not None:
+            query["end"] = end.hex()
+        page = self._ask("GET", feed_path(feed, f"/forgotten?{urlencode(query)}"))
+        following = page["next"]
+        values = list(map(bytes.fromhex, page["values"]))
+        return values, None if following is None else bytes.fromhex(following), page["hashes"]
+
     # Trust
+
+    def deny(self, key: bytes, reason: str = "") -> Mapping[str, Any]:
+        """Denies a key on this node; `new`: whether it was not denied before."""
+        return self._ask("POST", "/v1/denied", {"key": key.hex(), "reason": reason})
+
+    def allow(self, key: bytes) -> Mapping[str, Any]:
+        """Denies a key no more; `was_denied`."""
+        return self._ask("DELETE", f"/v1/denied/{key.hex()}")
+
+    def denied(self) -> list[dict[str, Any]]:
+        """The denied keys: `key`, `denied_at`, `reason`."""
+        return cast("list[dict[str, Any]]", self._ask("GET", "/v1/denied")["denied"])
 
     def issue_link(
         self, trustee: bytes, *, expires: float, feed: str | None = None

@@ -35,16 +35,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_VALUES",
+    "AllowedKeyForm",
     "ChainAddedForm",
     "ChainForm",
     "CodeForm",
     "Count",
     "CountForm",
+    "DeniedForm",
+    "DeniedKeyForm",
+    "DenyForm",
+    "DenyListForm",
     "FeedForm",
     "FeedSettingsForm",
     "FeedsForm",
     "FetchForm",
     "FetchedForm",
+    "ForgetForm",
     "HasForm",
     "HealthForm",
     "Hex",
@@ -64,8 +70,10 @@ __all__ = [
     "Problems",
     "PutForm",
     "RangeForm",
+    "SelectionForm",
     "SessionForm",
     "SessionOfferForm",
+    "StepForm",
     "SyncedForm",
     "TargetForm",
     "TrustWord",
@@ -155,6 +163,71 @@ class FetchedForm(TypedDict):
     received: Count
 
 
+class DenyForm(TypedDict):
+    """A key to deny, and why, for whoever reads the list."""
+
+    key: Key
+    reason: NotRequired[str]
+
+
+class DeniedKeyForm(TypedDict):
+    """A key that is denied now; `new` if it was not before."""
+
+    key: Key
+    new: bool
+
+
+class AllowedKeyForm(TypedDict):
+    """A key that is denied no more."""
+
+    key: Key
+    was_denied: bool
+
+
+class DeniedForm(TypedDict):
+    """A denied key, since when (seconds since 1970), and why."""
+
+    key: Key
+    denied_at: float
+    reason: str
+
+
+class DenyListForm(TypedDict):
+    """The deny list."""
+
+    denied: list[DeniedForm]
+
+
+class SelectionForm(TypedDict):
+    """Which values are meant: a list, what a peer brought (`by`), or a range.
+
+    `after` is the `next` of the step before; a dry run only counts.
+    """
+
+    values: NotRequired[Values]
+    by: NotRequired[Key]
+    start: NotRequired[Hex]
+    end: NotRequired[Hex | None]
+    after: NotRequired[Hex | Count | None]
+    dry_run: NotRequired[bool]
+
+
+class ForgetForm(SelectionForm):
+    """The same; `erase` keeps hashes alone, `publish` puts tombstones into the feed, too."""
+
+    erase: NotRequired[bool]
+    publish: NotRequired[bool]
+
+
+class StepForm(TypedDict):
+    """What one step did; `next` goes into the next one, null at the end."""
+
+    count: Count
+    bytes: Count
+    absent: Count
+    next: Hex | Count | None
+
+
 class SyncedForm(TypedDict):
     """Peers to wait for (a key, the beginning of one, an address); `timeout` in seconds."""
 
@@ -172,6 +245,10 @@ class FeedSettingsForm(TypedDict):
     dialect: NotRequired[str | None]
     peers: NotRequired[list[str] | None]
     issue_links: NotRequired[bool | None]
+    retain_age: NotRequired[Annotated[float, ("minimum", 0)] | None]
+    retain_values: NotRequired[Count | None]
+    retain_bytes: NotRequired[Count | None]
+    tombstones: NotRequired[Literal["off", "owner", "members"] | None]
 
 
 class JoinForm(TypedDict):
@@ -286,6 +363,10 @@ class FeedForm(TypedDict):
     lacks: list[str]
     peers: list[str]
     issue_links: bool
+    retain_age: float
+    retain_values: int
+    retain_bytes: int
+    tombstones: str
     count: int
     bytes: int
     digest: str
@@ -474,12 +555,19 @@ def _peers(body: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+_FEED_MEMBERS = (
+    "key", "alias", "mode", "ranges", "dialect", "peers", "issue_links",
+    "retain_age", "retain_values", "retain_bytes", "tombstones",
+)  # fmt: skip
+
+
 def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
     """The settings of a feed to join, the same keys as `[[feeds]]` in the configuration.
 
     `ranges` is a list of [start, end] in hex, end null for open.
     """
-    only(body, ("key", "alias", "mode", "ranges", "dialect", "peers", "issue_links"))
+    only(body, _FEED_MEMBERS)
+    tombstones: Any = member(body, "tombstones", str, "off")
     alias = body.get("alias")
     mode: Any = member(body, "mode", str, "full")
     dialect = member(body, "dialect", str, DEFAULT_DIALECT)
@@ -496,6 +584,10 @@ def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
             dialect=dialect,
             peers=_peers(body),
             issue_links=member(body, "issue_links", bool, True),
+            retain_age=member(body, "retain_age", float, 0.0),
+            retain_values=member(body, "retain_values", int, 0),
+            retain_bytes=member(body, "retain_bytes", int, 0),
+            tombstones=tombstones,
         )
     except ValueError as error:
         raise bad_request(str(error)) from None
@@ -531,6 +623,10 @@ def feed_form(feed: ServedFeed, own_key: bytes) -> FeedForm:
         "lacks": list(DIALECTS[settings.dialect].lacks),
         "peers": list(settings.peers),
         "issue_links": settings.issue_links,
+        "retain_age": settings.retain_age,
+        "retain_values": settings.retain_values,
+        "retain_bytes": settings.retain_bytes,
+        "tombstones": settings.tombstones,
         "count": record.count,
         "bytes": record.bytes,
         "digest": record.digest.hex(),

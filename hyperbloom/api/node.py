@@ -11,15 +11,19 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from hyperbloom.keys import Identity
+    from hyperbloom.replication.forgetting import Selection, Step
     from hyperbloom.replication.settings import FeedSettings
     from hyperbloom.replication.status import NodeTraffic, PeerStatus
     from hyperbloom.replication.waiting import InSync
     from hyperbloom.store import (
         Appended,
+        DeniedRecord,
         FeedRecord,
+        ForgottenFigures,
         LinkRecord,
         LogSlice,
         ObjectRecord,
+        OriginSlice,
         Outcome,
         RangeSlice,
         SnapshotInfo,
@@ -33,6 +37,7 @@ __all__ = [
     "ServedContext",
     "ServedDiscovery",
     "ServedFeed",
+    "ServedForgetting",
     "ServedFound",
     "ServedNode",
     "ServedObjects",
@@ -52,7 +57,36 @@ class ServedStore(Protocol):
 
     def snapshot(self, target: Path) -> SnapshotInfo: ...
 
+    def forgotten_slice(
+        self, feed_key: bytes, start: bytes, end: bytes | None, *, limit: int, max_bytes: int
+    ) -> RangeSlice: ...
+
+    def origin_slice(
+        self, feed_key: bytes, origin: bytes, after_seq: int, *, limit: int, max_bytes: int
+    ) -> OriginSlice: ...
+
     def verify(self, progress: Callable[..., None] | None = None) -> VerifyReport: ...
+
+
+class ServedForgetting(Protocol):
+    """`hyperbloom.replication.forgetting.Forgetting`, as far as the API uses it."""
+
+    def figures(self) -> ForgottenFigures: ...
+
+    async def step(
+        self,
+        selection: Selection,
+        position: bytes | int | None,
+        *,
+        erase: bool = False,
+        dry_run: bool = False,
+    ) -> Step: ...
+
+    async def undo_step(
+        self, selection: Selection, position: bytes | int | None, *, dry_run: bool = False
+    ) -> Step: ...
+
+    async def drop_hashes(self) -> None: ...
 
 
 class ServedFeed(Protocol):
@@ -69,6 +103,9 @@ class ServedFeed(Protocol):
 
     @property
     def chain(self) -> Chain | None: ...
+
+    @property
+    def forgetting(self) -> ServedForgetting: ...
 
     def record(self) -> FeedRecord: ...
 
@@ -182,6 +219,12 @@ class ServedNode(Protocol):
     def status(self) -> HasJson: ...
 
     def traffic(self) -> NodeTraffic: ...
+
+    async def deny(self, key: bytes, reason: str = "") -> bool: ...
+
+    async def allow(self, key: bytes) -> bool: ...
+
+    def denied(self) -> list[DeniedRecord]: ...
 
     def addresses(self) -> list[str]: ...
 

@@ -36,6 +36,7 @@ _QUERY: dict[str, tuple[Schema, str]] = {
 _ARGUMENTS = {
     "feed": "a feed's key, its alias, `own`, or `-` for the node's default",
     "hash": "an object's hash, 16 hex digits",
+    "key": "a node's public key, 64 hex digits",
 }
 
 

@@ -17,6 +17,7 @@ from hyperbloom.api.forms import (
     expiry_form,
     feed_form,
     feed_settings,
+    member,
     only,
     public_key,
 )
@@ -38,8 +39,11 @@ if TYPE_CHECKING:
 __all__ = [
     "accept_invitation",
     "add_chain",
+    "allow_key",
+    "deny_key",
     "invite",
     "issue_link",
+    "list_denied",
     "list_links",
     "list_members",
 ]
@@ -87,6 +91,34 @@ def list_links(call: Call) -> Answer:
         for link in call.feed().links()
     ]
     return {"links": links}
+
+
+async def deny_key(call: Call) -> Mapping[str, Any]:
+    """`{"key": key, "reason"?}`: lets a key take part in no feed of this node from now on."""
+    body = call.body()
+    only(body, ("key", "reason"))
+    key, reason = public_key(body, "key"), member(body, "reason", str, "")
+    try:
+        is_new = await call.node.deny(key, reason)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+    call.status = 201
+    return {"key": key.hex(), "new": is_new}
+
+
+async def allow_key(call: Call) -> Mapping[str, Any]:
+    """Denies a key no more."""
+    key = public_key({"key": call.arguments[0]}, "key")
+    return {"key": key.hex(), "was_denied": await call.node.allow(key)}
+
+
+def list_denied(call: Call) -> Answer:
+    """The keys that are denied, since when and why."""
+    denied = [
+        {"key": found.key.hex(), "denied_at": found.denied_at / 1e6, "reason": found.reason}
+        for found in call.node.denied()
+    ]
+    return {"denied": denied}
 
 
 def list_members(call: Call) -> Answer:
@@ -212,6 +244,12 @@ def _invited(call: Call, invitation: Invitation, dialect: Dialect) -> bytes:
         raise Problem(
             ProblemKind.BAD_CHAIN, f"the invitation does not hold ({error}); ask for a new one"
         ) from None
+    if any(denied.key in chain.keys for denied in call.node.denied()):
+        raise Problem(
+            ProblemKind.NOT_TRUSTED,
+            "the invitation's chain leads through a key that this node denies; ask another member, "
+            "or allow the key (`trust allow`)",
+        )
     return chain.holder
 
 

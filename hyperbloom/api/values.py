@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from hyperbloom.store import Appended, RangeSlice
 
-__all__ = ["count_values", "fetch_values", "has_values", "put_values", "range_values"]
+__all__ = ["count_values", "fetch_values", "has_values", "page_form", "put_values", "range_values"]
 
 #: Values of a page where the client names no limit.
 PAGE_VALUES = 1_000
@@ -47,14 +47,16 @@ def range_values(call: Call) -> Answer:
     start, end = call.range()
     limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
 
-    def answer(page: RangeSlice) -> bytes:
-        # By hand: hex needs no quoting, and json.dumps would hold the reactor twice as long.
-        values = '","'.join(value.hex() for value in page.values)
-        quoted = f'"{values}"' if page.values else ""
-        following = "null" if page.next_start is None else f'"{page.next_start.hex()}"'
-        return f'{{"values":[{quoted}],"next":{following}}}'.encode("ascii")
+    return call.feed().read(start, end, limit=limit, max_bytes=PAGE_BYTES).addCallback(page_form)
 
-    return call.feed().read(start, end, limit=limit, max_bytes=PAGE_BYTES).addCallback(answer)
+
+def page_form(page: RangeSlice, more: str = "") -> bytes:
+    """A page of values as JSON; `more` are further members of the object."""
+    # By hand: hex needs no quoting, and json.dumps would hold the reactor twice as long.
+    values = '","'.join(value.hex() for value in page.values)
+    quoted = f'"{values}"' if page.values else ""
+    following = "null" if page.next_start is None else f'"{page.next_start.hex()}"'
+    return f'{{"values":[{quoted}],"next":{following}{more}}}'.encode("ascii")
 
 
 def has_values(call: Call) -> Answer:

@@ -7,9 +7,12 @@ import click
 from hyperbloom import __version__
 from hyperbloom.cli import feeds, node, objects, trust, upkeep, values
 from hyperbloom.cli.app import Root
+from hyperbloom.cli.compact import compact
 from hyperbloom.cli.dht import dht
 from hyperbloom.cli.discover import discover
 from hyperbloom.cli.export import export
+from hyperbloom.cli.forgetting import forget, forgotten
+from hyperbloom.cli.forgetting import values as values_by
 from hyperbloom.cli.restore import restore, seed, snapshots
 from hyperbloom.cli.synced import wait_synced
 
@@ -36,6 +39,9 @@ for _command in (
     values.has,
     values.count,
     values.watch,
+    values_by,
+    forget,
+    forgotten,
     trust.invite,
     trust.join,
     trust.trust,
@@ -51,6 +57,7 @@ for _command in (
     snapshots,
     node.verify,
     upkeep.reload,
+    compact,
     export,
     dht,
     upkeep.completion,

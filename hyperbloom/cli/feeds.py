@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
-from hyperbloom.cli.parameters import HOST_PORT, PUBLIC_KEY, as_bytes, dialect_option, hex_option
+from hyperbloom.cli.parameters import (
+    AGE,
+    HOST_PORT,
+    PUBLIC_KEY,
+    as_bytes,
+    dialect_option,
+    hex_option,
+)
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Key, Name
 from hyperbloom.cli.trust import note_file_wins, note_lacks, own_trust
@@ -47,7 +54,10 @@ def alias_cell(form: Mapping[str, Any]) -> Name:
 
 def _present(client: Client, key: bytes) -> dict[str, Any]:
     """The settings of a feed that is joined already, else nothing."""
-    names = ("alias", "mode", "ranges", "dialect", "peers", "issue_links")
+    names = (
+        "alias", "mode", "ranges", "dialect", "peers", "issue_links",
+        "retain_age", "retain_values", "retain_bytes", "tombstones",
+    )  # fmt: skip
     for form in client.feeds():
         if form["key"] == key.hex():
             return {name: found for name, found in form.items() if name in names}
@@ -75,6 +85,26 @@ def _present(client: Client, key: bytes) -> dict[str, Any]:
 @click.option("--alias", help="A short name for the feed on this node.")
 @dialect_option
 @click.option("--no-issue-links", is_flag=True, help="Do not issue Links to peers that ask.")
+@click.option(
+    "--retain-age", type=AGE, metavar="DURATION", help="Forget what arrived earlier; 0: nothing."
+)
+@click.option(
+    "--retain-values",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Forget the oldest beyond N values; 0: none.",
+)
+@click.option(
+    "--retain-bytes",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Forget the oldest beyond N bytes; 0: none.",
+)
+@click.option(
+    "--tombstones",
+    type=click.Choice(["off", "owner", "members"]),
+    help="Whose tombstones to follow (default: off).",
+)
 @hex_option
 @pass_app
 def join(
@@ -86,6 +116,10 @@ def join(
     alias: str | None,
     dialect: str | None,
     no_issue_links: bool,
+    retain_age: float | None,
+    retain_values: int | None,
+    retain_bytes: int | None,
+    tombstones: str | None,
     as_hex: bool,
 ) -> None:
     """Take part in FEED (a public key in hex), or change how.
@@ -94,7 +128,13 @@ def join(
     """
     if (mode == "range") != bool(ranges):
         raise click.UsageError("--mode range and --range S E go together")
-    settings: dict[str, Any] = {}
+    kept = {
+        "retain_age": retain_age,
+        "retain_values": retain_values,
+        "retain_bytes": retain_bytes,
+        "tombstones": tombstones,
+    }
+    settings: dict[str, Any] = {name: one for name, one in kept.items() if one is not None}
     if mode is not None:
         settings["mode"] = mode
         settings["ranges"] = [

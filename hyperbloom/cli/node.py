@@ -230,6 +230,9 @@ def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[s
     elif not feed["peers"] and not feed["own"]:
         join = app.command("feed", "join", feed["key"], "--peer", "HOST:PORT")
         yield f"{name}: no peer is connected and none is named to dial: `{join}`"
+    if feed["forgotten"] or feed["forgotten_hashes"]:
+        forgotten = feed["forgotten"] + feed["forgotten_hashes"]
+        yield f"{name}: {_counted(forgotten, 'value')} forgotten, so that the digest differs"
     if feed["is_full"]:
         yield f"{name}: full by [limits]; values of peers are refused"
     for lack in feed["lacks"]:
@@ -265,6 +268,7 @@ def _show_node(app: App, form: Mapping[str, Any]) -> None:
             ("connections", str(form["connections"])),
             ("discovery", _discovery(form["discovery"])),
             ("store", f"{format_size(store['used_bytes'])} used"),
+            *([("denied", _counted(form["denied"], "key"))] if form["denied"] else []),
         ]
     )
 
@@ -291,9 +295,12 @@ def peers(app: App) -> None:
     with app.client() as client:
         found = client.peers()
         names = _names(client) if found and app.out.is_terminal else {}
+        denied = len(client.denied()) if app.out.is_terminal else 0
     if app.out.as_json:
         app.out.json({"peers": found})
         return
+    if denied:
+        app.out.note(f"{_counted(denied, 'key')} denied: see `{app.command('trust', 'denied')}`")
     rows = [
         (
             peer["address"],

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from hyperbloom.addresses import parse_host_port
-from hyperbloom.units import parse_expiry
+from hyperbloom.units import parse_duration, parse_expiry
 
 __all__ = [
+    "AGE",
     "DIALECT_NAMES",
     "EXPIRES",
     "HOST_PORT",
@@ -81,6 +82,24 @@ class HostPort(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return str(value)
 
 
+class Age(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A duration, or 0. Converted to seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Called by click."""
+        if isinstance(value, float) or value == "0":
+            return float(value)
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+AGE = Age()
 PUBLIC_KEY = PublicKey()
 EXPIRES = Expires()
 HOST_PORT = HostPort()

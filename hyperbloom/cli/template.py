@@ -50,6 +50,7 @@ listen = {listen}
 # dialect = "2"                 # the protocol's version that the feed speaks: 2, 1 or draft
 # peers = ["example.org:4365"]  # nodes to dial
 # issue_links = true            # give trust links to peers that ask for shorter chains
+# retain_age = "90d"            # forget values that arrived longer ago
 """
 
 

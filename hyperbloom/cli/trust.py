@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hyperbloom.cli.app import App, Command, Group, pass_app
+from hyperbloom.cli.app import App, Command, Group, exit_with, pass_app
 from hyperbloom.cli.parameters import EXPIRES, HOST_PORT, PUBLIC_KEY, dialect_option, feed_option
 from hyperbloom.cli.tables import Key
+from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_moment
 
 if TYPE_CHECKING:
@@ -145,6 +146,64 @@ def show(app: App, feed: str | None) -> None:
         app.out.sentence(own_trust(form))
 
 
+@trust.command("deny")
+@click.argument("key", type=PUBLIC_KEY)
+@click.option("--reason", default="", metavar="TEXT", help="Why, for `trust denied`.")
+@pass_app
+def deny(app: App, key: bytes, reason: str) -> None:
+    """Let KEY (a public key) take part in no feed of this node, at once and until `trust allow`.
+
+    Its connections are closed, and those of everyone whose chain of links leads through it, this
+    node's own chain too. What it brought stays: see `values --by` and `forget --by`. Other nodes
+    are not told.
+    """
+    with app.client() as client:
+        answer = client.deny(key, reason)
+        lost = [form for form in client.status()["feeds"] if _is_cut_off(form)]
+    if app.out.as_json:
+        app.out.json(answer)
+    else:
+        app.out.line(f"{key.hex()} is denied" + ("" if answer["new"] else ", as it was before"))
+    for form in lost:
+        name = form["alias"] or form["key"]
+        app.out.note(f"this node may not write to {name} any more: {form['problem']}")
+
+
+def _is_cut_off(form: dict[str, Any]) -> bool:
+    """Whether it is a denied key that keeps this node from a feed."""
+    return not form["trusted"] and "denies" in (form["problem"] or "")
+
+
+@trust.command("allow")
+@click.argument("key", type=PUBLIC_KEY)
+@pass_app
+def allow(app: App, key: bytes) -> None:
+    """Deny KEY no more; its links count again if they still hold. Exit code 1 if it was not denied.
+
+    What of it was forgotten stays forgotten.
+    """
+    with app.client() as client:
+        answer = client.allow(key)
+    if app.out.as_json:
+        app.out.json(answer)
+    else:
+        app.out.line(f"{key.hex()} is " + ("allowed" if answer["was_denied"] else "not denied"))
+    exit_with(ExitCode.OK if answer["was_denied"] else ExitCode.FAILED)
+
+
+@trust.command("denied")
+@pass_app
+def denied(app: App) -> None:
+    """List the keys that are denied, since when and why."""
+    with app.client() as client:
+        found = client.denied()
+    if app.out.as_json:
+        app.out.json({"denied": found})
+        return
+    rows = [(Key(one["key"]), format_moment(one["denied_at"]), one["reason"]) for one in found]
+    app.out.table(("key", "denied since", "why"), rows, empty="No key is denied.")
+
+
 def own_trust(form: FeedForm) -> str:
     """Whether this node may write to a feed, in a sentence."""
     chain = form["chain"]
@@ -170,7 +229,10 @@ def note_file_wins(app: App, form: FeedForm) -> None:
     )
     if named is None:
         return
-    names = ("alias", "mode", "ranges", "dialect", "peers", "issue_links")
+    names = (
+        "alias", "mode", "ranges", "dialect", "peers", "issue_links",
+        "retain_age", "retain_values", "retain_bytes", "tombstones",
+    )  # fmt: skip
     others = [name for name in names if named[name] != dict(form)[name]]
     if others:
         app.out.note(

@@ -16,7 +16,7 @@ from hyperbloom.export.errors import SnapshotUnusable
 from hyperbloom.keys import keyed_hash
 from hyperbloom.store import NoSuchFeed, Store, StoreCorrupt, StoreError, load_snapshot_info
 from hyperbloom.store.layout import LOG_HEAD
-from hyperbloom.store.scan import feed_generation, last_record
+from hyperbloom.store.scan import feed_generation, forgotten_digest, last_record
 
 __all__ = [
     "FeedSource",
@@ -120,11 +120,13 @@ def anchor_at(path: Path, feed_key: bytes, seq: int) -> int:
     """63 bits that stand for the last record up to ``seq``; 0 where there is none.
 
     The same bits in a later snapshot mean that it goes on from the earlier one. Other bits mean
-    that the store was put back to an older state and went on differently.
+    that the store was put back to an older state and went on differently, or that values were
+    forgotten or brought back.
     """
     try:
         with closing(Store.open_readonly(path)) as store:
             record = last_record(store, feed_key, seq)
+            forgotten = forgotten_digest(store, feed_key)
     except NoSuchFeed:
         return 0
     except StoreCorrupt as error:
@@ -132,5 +134,5 @@ def anchor_at(path: Path, feed_key: bytes, seq: int) -> int:
     if record is None:
         return 0
     head = LOG_HEAD.pack(record.received_at, record.origin)
-    digest = keyed_hash(record.seq.to_bytes(8, "big"), head, record.value)
+    digest = keyed_hash(record.seq.to_bytes(8, "big"), head, record.value, forgotten)
     return int.from_bytes(digest[:8], "big") >> (64 - _ANCHOR_BITS)

@@ -81,6 +81,9 @@ class Connections:
         side with the smaller peer id.
         """
         own_id = self.context.peer_id
+        denied = self.context.denied.first_of(remote.chain)
+        if denied is not None:
+            return _is_denied(denied, remote.key)
         if remote.id == own_id:
             return Refused("own", "this node dialled itself")
         twins = [
@@ -141,6 +144,19 @@ class Connections:
         limits = self.context.limits
         self._strikes.bound(most=limits.strikes, memory=limits.ban_seconds)
 
+    def close_denied(self) -> None:
+        """The deny list has grown: close who takes part by a chain that holds no more."""
+        denied = self.context.denied
+        for peer in list(self._open):
+            if peer.peering is None:
+                continue
+            remote = peer.peering.remote
+            key = denied.first_of(remote.chain)
+            if key is not None:
+                peer.close(_is_denied(key, remote.key))
+            elif denied.first_of(peer.peering.own_chain) is not None:
+                peer.close(Refused("no-chain", "this node's own chain leads through a denied key"))
+
     def look(self) -> None:
         """Close who may no longer take part, and cut who reads nothing for long."""
         now = self.context.now()
@@ -184,3 +200,10 @@ class Connections:
             for peer in self._open
             if peer.peering is not None and peer.close_reason is None
         ]
+
+
+def _is_denied(key: bytes, remote_key: bytes) -> Refused:
+    """Why a peer with this key in its chain is turned away; the text is logged and names none."""
+    if key == remote_key:
+        return Refused("denied", "its key is denied (`trust denied`)")
+    return Refused("denied", "its chain leads through a key that is denied (`trust denied`)")

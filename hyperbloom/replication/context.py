@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
 from hyperbloom.keys import Identity
+from hyperbloom.replication.denied import DenyList
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import SyncSettings
 from hyperbloom.store import Store, Writer, WriterInline
@@ -30,8 +31,9 @@ class FeedContext:
     """What the feeds of a node share; everything that is not pure comes in here.
 
     now: seconds since 1970. random_bytes: unpredictable bytes. in_thread: runs a blocking call
-    and answers with a Deferred. peer_id: this process's id in handshakes. limits and sync may be
-    replaced while the node runs (`Node.use_settings`): they are read anew wherever they count.
+    and answers with a Deferred. peer_id: this process's id in handshakes. denied: the keys that the
+    operator denies, which a node takes from its store. limits and sync may be replaced while the
+    node runs (`Node.use_settings`): they are read anew wherever they count.
     """
 
     identity: Identity
@@ -45,6 +47,7 @@ class FeedContext:
     in_thread: InThread
     peer_id: bytes
     leeway: float = 0.0
+    denied: DenyList = field(default_factory=DenyList)
 
     def jittered(self, seconds: float) -> float:
         """`seconds` varied at random by the setting `[sync] jitter`, so that nodes spread out."""

@@ -40,8 +40,9 @@ STEADY_SECONDS = 5.0
 #: An address that does not answer is given up on after this many seconds.
 CONNECT_SECONDS = 20.0
 
-#: Refusals that say that no connection is missing: we are who answers there, or are connected.
-_NO_OTHER_PEER = frozenset({"own", "twin"})
+#: Refusals after which dialling again is of no use: we are who answers there, or are connected, or
+#: who answers is denied.
+_NO_OTHER_PEER = frozenset({"own", "twin", "denied"})
 
 log = Logger()
 

@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.fetch import fetch
 from hyperbloom.replication.figures import COUNTS, Figures
+from hyperbloom.replication.forgetting import Forgetting
 from hyperbloom.replication.limits import (
     BROADCASTS_PER_TURN,
     LEAST_REPLY_SCALE,
@@ -30,9 +31,11 @@ from hyperbloom.replication.membership import Membership
 from hyperbloom.replication.plan import FILTER_BYTES, SyncPlan, union, within
 from hyperbloom.replication.refused import RefusedValues
 from hyperbloom.replication.reply import WasHere
+from hyperbloom.replication.retention import Retention
 from hyperbloom.replication.settings import FeedSettings, KeyRange
 from hyperbloom.replication.status import FeedTraffic
 from hyperbloom.replication.sums import KeptSums
+from hyperbloom.replication.tombstones import TombstoneReader
 from hyperbloom.replication.turns import Turns
 from hyperbloom.store import (
     Appended,
@@ -90,7 +93,11 @@ class Feed:
             self.dialect,
             context.store.links(settings.key),
             leeway=context.leeway,
+            denied=context.denied,
         )
+        self.forgetting = Forgetting(self)
+        self.retention = Retention(self)
+        self.tombstones = TombstoneReader(self)
         self._count, self._bytes = record.count, record.bytes
         self._subscribers: list[Subscriber] = []
         self._peers_changed: list[Callable[[], None]] = []
@@ -145,6 +152,11 @@ class Feed:
         return self._count
 
     @property
+    def value_bytes(self) -> int:
+        """How many bytes the values here have."""
+        return self._bytes
+
+    @property
     def mean_value_bytes(self) -> float:
         """Mean length of the values here; a guess of 64 while there are none."""
         return self._bytes / self._count if self._count else 64.0
@@ -173,6 +185,7 @@ class Feed:
     def insert(self, values: Sequence[bytes]) -> Deferred[Appended]:
         """Store values of our own; fires when they are on disk.
 
+        One that was forgotten is a value of the feed again.
         Raises `ValueError` for an empty or too long value and `NotTrusted` without a chain.
         """
         longest = self._longest
@@ -182,11 +195,11 @@ class Feed:
             if len(value) > longest:
                 raise ValueError(f"a value has at most {longest:,} bytes, this one {len(value):,}")
         self.membership.require_chain(now=self.context.now())
-        return self._append(values, self.context.identity.public_key)
+        return self._append(values, self.context.identity.public_key, restores=True)
 
     def accept(self, values: Sequence[bytes], origin: bytes) -> Deferred[Appended]:
         """Store what a peer sent, as far as settings and limits let it in."""
-        wanted = self._wanted(values)
+        wanted = () if origin in self.context.denied else self._wanted(values)
         refused = self._refuse(wanted)
         if refused:
             wanted = [value for value in wanted if value not in refused]
@@ -224,12 +237,15 @@ class Feed:
             )
         return refused
 
-    def _append(self, values: Sequence[bytes], origin: bytes) -> Deferred[Appended]:
+    def _append(
+        self, values: Sequence[bytes], origin: bytes, *, restores: bool = False
+    ) -> Deferred[Appended]:
         op = AppendValues(
             feed_key=self.key,
             values=values,
             origin=origin,
             received_at=int(self.context.now() * 1e6),
+            restores=restores,
         )
         result: Deferred[Appended] = Deferred()
 
@@ -237,13 +253,20 @@ class Feed:
             if isinstance(outcome, BaseException):
                 result.errback(outcome)
                 return
-            self._stored(outcome, origin)
+            self.forgetting.refused += outcome.forgotten
+            self.stored(outcome, origin)
             result.callback(outcome)
 
         self.context.writer.submit(op, done)
         return result
 
-    def _stored(self, appended: Appended, origin: bytes) -> None:
+    def shrunk(self, count: int, size: int) -> None:
+        """So many values of so many bytes have been removed from disk."""
+        self._count -= count
+        self._bytes -= size
+
+    def stored(self, appended: Appended, origin: bytes) -> None:
+        """Values are on disk: tell everyone who waits for them."""
         if not appended.values:
             return
         self._count += len(appended.values)
@@ -251,6 +274,7 @@ class Feed:
         self.top_seq = max(self.top_seq, appended.top_seq)
         self._tell(appended, origin)
         self._signed = None
+        self.tombstones.look()
 
     def write(self, op: Operation) -> None:
         """Store what nobody waits for; a failure is logged, not lost in silence."""
@@ -378,7 +402,7 @@ class Feed:
         """A fresh plan of what to ask a peer for, with filters of at most `filter_bytes`."""
         return SyncPlan(
             () if self.is_full else self.settings.synced,
-            read=self.read_slice,
+            read=self._read_for_plan,
             seed=lambda: int.from_bytes(self.context.random_bytes(4), "big"),
             false_positive=self.context.sync.false_positive,
             refused=tuple(self._refused),
@@ -388,6 +412,12 @@ class Feed:
     def read_slice(self, start: bytes, end: bytes | None) -> RangeSlice:
         """The next values of a range, as many as a slice holds."""
         return self.context.store.range_slice(
+            self.key, start, end, limit=SLICE_VALUES, max_bytes=SLICE_BYTES
+        )
+
+    def _read_for_plan(self, start: bytes, end: bytes | None) -> RangeSlice:
+        # What is forgotten is listed as well, or peers would send it with every Sync.
+        return self.context.store.settled_slice(
             self.key, start, end, limit=SLICE_VALUES, max_bytes=SLICE_BYTES
         )
 

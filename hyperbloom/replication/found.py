@@ -113,6 +113,8 @@ class FoundPeers:
         parse_host_port(address)
         if not self._running or address in self._skip or self._is_connected(key):
             return False
+        if key in self._context.denied:
+            return False
         found = self._found.get(address)
         if found is None:
             record = PeerRecord(address=address, feed_key=self._feed.key, key=key, source=source)
@@ -170,10 +172,27 @@ class FoundPeers:
             one.dialer is not None for one in self._found.values()
         )
         # What the store knew comes in the order in which it is to be dialled.
-        stored = [one for one in self._found.values() if one.waiting and one.stored]
-        others = [one for one in reversed(self._found.values()) if one.waiting and not one.stored]
+        waiting = [one for one in self._found.values() if one.waiting and self._may_dial(one)]
+        stored = [one for one in waiting if one.stored]
+        others = [one for one in reversed(waiting) if not one.stored]
         for found in [*stored, *others][: max(0, free)]:
             self._dial(found)
+
+    def _may_dial(self, found: _Found) -> bool:
+        return found.record.key not in self._context.denied
+
+    def forget_denied(self) -> None:
+        """The deny list has grown: dial those no more that led to a denied key."""
+        for address, one in list(self._found.items()):
+            if self._may_dial(one):
+                continue
+            del self._found[address]
+            if one.retry is not None and one.retry.active():
+                one.retry.cancel()
+            if one.dialer is not None:
+                one.dialer.stop()
+        if self._running:
+            self._dial_waiting()
 
     def _dial(self, found: _Found) -> None:
         found.waiting = False

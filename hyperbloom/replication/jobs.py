@@ -58,12 +58,14 @@ class Broadcast:
     async def step(self) -> bool:
         """Send the next slice of the log; more is to come while it has not reached the top."""
         feed = self._peer.feed
-        if self.cursor >= feed.top_seq:
+        top = feed.top_seq
+        if self.cursor >= top:
             return False
         piece = await feed.log_after(self.cursor, limit=SLICE_VALUES, max_bytes=SLICE_BYTES)
         known = set(self._known)
         origin = self._peer.remote_key
-        self.cursor = max(self.cursor, piece.last_seq)
+        # What arrived behind the last record has been forgotten meanwhile.
+        self.cursor = max(self.cursor, piece.last_seq if piece.records else top)
         self._peer.send_values(
             [r.value for r in piece.records if r.origin != origin and hash(r.value) not in known]
         )
@@ -122,7 +124,8 @@ class Sweep:
     def consider(self, peer_bytes: float) -> None:
         """The peer holds about `peer_bytes`: list what is here only where that costs less."""
         feed = self._peer.feed
-        bits, _ = optimal_parameters(feed.count, self._peer.context.sync.false_positive)
+        settled = feed.count + feed.forgetting.kept
+        bits, _ = optimal_parameters(settled, self._peer.context.sync.false_positive)
         if peer_bytes < bits / 8 - self._plan.sent_bytes:
             self._plan.collapse()
 

@@ -31,12 +31,24 @@ __all__ = [
     "OUTSTANDING_SYNCS",
     "PEER_KNOWN_VALUES",
     "REPLY_BYTES",
+    "RETENTION_PAUSE",
+    "RETENTION_SECONDS",
     "SLICE_BYTES",
     "SLICE_VALUES",
     "SYNC_SHARE",
+    "TOMBSTONE_SLICE",
     "TURN_SECONDS",
     "Limits",
 ]
+
+#: Seconds between two looks at what is to be forgotten by retention, and between its steps, so that
+#: a large backlog leaves most of the writer's time to others.
+RETENTION_SECONDS = 60.0
+RETENTION_PAUSE = 0.25
+
+#: Values of the log looked through for tombstones at once: were each one, they would keep a thread
+#: busy for a tenth of a second.
+TOMBSTONE_SLICE = 1_024
 
 #: Frames of all connections handled in one turn of the reactor, and the seconds after which no
 #: other is begun: an Ed25519 check costs about 0.1 ms, a frame full of tiny values 15 ms, so that

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from hyperbloom.keys import Identity
 from hyperbloom.store import (
@@ -31,7 +31,7 @@ from hyperbloom.trust import (
 )
 from hyperbloom.wire import Dialect
 
-__all__ = ["Membership", "NotTrusted"]
+__all__ = ["KeyDenied", "Membership", "NotTrusted"]
 
 #: The part of the room for links that what peers bring may fill; the rest is for what is issued
 #: or handed over by hand, so that no member can shut others out with links it makes up.
@@ -45,6 +45,10 @@ class NotTrusted(Exception):
     """This node has no unexpired chain of links from the feed to its key; the text says so."""
 
 
+class KeyDenied(NotTrusted):
+    """A key is on the deny list of this node; the text says what that keeps from happening."""
+
+
 class Membership:
     """The links of one feed and the chains found in them. Times are seconds since 1970."""
 
@@ -56,8 +60,10 @@ class Membership:
         records: Iterable[LinkRecord],
         *,
         leeway: float = 0.0,
+        denied: Container[bytes] = (),
     ) -> None:
         self.feed_key = feed_key
+        self._denied = denied
         self._identity = identity
         self._format = dialect.link_format
         self._leeway = leeway
@@ -87,15 +93,19 @@ class Membership:
     def _search(self, now: float) -> Chain | None:
         if self._identity.public_key == self.feed_key:
             return owner_chain(self._identity, format=self._format)
-        return self._graph.shortest_chain(self._identity.public_key, now=now)
+        return self.shortest_chain(self._identity.public_key, now=now)
 
     def require_chain(self, *, now: float) -> Chain:
         """Like `chain`, but raises `NotTrusted` with what to do about it."""
         chain = self.chain(now=now)
         if chain is None:
-            expired = any(
-                link.public_key == self._identity.public_key for _, link in self._graph.links()
-            )
+            own = self._identity.public_key
+            if self._graph.shortest_chain(own, now=now) is not None:
+                raise KeyDenied(
+                    "every chain to this node's key leads through a key that this node denies; "
+                    "ask another member for an invitation, or allow the key (`trust allow`)"
+                )
+            expired = any(link.public_key == own for _, link in self._graph.links())
             reason = (
                 "every link to this node's key has expired"
                 if expired
@@ -105,11 +115,27 @@ class Membership:
         return chain
 
     def verify(self, raw: Sequence[bytes], *, now: float) -> Chain:
-        """A chain handed over as bytes, checked; raises `ChainError`."""
-        return verify_chain(self.feed_key, raw, now=now, leeway=self._leeway, format=self._format)
+        """A chain handed over as bytes, checked; raises `ChainError`, `KeyDenied`."""
+        chain = verify_chain(self.feed_key, raw, now=now, leeway=self._leeway, format=self._format)
+        denied = self._denied_in(chain)
+        if denied is not None:
+            raise KeyDenied(
+                f"the chain leads to or through {denied.hex()}, which this node denies; "
+                "see `trust denied`"
+            )
+        return chain
+
+    def _denied_in(self, chain: Chain) -> bytes | None:
+        return next((key for key in chain.keys if key in self._denied), None)
+
+    def look_anew(self) -> None:
+        """The deny list has changed: search for this node's own chain again."""
+        self._searched_until = -math.inf
 
     def learn(self, chain: Chain, *, introduced_by: bytes, now: float) -> PutLinks | None:
         """Take in a verified chain that a peer brought; what is to be stored of it, or None."""
+        if self._denied_in(chain) is not None:
+            return None
         fresh = self._fresh(chain)
         if not fresh or not self._has_room(fresh, now=now, share=PEERS_SHARE):
             return None
@@ -147,6 +173,8 @@ class Membership:
                 "links of this feed's dialect never expire: whoever gets one may write for good; "
                 "if that is what you want, say so (--expires never)"
             )
+        if trustee in self._denied:
+            raise KeyDenied("this node denies that key; allow it first (`trust allow`)")
         if expires <= now:
             raise ValueError("the link would already have expired")
         if trustee in (self.feed_key, self._identity.public_key):
@@ -173,7 +201,7 @@ class Membership:
 
     def shortest_chain(self, identity: bytes, *, now: float) -> Chain | None:
         """The chain by which `identity` may write at `now`, or None."""
-        return self._graph.shortest_chain(identity, now=now)
+        return self._graph.shortest_chain(identity, now=now, without=self._denied)
 
     @property
     def has_links(self) -> bool:
@@ -182,7 +210,7 @@ class Membership:
 
     def members(self, *, now: float) -> list[Member]:
         """Who may write at `now`, through whom and until when."""
-        return self._graph.members(now=now)
+        return self._graph.members(now=now, without=self._denied)
 
     def forget_expired(self, *, now: float) -> None:
         """Drop links that have expired, as the store does with its records."""

@@ -26,13 +26,16 @@ from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.dialer import AcceptFactory, Dialer
 from hyperbloom.replication.feed import Feed
 from hyperbloom.replication.found import FoundPeers
-from hyperbloom.replication.limits import Limits
+from hyperbloom.replication.limits import RETENTION_SECONDS, Limits
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, NodeTraffic, PeerStatus
 from hyperbloom.replication.waiting import InSync, wait_synced
 from hyperbloom.store import (
+    AllowKey,
+    DeniedRecord,
+    DenyKey,
     DropExpiredLinks,
     DropFeed,
     FeedRecord,
@@ -129,7 +132,8 @@ class Node(Service):
         self.connections = Connections(context, self._by_discovery_key.get)
         self._sweep = LoopingCall(self.connections.look)
         self._purge = LoopingCall(self._purge_links)
-        for call in (self._sweep, self._purge):
+        self._retain = LoopingCall(self._look_at_retention)
+        for call in (self._sweep, self._purge, self._retain):
             call.clock = context.clock
 
     @property
@@ -143,6 +147,7 @@ class Node(Service):
         """Open the feeds, listen, dial. Raises `CannotListenError` where a port is taken."""
         super().startService()
         self.started = self.context.now()
+        self.context.denied.load(self.context.store.denied())
         for settings in self._configured:
             record = self.context.store.feed(settings.key)
             if record is None:
@@ -155,11 +160,15 @@ class Node(Service):
             self._dial(feed)
         self._sweep.start(SWEEP_SECONDS, now=False).addErrback(self._timer_failed)
         self._purge.start(PURGE_SECONDS).addErrback(self._timer_failed)
+        self._retain.start(RETENTION_SECONDS).addErrback(self._timer_failed)
 
     def stopService(self) -> Deferred[None]:
         """Close every connection, then fire."""
         super().stopService()
-        for call in (self._sweep, self._purge):
+        for feed in self.feeds.values():
+            feed.retention.stop()
+            feed.tombstones.stop()
+        for call in (self._sweep, self._purge, self._retain):
             if call.running:
                 call.stop()
         waiting: list[Deferred[object]] = []
@@ -231,6 +240,8 @@ class Node(Service):
         feed.settings = settings
         if self.running:
             self._dial(feed)
+            feed.retention.look()
+            feed.tombstones.look()
         return feed
 
     def leave(self, feed_key: bytes) -> Deferred[None]:
@@ -244,6 +255,8 @@ class Node(Service):
     async def _leave(self, feed_key: bytes) -> None:
         feed = self.feeds.pop(feed_key, None)
         if feed is not None:
+            feed.retention.stop()
+            feed.tombstones.stop()
             # First of all, so that no connection about it comes in any more.
             del self._by_discovery_key[feed.discovery_key]
         await self._disconnect(feed_key, "the feed was left")
@@ -329,7 +342,52 @@ class Node(Service):
         self._advertise = tuple(advertise)
         self._pinned = frozenset(pinned)
 
+    # Keys that are denied
+
+    async def deny(self, key: bytes, reason: str = "") -> bool:
+        """Let a key take part in no feed from now on; whether it was not denied before.
+
+        Its connections, and those of everyone whose chain leads through it, are closed at once;
+        that it is so after a restart too is sure when this is answered. Raises `ValueError` for the
+        node's own key and beyond `MAX_DENIED_KEYS`, `StoreError` (the key is then denied until the
+        node stops).
+        """
+        if key == self.identity.public_key:
+            raise ValueError("this is the node's own key; it cannot deny itself")
+        op = DenyKey(key, int(self.context.now() * 1e6), reason)
+        self.context.denied.add(key)
+        self._denied_changed()
+        try:
+            return cast("bool", await self._written(op))
+        except ValueError:
+            self.context.denied.discard(key)
+            self._denied_changed()
+            raise
+
+    async def allow(self, key: bytes) -> bool:
+        """Deny a key no more; whether it was denied. Its links count again, if they still hold."""
+        was_denied = cast("bool", await self._written(AllowKey(key)))
+        self.context.denied.discard(key)
+        self._denied_changed()
+        return was_denied
+
+    def denied(self) -> list[DeniedRecord]:
+        """The keys that are denied, since when and why."""
+        return self.context.store.denied()
+
+    def _denied_changed(self) -> None:
+        for feed in self.feeds.values():
+            feed.membership.look_anew()
+        self.connections.close_denied()
+        for found in self.found.values():
+            found.forget_denied()
+
     # Timers
+
+    def _look_at_retention(self) -> None:
+        for feed in self.feeds.values():
+            feed.retention.look()
+            feed.tombstones.look()
 
     def _purge_links(self) -> None:
         before = self.context.now() - KEEP_EXPIRED_SECONDS
@@ -391,6 +449,7 @@ class Node(Service):
                 "file_bytes": size.file_bytes,
             },
             queued_bytes=self.context.writer.queued_bytes,
+            denied=len(self.context.denied),
         )
 
     def traffic(self) -> NodeTraffic:
@@ -417,6 +476,7 @@ class Node(Service):
     def feed_status(self, feed: Feed) -> FeedStatus:
         """One feed."""
         record = feed.record()
+        forgotten = feed.forgetting.figures()
         chain = feed.membership.chain(now=self.context.now())
         return FeedStatus(
             key=feed.key,
@@ -440,4 +500,8 @@ class Node(Service):
             trusted=chain is not None,
             problem=self.problem(feed),
             is_full=feed.is_full,
+            forgotten=forgotten.count,
+            forgotten_hashes=forgotten.hashes,
+            forgotten_refused=feed.forgetting.refused,
+            retained_out=feed.retention.forgotten,
         )

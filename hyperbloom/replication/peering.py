@@ -212,8 +212,9 @@ class Peering:
             case DigestReceived():
                 self.comparing.take_digest(event.digest)
             case LinkReceived():
-                self.feed.learn(event.chain, self.remote_key)
-                self._session.use_chain(event.chain)
+                if self.context.denied.first_of(event.chain) is None:
+                    self.feed.learn(event.chain, self.remote_key)
+                    self._session.use_chain(event.chain)
             case DataRefused(reason="expired"):
                 # No fault of the peer's: it was on its way while the time ran out.
                 self.connection.close(Refused("expired", "a link of its chain has expired"))

@@ -9,9 +9,20 @@ from typing import Any, Literal, get_args
 from hyperbloom.addresses import parse_host_port
 from hyperbloom.keys import PUBLIC_KEY_BYTES
 
-__all__ = ["DEFAULT_DIALECT", "WHOLE", "FeedSettings", "KeyRange", "Mode", "SyncSettings"]
+__all__ = [
+    "DEFAULT_DIALECT",
+    "WHOLE",
+    "FeedSettings",
+    "KeyRange",
+    "Mode",
+    "SyncSettings",
+    "Tombstones",
+]
 
 Mode = Literal["full", "range", "light"]
+
+#: Whose tombstones a feed follows (tombstones.py).
+Tombstones = Literal["off", "owner", "members"]
 
 #: start (inclusive), end (exclusive; None: open) in byte order.
 KeyRange = tuple[bytes, bytes | None]
@@ -73,6 +84,8 @@ class FeedSettings:
     """One feed of this node.
 
     `mode` is `full` (all values), `range` (only `ranges`) or `light` (request and publish only).
+    What arrived more than `retain_age` seconds ago is forgotten, and the oldest beyond
+    `retain_values` values and `retain_bytes` bytes; 0: never.
     Raises `ValueError` with a sentence for a person when the parts do not fit together.
     """
 
@@ -83,6 +96,10 @@ class FeedSettings:
     dialect: str = DEFAULT_DIALECT
     peers: tuple[str, ...] = ()
     issue_links: bool = True
+    retain_age: float = 0
+    retain_values: int = 0
+    retain_bytes: int = 0
+    tombstones: Tombstones = "off"
 
     def __post_init__(self) -> None:
         if len(self.key) != PUBLIC_KEY_BYTES:
@@ -96,6 +113,20 @@ class FeedSettings:
                 raise ValueError("the end of a range must be greater than its start")
         for address in self.peers:
             parse_host_port(address)
+        if (
+            not 0 <= self.retain_age < float("inf")
+            or min(self.retain_values, self.retain_bytes) < 0
+        ):
+            raise ValueError("what is retained is a number that is not negative; 0: everything")
+        if self.tombstones not in get_args(Tombstones):
+            raise ValueError(
+                f"tombstones is one of {', '.join(get_args(Tombstones))}, not {self.tombstones!r}"
+            )
+
+    @property
+    def retains_all(self) -> bool:
+        """Whether no value is ever forgotten by itself."""
+        return not (self.retain_age or self.retain_values or self.retain_bytes)
 
     @property
     def synced(self) -> tuple[KeyRange, ...]:
@@ -112,6 +143,10 @@ class FeedSettings:
             "dialect": self.dialect,
             "peers": list(self.peers),
             "issue_links": self.issue_links,
+            "retain_age": self.retain_age,
+            "retain_values": self.retain_values,
+            "retain_bytes": self.retain_bytes,
+            "tombstones": self.tombstones,
         }
 
     @classmethod
@@ -128,4 +163,8 @@ class FeedSettings:
             dialect=data["dialect"],
             peers=tuple(data["peers"]),
             issue_links=bool(data["issue_links"]),
+            retain_age=float(data.get("retain_age", 0)),
+            retain_values=int(data.get("retain_values", 0)),
+            retain_bytes=int(data.get("retain_bytes", 0)),
+            tombstones=data.get("tombstones", "off"),
         )

@@ -78,6 +78,9 @@ class FeedStatus(_Picture):
 
     `lacks`: what its dialect does not protect, in sentences; empty for dialect 2.
     `peers` are connected; of these `peers_in_sync` held the same values when last compared.
+    `forgotten` values are remembered whole and `forgotten_hashes` by their hashes;
+    `forgotten_refused` came again since the start and were kept out; `retained_out` were forgotten
+    by retention since then.
     """
 
     key: Octets
@@ -99,6 +102,10 @@ class FeedStatus(_Picture):
     trusted: bool
     problem: str | None
     is_full: bool
+    forgotten: int = 0
+    forgotten_hashes: int = 0
+    forgotten_refused: int = 0
+    retained_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +145,7 @@ class NodeStatus(_Picture):
     refusals: tuple[RefusalStatus, ...]
     store: dict[str, int]
     queued_bytes: int
+    denied: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,9 @@
 Durable, ordered, grouped: a Writer commits operations, a Store reads.
 """
 
+from hyperbloom.store.compaction import Compacted, compact_store
+from hyperbloom.store.denied import AllowKey, DenyKey, TooManyDenied
+from hyperbloom.store.digests import digest_sum
 from hyperbloom.store.errors import (
     ForeignSnapshot,
     NoSuchFeed,
@@ -14,7 +17,10 @@ from hyperbloom.store.errors import (
     StoreFull,
     StoreLocked,
 )
+from hyperbloom.store.forgetting import DropForgottenHashes, ForgetValues, RestoreValues
 from hyperbloom.store.limits import (
+    FORGET_STEP,
+    MAX_DENIED_KEYS,
     MAX_LINKS_PER_FEED,
     MAX_LINKS_PER_ISSUER,
     MAX_REFUSED_BYTES,
@@ -35,17 +41,20 @@ from hyperbloom.store.operations import (
     Operation,
     PutFeed,
     PutMeta,
-    digest_sum,
 )
 from hyperbloom.store.peers import DropPeer, PutPeer
 from hyperbloom.store.records import (
     Appended,
+    DeniedRecord,
     FeedFigures,
     FeedRecord,
+    Forgotten,
+    ForgottenFigures,
     LinkRecord,
     LogRecord,
     LogSlice,
     ObjectFigures,
+    OriginSlice,
     PeerRecord,
     RangeSlice,
     RefusedRecord,
@@ -62,6 +71,8 @@ from hyperbloom.store.verify import Progress, verify_path
 from hyperbloom.store.writer import CommitFigures, Done, Writer, WriterInline
 
 __all__ = [
+    "FORGET_STEP",
+    "MAX_DENIED_KEYS",
     "MAX_LINKS_PER_FEED",
     "MAX_LINKS_PER_ISSUER",
     "MAX_REFUSED_BYTES",
@@ -69,17 +80,25 @@ __all__ = [
     "NODE_ID",
     "REPLACED",
     "SEEDED_FROM",
+    "AllowKey",
     "AppendValues",
     "Appended",
     "CommitFigures",
+    "Compacted",
+    "DeniedRecord",
+    "DenyKey",
     "Done",
     "DropExpiredLinks",
     "DropFeed",
+    "DropForgottenHashes",
     "DropPeer",
     "FeedFigures",
     "FeedRecord",
     "ForeignSnapshot",
     "ForgetRefused",
+    "ForgetValues",
+    "Forgotten",
+    "ForgottenFigures",
     "KeptSnapshot",
     "LinkRecord",
     "LogRecord",
@@ -93,6 +112,7 @@ __all__ = [
     "OfferedObject",
     "OfferedRemoval",
     "Operation",
+    "OriginSlice",
     "Outcome",
     "PeerRecord",
     "Progress",
@@ -103,6 +123,7 @@ __all__ = [
     "RangeSlice",
     "RefusedRecord",
     "RememberRefused",
+    "RestoreValues",
     "SchemaMismatch",
     "SnapshotInfo",
     "Store",
@@ -113,10 +134,12 @@ __all__ = [
     "StoreFull",
     "StoreLocked",
     "StoreSize",
+    "TooManyDenied",
     "Verdict",
     "VerifyReport",
     "Writer",
     "WriterInline",
+    "compact_store",
     "digest_sum",
     "list_snapshots",
     "load_snapshot_info",

@@ -41,11 +41,21 @@ from hyperbloom.store.limits import MAX_MAP_STEP_BYTES, MAX_READERS
 from hyperbloom.store.records import StoreSize
 from hyperbloom.store.switching import short_turns
 
-__all__ = ["DATA_FILE", "LMDB_LOCK_FILE", "LOCK_FILE", "Environment", "FolderLock", "MapFull"]
+__all__ = [
+    "COMPACTING",
+    "DATA_FILE",
+    "LMDB_LOCK_FILE",
+    "LOCK_FILE",
+    "Environment",
+    "FolderLock",
+    "MapFull",
+]
 
 DATA_FILE = "data.mdb"
 LMDB_LOCK_FILE = "lock.mdb"
 LOCK_FILE = "node.lock"
+COMPACTING = ".compacting"
+"""The folder in which a compacted copy is made (compaction.py)."""
 
 _SPARE_TRANSACTIONS = 16
 _SMALLEST_MAP = 64 * 1024

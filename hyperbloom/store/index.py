@@ -156,6 +156,67 @@ class OrderedIndex:
             data = _LEAF + U64.pack(seq)
         return self._txn.put(key, data, True, False, False, self._database)
 
+    def remove(self, value: bytes) -> int | None:
+        """Take a value out; its sequence number, None if it is not there.
+
+        Its record must still be in the log, and so must those of the other values.
+        """
+        key, trail = self._way(value)
+        data = self._txn.get(key, db=self._database)
+        if data is None:
+            return None
+        if len(key) < LONG_KEY_BYTES:
+            seq = int.from_bytes(data, "big")
+        else:
+            _, seq = decode_entry(data)
+            if self._read_value(seq) != value:
+                return None
+        self._txn.delete(key, db=self._database)
+        self._close_buckets(trail)
+        return seq
+
+    def _way(self, value: bytes) -> tuple[bytes, list[bytes]]:
+        """Where a value's entry is, if it is there, and the keys of the buckets on the way."""
+        head, offset = self._root, 0
+        trail: list[bytes] = []
+        while len(value) - offset > PART_BYTES:
+            key = head + value[offset : offset + PART_BYTES] + _LONG
+            data = self._txn.get(key, db=self._database)
+            is_bucket, number = (False, 0) if data is None else decode_entry(data)
+            if not is_bucket:
+                return key, trail
+            trail.append(key)
+            head = self._head(number)
+            offset += PART_BYTES
+        return head + value[offset:], trail
+
+    def _close_buckets(self, trail: list[bytes]) -> None:
+        """Make a leaf of each bucket, the deepest first, in which one value is left alone."""
+        for key in reversed(trail):
+            _, bucket = decode_entry(self._get(key))
+            left = self._first_entries(self._head(bucket), 2)
+            if len(left) > 1:
+                return
+            self._buckets.pop(key, None)
+            if not left:
+                self._txn.delete(key, db=self._database)
+                continue
+            ((last, data),) = left
+            is_bucket, seq = (
+                decode_entry(data)
+                if len(last) == LONG_KEY_BYTES
+                else (False, int.from_bytes(data, "big"))
+            )
+            if is_bucket:
+                return
+            self._txn.delete(last, db=self._database)
+            self._txn.put(key, _LEAF + U64.pack(seq), db=self._database)
+
+    def _first_entries(self, head: bytes, most: int) -> list[tuple[bytes, bytes]]:
+        cursor = self._txn.cursor(self._database)
+        found = islice(cursor, most) if cursor.set_range(head) else ()
+        return [(key, data) for key, data in found if key.startswith(head)]
+
     # Looking up
 
     def find(self, value: bytes) -> int | None:

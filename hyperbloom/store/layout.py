@@ -13,10 +13,13 @@ links    feed id u32, issuer (32), hash of raw (32)     ``LINK`` struct, then th
 refused  feed id u32, hash of value (32)                ``REFUSED`` struct, reason, value
 peers    feed key (32), address (UTF-8)                 JSON
 objects  tag, hash (8) (see object_records.py)          a version of an object
+denied   key (32)                                       denied-at u64 µs, reason
+aside    feed id u32, tag u8 (see forgetting.py)        ``FEED`` struct of a set kept aside
 ======== ============================================== =========================================
 
 A feed id is a small local number, never given twice. It makes keys short and lets a dropped feed
-vanish at once, while its records are removed bit by bit under the old id.
+vanish at once, while its records are removed bit by bit under the old id. A set that is kept aside
+for a feed has an id of its own, and its log and index lie among those of the feeds.
 """
 
 import json
@@ -25,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 __all__ = [
+    "ASIDE_TAGS",
     "DATABASES",
     "DIGEST_MODULUS",
     "KEY_BYTES",
@@ -45,13 +49,18 @@ __all__ = [
     "parse_settings",
 ]
 
-DATABASES: Final = ("meta", "feeds", "log", "index", "links", "peers", "objects", "refused")
+DATABASES: Final = (
+    "meta", "feeds", "log", "index", "links", "peers", "objects", "refused", "denied", "aside",
+)  # fmt: skip
 
 STORE_FORMAT: Final = b"hyperbloom store"
 META_FORMAT: Final = b"store.format"
 META_SCHEMA: Final = b"store.schema"
 META_NEXT_FEED: Final = b"store.next_feed_id"
 META_DROPPING: Final = b"store.dropping."
+
+ASIDE_TAGS: Final = (b"v", b"h")
+"""The sets kept aside for a feed: forgotten values whole, and hashes of forgotten values."""
 
 KEY_BYTES: Final = 32
 ORIGIN_BYTES: Final = 32

@@ -3,9 +3,14 @@
 __all__ = [
     "DEFAULT_MAP_BYTES",
     "DELETE_STEP",
+    "FORGET_STEP",
     "GROUP_BYTES",
     "GROUP_OPERATIONS",
     "MAX_ADDRESS_BYTES",
+    "MAX_DENIED_KEYS",
+    "MAX_FORGOTTEN_BYTES",
+    "MAX_FORGOTTEN_HASHES",
+    "MAX_FORGOTTEN_VALUES",
     "MAX_LINKS_PER_FEED",
     "MAX_LINKS_PER_ISSUER",
     "MAX_LINK_BYTES",
@@ -48,6 +53,25 @@ MAX_REFUSED_BYTES = 4 * 1024 * 1024
 
 MAX_REASON_BYTES = 256
 """The reason beside a refused value is one short sentence."""
+
+MAX_FORGOTTEN_VALUES = 1_000_000
+"""Forgotten values kept whole in one feed, so that our Bloom filters can hold them. Each costs a
+filter what a value of the feed does, 29 bits at one in a million, in every Sync with every peer.
+Beyond it those forgotten longest ago are kept as hashes."""
+
+MAX_FORGOTTEN_BYTES = 128 * 1024 * 1024
+"""The same cap in bytes of the values."""
+
+MAX_FORGOTTEN_HASHES = 4_000_000
+"""Hashes of forgotten values in one feed, some 200 bytes each on disk. They keep a value out, but
+peers go on sending it. Beyond it those of longest ago are let go, and their values may return."""
+
+FORGET_STEP = 2_048
+"""Values forgotten, or brought back, in one transaction: 50 to 100 ms, so that others write
+in between. A caller cuts its work into such steps."""
+
+MAX_DENIED_KEYS = 10_000
+"""Denied keys of a node, all of them in memory. Only its operator adds to them."""
 
 GROUP_OPERATIONS = 1_024
 """Operations in one transaction: enough that the disk's sync is shared, few enough that the first

@@ -28,7 +28,14 @@ def _begin_object_pool(transaction: WriteTransaction) -> None:
     transaction.put("objects", COUNTS_KEY, ObjectCounts().pack())
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_begin_object_pool,)
+def _begin_forgetting(transaction: WriteTransaction) -> None:
+    """2 → 3: the databases `denied` and `aside`, which are made empty when a store is opened.
+
+    A program of schema 2 would let denied keys write and forgotten values return.
+    """
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_begin_object_pool, _begin_forgetting)
 """The step from version n to n + 1 is the n-th (from 1); the newest version is one more than
 these."""
 

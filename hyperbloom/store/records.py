@@ -13,12 +13,16 @@ Octets: TypeAlias = bytes
 
 __all__ = [
     "Appended",
+    "DeniedRecord",
     "FeedFigures",
     "FeedRecord",
+    "Forgotten",
+    "ForgottenFigures",
     "LinkRecord",
     "LogRecord",
     "LogSlice",
     "ObjectFigures",
+    "OriginSlice",
     "PeerRecord",
     "RangeSlice",
     "RefusedRecord",
@@ -77,12 +81,53 @@ class Appended:
     """What an append added: the values not there before, in arrival order.
 
     ``first_seq`` and ``top_seq`` bound their sequence numbers, which ascend but may leave gaps.
-    With nothing new, ``values`` is empty and ``first_seq`` is ``top_seq + 1``.
+    With nothing new, ``values`` is empty and ``first_seq`` is ``top_seq + 1``. ``forgotten`` values
+    were refused because the feed has forgotten them.
     """
 
     values: list[bytes]
     first_seq: int
     top_seq: int
+    forgotten: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What was forgotten in one step: values and bytes that were in the feed, and ``absent`` ones.
+
+    An absent value was not in the feed; that it is forgotten keeps it from coming.
+    """
+
+    count: int
+    bytes: int
+    absent: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgottenFigures:
+    """What a feed remembers of forgotten values: ``count`` whole ones with their ``bytes``,
+    and ``hashes`` of others."""
+
+    count: int
+    bytes: int
+    hashes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginSlice:
+    """Values that one peer brought; ``next_seq`` is where to go on from, None at the end."""
+
+    records: list[LogRecord]
+    next_seq: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedRecord:
+    """A key that is denied, since when (µs), and why in the operator's words."""
+
+    key: Octets
+    denied_at: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import lmdb
 
 from hyperbloom.store.index import OrderedIndex
-from hyperbloom.store.layout import LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
+from hyperbloom.store.layout import ASIDE_TAGS, LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
 from hyperbloom.store.records import LogRecord
 from hyperbloom.store.store import Store
 from hyperbloom.store.transaction import no_such_feed, read_value
@@ -26,6 +26,7 @@ __all__ = [
     "CHUNK_RECORDS",
     "LogChunk",
     "feed_generation",
+    "forgotten_digest",
     "last_record",
     "sample_values",
     "scan_log",
@@ -38,6 +39,7 @@ CHUNK_BYTES: Final = 8 * 1024 * 1024
 
 _STEP: Final = 64
 _LAST_SEQ: Final = (1 << 64) - 1
+_FORGOTTEN_MASK: Final = (1 << 31) - 1
 
 
 class LogChunk(NamedTuple):
@@ -48,9 +50,28 @@ class LogChunk(NamedTuple):
 
 
 def feed_generation(store: Store, feed_key: bytes) -> int:
-    """A number that changes when the feed is dropped and joined anew, its seqs beginning again."""
+    """A number that changes when what was read of the feed's log may be there no more.
+
+    That is when it is dropped and joined anew, its seqs beginning again (the lower 32 bits), and
+    when it has forgotten values (31 bits above them, which count what was ever forgotten).
+    """
     with store.environment.read() as txn:
-        return _state(txn, store, feed_key).feed_id
+        state = _state(txn, store, feed_key)
+        forgotten = sum(aside.top_seq for aside in _asides(txn, store, state))
+    return state.feed_id | (forgotten & _FORGOTTEN_MASK) << 32
+
+
+def forgotten_digest(store: Store, feed_key: bytes) -> bytes:
+    """A digest of what the feed remembers of forgotten values; empty if it has forgotten none."""
+    with store.environment.read() as txn:
+        asides = _asides(txn, store, _state(txn, store, feed_key))
+    return b"".join(aside.digest.to_bytes(32, "big") for aside in asides)
+
+
+def _asides(txn: "lmdb.Transaction[bytes]", store: Store, state: FeedState) -> list[FeedState]:
+    database = store.environment.databases["aside"]
+    found = (txn.get(state.prefix + tag, db=database) for tag in ASIDE_TAGS)
+    return [FeedState.unpack(data) for data in found if data is not None]
 
 
 def last_record(store: Store, feed_key: bytes, up_to_seq: int) -> LogRecord | None:

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import lmdb
 
-from hyperbloom.store.environment import DATA_FILE, Environment, FolderLock
+from hyperbloom.store.denied import parse_denied_record
+from hyperbloom.store.environment import COMPACTING, DATA_FILE, Environment, FolderLock
 from hyperbloom.store.errors import StoreCorrupt, StoreError
 from hyperbloom.store.index import OrderedIndex
-from hyperbloom.store.layout import LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
+from hyperbloom.store.layout import ASIDE_TAGS, LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
 from hyperbloom.store.limits import DEFAULT_MAP_BYTES
 from hyperbloom.store.links import parse_link_record
 from hyperbloom.store.migrations import MIGRATIONS, Migration, check_schema, initialize, migrate
@@ -33,11 +34,14 @@ from hyperbloom.store.object_records import (
 from hyperbloom.store.operations import feed_record, meta_key
 from hyperbloom.store.peers import parse_peer_record
 from hyperbloom.store.records import (
+    DeniedRecord,
     FeedRecord,
+    ForgottenFigures,
     LinkRecord,
     LogRecord,
     LogSlice,
     ObjectFigures,
+    OriginSlice,
     PeerRecord,
     RangeSlice,
     RefusedRecord,
@@ -97,6 +101,7 @@ class Store:
                 if not create:
                     raise StoreError(f"there is no store in {path}; name the folder of one")
                 _create(path, map_bytes, migrations)
+            shutil.rmtree(path / COMPACTING, ignore_errors=True)  # a compaction was killed
             environment = Environment(path, map_bytes=map_bytes, durable=durable)
             try:
                 migrate(environment, migrations)
@@ -177,23 +182,107 @@ class Store:
         where to go on: the value directly behind the last one given.
         """
         _check_limit(limit)
-        values: list[bytes] = []
-        room = max_bytes
-        more = False
         with self.environment.read() as txn:
-            for chunk in self._index(txn, feed_key).walk(start, end, wanted=limit + 1):
-                if len(values) + len(chunk) > limit:
-                    more = True
-                    del chunk[limit - len(values) :]
-                total = sum(map(len, chunk))
-                if total > room:
-                    more = True
-                    _cut(chunk, room, keep_first=not values)
-                values += chunk
-                room -= total
-                if more:
+            walk = self._index(txn, feed_key).walk(start, end, wanted=limit + 1)
+            return _take(walk, limit, max_bytes)
+
+    def forgotten_slice(
+        self,
+        feed_key: bytes,
+        start: bytes = b"",
+        end: bytes | None = None,
+        *,
+        limit: int,
+        max_bytes: int,
+    ) -> RangeSlice:
+        """The same of the values that the feed has forgotten and keeps whole (forgetting.py)."""
+        _check_limit(limit)
+        with self.environment.read() as txn:
+            kept = self._aside(txn, feed_key, ASIDE_TAGS[0])
+            if kept is None:
+                return RangeSlice(values=[], next_start=None)
+            walk = self._index_under(txn, kept.prefix).walk(start, end, wanted=limit + 1)
+            return _take(walk, limit, max_bytes)
+
+    def settled_slice(
+        self,
+        feed_key: bytes,
+        start: bytes = b"",
+        end: bytes | None = None,
+        *,
+        limit: int,
+        max_bytes: int,
+    ) -> RangeSlice:
+        """The same of both: all values that are not to be sent here, whether kept or forgotten."""
+        _check_limit(limit)
+        with self.environment.read() as txn:
+            walk = self._index(txn, feed_key).walk(start, end, wanted=limit + 1)
+            here = _take(walk, limit, max_bytes)
+            kept = self._aside(txn, feed_key, ASIDE_TAGS[0])
+            if kept is None or not kept.count:
+                return here
+            walk = self._index_under(txn, kept.prefix).walk(start, end, wanted=limit + 1)
+            gone = _take(walk, limit, max_bytes)
+        ends = [piece.next_start for piece in (here, gone) if piece.next_start is not None]
+        bound = min(ends, default=None)
+        values = sorted(v for v in here.values + gone.values if bound is None or v < bound)
+        return RangeSlice(values=values, next_start=bound)
+
+    def forgotten_figures(self, feed_key: bytes) -> ForgottenFigures:
+        """How much the feed remembers of forgotten values."""
+        with self.environment.read() as txn:
+            whole, hashed = (self._aside(txn, feed_key, tag) for tag in ASIDE_TAGS)
+        return ForgottenFigures(
+            count=0 if whole is None else whole.count,
+            bytes=0 if whole is None else whole.size,
+            hashes=0 if hashed is None else hashed.count,
+        )
+
+    def origin_slice(
+        self,
+        feed_key: bytes,
+        origin: bytes,
+        after_seq: int,
+        *,
+        limit: int,
+        max_bytes: int,
+        scan: int = 50_000,
+        forgotten: bool = False,
+    ) -> OriginSlice:
+        """The values that one peer brought, behind this number in the order of arrival.
+
+        Looks at ``scan`` records of the log at most, so a slice may be empty before the end. With
+        ``forgotten`` it is the forgotten values, kept whole, that are looked at.
+        """
+        _check_limit(limit)
+        records: list[LogRecord] = []
+        seq = after_seq
+        with self.environment.read() as txn:
+            feed = self._state(txn, feed_key)
+            state = self._aside(txn, feed_key, ASIDE_TAGS[0]) if forgotten else feed
+            if state is None:
+                return OriginSlice(records=[], next_seq=None)
+            prefix, cursor = state.prefix, txn.cursor(self.environment.databases["log"])
+            if not cursor.set_range(prefix + U64.pack(min(after_seq + 1, _LAST_SEQ))):
+                return OriginSlice(records=[], next_seq=None)
+            for key, data in islice(cursor, scan):
+                if not key.startswith(prefix):
+                    return OriginSlice(records=records, next_seq=None)
+                (seq,) = U64.unpack_from(key, U32.size)
+                if data[U64.size : LOG_HEAD_BYTES] != origin:
+                    continue
+                value = data[LOG_HEAD_BYTES:]
+                records.append(LogRecord(seq, U64.unpack_from(data)[0], origin, value))
+                max_bytes -= len(value)
+                if len(records) >= limit or max_bytes <= 0:
                     break
-        return RangeSlice(values=values, next_start=values[-1] + b"\x00" if more else None)
+        return OriginSlice(records=records, next_seq=seq)
+
+    def denied(self) -> list[DeniedRecord]:
+        """The keys that the operator denies, in their order."""
+        with self.environment.read() as txn:
+            records = list(txn.cursor(self.environment.databases["denied"]))
+        return [parse_denied_record(key, data) for key, data in records]
 
     def log_slice(self, feed_key: bytes, after_seq: int, *, limit: int, max_bytes: int) -> LogSlice:
         """The values that arrived after this sequence number, in that order, up to the limits.
@@ -313,8 +402,18 @@ class Store:
         prefix = self._state(txn, feed_key).prefix
         return scan_prefix(txn, self.environment.databases[database], prefix)
 
+    def _aside(
+        self, txn: "lmdb.Transaction[bytes]", feed_key: bytes, tag: bytes
+    ) -> FeedState | None:
+        key = self._state(txn, feed_key).prefix + tag
+        data = txn.get(key, db=self.environment.databases["aside"])
+        return None if data is None else FeedState.unpack(data)
+
     def _index(self, txn: "lmdb.Transaction[bytes]", feed_key: bytes) -> OrderedIndex:
-        prefix, log = self._state(txn, feed_key).prefix, self.environment.databases["log"]
+        return self._index_under(txn, self._state(txn, feed_key).prefix)
+
+    def _index_under(self, txn: "lmdb.Transaction[bytes]", prefix: bytes) -> OrderedIndex:
+        log = self.environment.databases["log"]
         return OrderedIndex(
             txn,
             self.environment.databases["index"],
@@ -330,6 +429,25 @@ _MICROSECONDS = 1_000_000
 def _check_limit(limit: int) -> None:
     if limit < 1:
         raise ValueError(f"a slice holds at least one value: limit {limit}")
+
+
+def _take(walk: Iterator[list[bytes]], limit: int, room: int) -> RangeSlice:
+    """What a walk gives first, up to the limits."""
+    values: list[bytes] = []
+    more = False
+    for chunk in walk:
+        if len(values) + len(chunk) > limit:
+            more = True
+            del chunk[limit - len(values) :]
+        total = sum(map(len, chunk))
+        if total > room:
+            more = True
+            _cut(chunk, room, keep_first=not values)
+        values += chunk
+        room -= total
+        if more:
+            break
+    return RangeSlice(values=values, next_start=values[-1] + b"\x00" if more else None)
 
 
 def _cut(values: list[bytes], room: int, *, keep_first: bool) -> None:

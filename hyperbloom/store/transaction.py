@@ -11,7 +11,14 @@ import lmdb
 
 from hyperbloom.store.environment import Environment, MapFull
 from hyperbloom.store.errors import NoSuchFeed
-from hyperbloom.store.layout import LOG_HEAD_BYTES, U64, FeedState
+from hyperbloom.store.layout import (
+    ASIDE_TAGS,
+    LOG_HEAD_BYTES,
+    META_NEXT_FEED,
+    U32,
+    U64,
+    FeedState,
+)
 
 __all__ = ["WriteTransaction", "no_such_feed", "read_value", "scan_prefix", "write"]
 
@@ -52,6 +59,7 @@ class WriteTransaction:
         self.txn = txn
         self.databases = databases
         self._feeds: dict[bytes, FeedState] = {}
+        self._aside: dict[bytes, FeedState] = {}
 
     def feed(self, feed_key: bytes) -> FeedState:
         """The feed's state, to be changed in place; NoSuchFeed."""
@@ -78,6 +86,42 @@ class WriteTransaction:
         """Remove a feed's record (and nothing else of it)."""
         self._feeds.pop(feed_key, None)
         self.txn.delete(feed_key, db=self.databases["feeds"])
+
+    def next_feed_id(self) -> int:
+        """An id that no feed and no set kept aside had before."""
+        number = self.get("meta", META_NEXT_FEED)
+        feed_id: int = 1 if number is None else U32.unpack(number)[0]
+        self.put("meta", META_NEXT_FEED, U32.pack(feed_id + 1))
+        return feed_id
+
+    def find_aside(self, feed: FeedState, tag: bytes) -> FeedState | None:
+        """A set kept aside for a feed (see layout.py), to be changed in place; None without one."""
+        key = feed.prefix + tag
+        state = self._aside.get(key)
+        if state is None:
+            data = self.get("aside", key)
+            if data is not None:
+                state = self._aside[key] = FeedState.unpack(data)
+        return state
+
+    def aside(self, feed: FeedState, tag: bytes) -> FeedState:
+        """The same; an empty one is made if there is none."""
+        state = self.find_aside(feed, tag)
+        if state is None:
+            state = FeedState(feed_id=self.next_feed_id(), settings=b"{}")
+            self._aside[feed.prefix + tag] = state
+        return state
+
+    def remove_aside(self, feed: FeedState) -> list[FeedState]:
+        """Remove the records of all sets kept aside for a feed (and nothing else of them)."""
+        removed = []
+        for tag in ASIDE_TAGS:
+            state = self.find_aside(feed, tag)
+            if state is not None:
+                removed.append(state)
+                del self._aside[feed.prefix + tag]
+                self.delete("aside", feed.prefix + tag)
+        return removed
 
     def get(self, database: str, key: bytes) -> bytes | None:
         return self.txn.get(key, db=self.databases[database])
@@ -106,6 +150,8 @@ class WriteTransaction:
         """Write the feeds back; called once, at the end."""
         for key, state in self._feeds.items():
             self.txn.put(key, state.pack(), db=self.databases["feeds"])
+        for key, state in self._aside.items():
+            self.txn.put(key, state.pack(), db=self.databases["aside"])
 
 
 def write(environment: Environment, change: Callable[[WriteTransaction], Result]) -> Result:

@@ -3,8 +3,9 @@
 Every record of the log must be found through the index under its own number, and every entry of the
 index must lead to a record of the log that has its bytes; together these say that both hold the
 same values. Buckets are entered from exactly one place and are not empty. Counts, bytes and digests
-are added up anew. Links and refused values lie under the keys that their contents give. The pool's
-objects are looked at in verify_objects.py.
+are added up anew. What a feed has forgotten is looked at like a feed, and is in none. Links and
+refused values lie under the keys that their contents give. The pool's objects are looked at in
+verify_objects.py.
 """
 
 import struct
@@ -16,10 +17,13 @@ from pathlib import Path
 import lmdb
 
 from hyperbloom.keys import keyed_hash
+from hyperbloom.store.denied import parse_denied_record
+from hyperbloom.store.digests import digest_sum
 from hyperbloom.store.environment import DATA_FILE, LOCK_FILE, Environment, FolderLock
 from hyperbloom.store.errors import StoreError
 from hyperbloom.store.index import HEAD_BYTES, LONG_KEY_BYTES, OrderedIndex, decode_entry
 from hyperbloom.store.layout import (
+    ASIDE_TAGS,
     DIGEST_MODULUS,
     LOG_HEAD_BYTES,
     META_DROPPING,
@@ -32,7 +36,6 @@ from hyperbloom.store.layout import (
 from hyperbloom.store.limits import MAX_PROBLEMS, MIN_HEADROOM_BYTES
 from hyperbloom.store.links import link_key, parse_link_record
 from hyperbloom.store.migrations import check_schema
-from hyperbloom.store.operations import digest_sum
 from hyperbloom.store.peers import parse_peer_record
 from hyperbloom.store.records import VerifyReport
 from hyperbloom.store.refusals import parse_refused_record
@@ -114,9 +117,10 @@ class _Verification:
         self._problems = problems
         self._progress = progress
         self._values = 0
+        self._forgotten = 0
 
     def run(self) -> int:
-        """Walk everything; return the number of values seen."""
+        """Walk everything; return the number of values seen in feeds."""
         feed_ids: dict[int, bytes] = {}
         for key, data in self._txn.cursor(self._databases["feeds"]):
             try:
@@ -129,9 +133,11 @@ class _Verification:
                 self._problems.add(f"feed {key.hex()}: another feed has its id {state.feed_id}")
             feed_ids[state.feed_id] = key
             _FeedVerification(self, f"feed {key.hex()}", state).run()
+        self._check_aside(feed_ids)
         self._look_for_strays(feed_ids)
         self._check_peers()
-        return self._values
+        self._check_denied()
+        return self._values - self._forgotten
 
     def problem(self, sentence: str) -> None:
         self._problems.add(sentence)
@@ -173,6 +179,51 @@ class _Verification:
         next_id = 1 if number is None else U32.unpack(number)[0]
         if feed_ids and max(feed_ids) >= next_id:
             self.problem(f"meta: the next feed id {next_id} is one that a feed has already")
+
+    def _check_aside(self, feed_ids: dict[int, bytes]) -> None:
+        """The sets kept aside for feeds, each a set like a feed; their ids join the feeds'."""
+        owners = dict(feed_ids)
+        for key, data in self.scan("aside", b""):
+            tag = key[U32.size :]
+            owner = owners.get(U32.unpack_from(key)[0]) if len(key) > U32.size else None
+            if owner is None or tag not in ASIDE_TAGS:
+                self.problem(f"aside: the record {key.hex()} belongs to no feed")
+                continue
+            try:
+                state = FeedState.unpack(data)
+            except struct.error:
+                self.problem(f"aside: the record {key.hex()} cannot be read")
+                continue
+            name = f"feed {owner.hex()}: what it has forgotten ({tag.decode()})"
+            if state.feed_id in feed_ids:
+                self.problem(f"{name}: another set has its id {state.feed_id}")
+            feed_ids[state.feed_id] = owner
+            before = self._values
+            _FeedVerification(self, name, state).run()
+            self._forgotten += self._values - before
+            self._check_apart(name, owner, state, tag)
+
+    def _check_apart(self, name: str, owner: bytes, state: FeedState, tag: bytes) -> None:
+        """No value is both in the feed and forgotten."""
+        data = self.get("feeds", owner)
+        if tag != ASIDE_TAGS[0] or data is None:
+            return
+        index = self.index(FeedState.unpack(data).prefix)
+        for key, record in self.scan("log", state.prefix):
+            try:
+                is_there = index.find(record[LOG_HEAD_BYTES:]) is not None
+            except (lmdb.CorruptedError, struct.error):
+                continue  # told of with the feed's own index
+            if is_there:
+                (seq,) = U64.unpack_from(key, U32.size)
+                self.problem(f"{name}: record {seq} is in the feed as well")
+
+    def _check_denied(self) -> None:
+        for key, data in self.scan("denied", b""):
+            try:
+                parse_denied_record(key, data)
+            except (ValueError, struct.error):
+                self.problem(f"denied: the record {key.hex()} cannot be read")
 
     def _check_peers(self) -> None:
         for key, data in self.scan("peers", b""):

@@ -104,6 +104,11 @@ class Chain:
         """The earliest expiry of a link in seconds since 1970; infinite if nothing does."""
         return min((link.expires for link in self.links), default=math.inf)
 
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """Every key of the chain: the feed's own, then each trustee, the holder last."""
+        return (self.feed_key, *(link.public_key for link in self.links))
+
     def issuers(self) -> Iterator[tuple[bytes, TrustLink]]:
         """Each link with the key that issued it, from the feed's end."""
         issuer = self.feed_key

@@ -14,7 +14,7 @@ once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from hyperbloom.trust.chain import MAX_CHAIN_LINKS, Chain
@@ -97,38 +97,49 @@ class LinkGraph:
             for link in alike
         ]
 
-    def shortest_chain(self, identity: bytes, *, now: float, leeway: float = 0.0) -> Chain | None:
+    def shortest_chain(
+        self, identity: bytes, *, now: float, leeway: float = 0.0, without: Container[bytes] = ()
+    ) -> Chain | None:
         """The best chain for a key at ``now``, or None if it may not write.
 
         ``now`` is in seconds since 1970; ``leeway`` seconds are granted past each expiry. The
-        feed's own key has the empty chain.
+        feed's own key has the empty chain. No chain leads to or through a key of ``without``.
         """
         if identity == self.feed_key:
-            return self._root
+            return None if identity in without else self._root
         layers: list[dict[bytes, _Reach]] = []
-        for layer in self._layers(now, leeway):
+        for layer in self._layers(now, leeway, without):
             layers.append(layer)
             if identity in layer:
                 return self._trace(identity, layers)
         return None
 
-    def members(self, *, now: float, leeway: float = 0.0) -> list[Member]:
-        """All keys that may write at ``now`` but the owner's, nearest first, then by key."""
+    def members(
+        self, *, now: float, leeway: float = 0.0, without: Container[bytes] = ()
+    ) -> list[Member]:
+        """All keys that may write at ``now`` but the owner's, nearest first, then by key.
+
+        As with :meth:`shortest_chain`, not those of ``without`` or through them.
+        """
         return [
             Member(key=key, depth=depth, introduced_by=reach.issuer, expires=reach.expires)
-            for depth, layer in enumerate(self._layers(now, leeway), start=1)
+            for depth, layer in enumerate(self._layers(now, leeway, without), start=1)
             for key, reach in sorted(layer.items(), key=lambda item: item[0])
         ]
 
-    def _layers(self, now: float, leeway: float) -> Iterator[dict[bytes, _Reach]]:
+    def _layers(
+        self, now: float, leeway: float, without: Container[bytes]
+    ) -> Iterator[dict[bytes, _Reach]]:
         """The keys first reached by 1, 2, ... links, and the best way to each."""
+        if self.feed_key in without:
+            return
         seen = {self.feed_key}
         border = {self.feed_key: math.inf}
         for _ in range(MAX_CHAIN_LINKS):
             layer: dict[bytes, _Reach] = {}
             for issuer, lasts in border.items():
                 for trustee, alike in self._links.get(issuer, {}).items():
-                    if trustee in seen:
+                    if trustee in seen or trustee in without:
                         continue
                     link = _latest(alike)
                     if link.is_expired(now=now, leeway=leeway):

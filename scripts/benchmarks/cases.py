@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dht import dht_nodes_case, dht_packets_case, dht_simulated_case
+from forgetting import forgetting_case
 from nodes import BenchNode, member_links, prefill, running
 from pools import changes_case, codec_case, initialize_case
 from steady import steady_state
@@ -446,6 +447,7 @@ CASES: dict[str, Callable[[Path, float], Figures]] = {
     "idle": idle_case,
     "records": records_case,
     "export": export_case,
+    "forgetting": forgetting_case,
     "dht-packets": dht_packets_case,
     "dht-simulated": dht_simulated_case,
     "dht-nodes": dht_nodes_case,

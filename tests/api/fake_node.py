@@ -12,6 +12,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail, succeed
 
 from hyperbloom.keys import Identity, discovery_key, keyed_hash
+from hyperbloom.replication.forgetting import Selection, Step
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.replication.settings import FeedSettings
@@ -27,11 +28,14 @@ from hyperbloom.replication.waiting import InSync, NotInSync, UnknownPeer
 from hyperbloom.store import (
     Appended,
     CommitFigures,
+    DeniedRecord,
     FeedFigures,
     FeedRecord,
+    ForgottenFigures,
     LinkRecord,
     LogRecord,
     LogSlice,
+    OriginSlice,
     RangeSlice,
     SnapshotInfo,
     StoreError,
@@ -40,6 +44,22 @@ from hyperbloom.store import (
     VerifyReport,
 )
 from hyperbloom.trust import Chain, LinkGraph, Member, TrustLink, issue_link, verify_chain
+
+
+class FakeForgetting:
+    """Finds nothing to forget: what forgetting does is tested on real stores and nodes."""
+
+    def figures(self) -> ForgottenFigures:
+        return ForgottenFigures(count=0, bytes=0, hashes=0)
+
+    async def step(self, selection: Selection, position: object, **_: bool) -> Step:
+        return Step(count=0, size=0, absent=len(selection.values or ()), next=None)
+
+    async def undo_step(self, selection: Selection, position: object, **_: bool) -> Step:
+        return await self.step(selection, position)
+
+    async def drop_hashes(self) -> None:
+        pass
 
 
 class FakeFeed:
@@ -57,6 +77,7 @@ class FakeFeed:
         self.interests: list[tuple[bytes, bytes | None]] = []
         self.raw_links: list[LinkRecord] = []
         self.failure: Exception | None = None
+        self.forgetting = FakeForgetting()
 
     @property
     def chain(self) -> Chain | None:
@@ -197,6 +218,12 @@ class FakeStore:
             ),
         )
 
+    def forgotten_slice(self, *_: object, **__: object) -> RangeSlice:
+        return RangeSlice(values=[], next_start=None)
+
+    def origin_slice(self, *_: object, **__: object) -> OriginSlice:
+        return OriginSlice(records=[], next_seq=None)
+
     def verify(self, progress: object = None) -> VerifyReport:
         return VerifyReport(ok=False, problems=["one value is twice in the log"], values=7)
 
@@ -238,6 +265,7 @@ class FakeNode:
 
     def __init__(self, seed: bytes = bytes(32)) -> None:
         self.identity = Identity(seed)
+        self.denied_keys: dict[bytes, str] = {}
         self.calls: list[tuple[Any, ...]] = []
         self.context = FakeContext()
         self.store = FakeStore(self)
@@ -289,6 +317,21 @@ class FakeNode:
             raise ValueError("this is the node's own feed; it cannot be left")
         del self.feeds[feed_key]
         return succeed(None)
+
+    async def deny(self, key: bytes, reason: str = "") -> bool:
+        self.calls.append(("deny", key, reason))
+        is_new = key not in self.denied_keys
+        self.denied_keys[key] = reason
+        return is_new
+
+    async def allow(self, key: bytes) -> bool:
+        return self.denied_keys.pop(key, None) is not None
+
+    def denied(self) -> list[DeniedRecord]:
+        return [
+            DeniedRecord(key=key, denied_at=1_000_000, reason=reason)
+            for key, reason in self.denied_keys.items()
+        ]
 
     def peers(self) -> list[PeerStatus]:
         return self.connected

@@ -494,3 +494,37 @@ def test_json_is_one_object_on_one_line(node, served, command, peers):
 def test_a_command_that_fails_prints_no_json(node):
     for command in ("get", "count", "trust show", "watch"):
         node.refusal(8, *command.split(), "--feed", "nobody", "--json")
+
+
+# trust deny, allow, denied
+
+
+def test_a_key_is_denied_and_allowed(node, served):
+    assert node.out("trust", "denied").splitlines() == ["key\tdenied since\twhy"]
+    assert node.out("trust", "deny", OTHER_KEY, "--reason", "spam") == f"{OTHER_KEY} is denied\n"
+    assert node.out("trust", "deny", OTHER_KEY) == f"{OTHER_KEY} is denied, as it was before\n"
+    (found,) = json.loads(node.out("trust", "denied", "--json"))["denied"]
+    assert (found["key"], found["denied_at"]) == (OTHER_KEY, 1.0)
+    assert json.loads(node.out("trust", "deny", FRIEND_KEY, "--json")) == {
+        "key": FRIEND_KEY,
+        "new": True,
+    }
+    assert node.out("trust", "allow", OTHER_KEY) == f"{OTHER_KEY} is allowed\n"
+    result = node("trust", "allow", OTHER_KEY)
+    assert (result.exit_code, result.stdout) == (1, f"{OTHER_KEY} is not denied\n")
+    assert list(served.node.denied_keys) == [FRIEND.public_key]
+
+
+def test_an_invitation_through_a_denied_key_leaves_no_feed_behind(node, served):
+    line = encode_invitation(
+        Invitation(
+            feed_key=FRIEND.public_key,
+            links=(
+                issue_link(FRIEND, served.node.own.key, expires=FAR, nonce=bytes(32)).to_bytes(),
+            ),
+            addresses=("192.0.2.1:4365",),
+        )
+    )
+    node.out("trust", "deny", FRIEND_KEY)
+    assert "denies" in node.refusal(5, "join", line)
+    assert FRIEND.public_key not in served.node.feeds

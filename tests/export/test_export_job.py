@@ -15,7 +15,7 @@ from hyperbloom.export import current_files, export_snapshots, read
 from hyperbloom.export.errors import ExportBusy, ExportError, SnapshotUnusable
 from hyperbloom.export.lock import folder_lock
 from hyperbloom.export.upkeep import compact_tables, table_statuses, vacuum_tables
-from hyperbloom.store import DropFeed, PutLinks
+from hyperbloom.store import DropFeed, ForgetValues, PutLinks, RestoreValues
 from hyperbloom.store.records import LinkRecord
 
 DAY = 24 * HOUR
@@ -298,3 +298,35 @@ def test_no_snapshot_and_no_such_table_are_sentences(export, tmp_path):
         export(tmp_path)
     with pytest.raises(ExportError, match="no table 'subjects'"):
         export(tmp_path, tables=("subjects",))
+
+
+def test_forgotten_values_leave_the_table_and_new_ones_come(node, export, target):
+    """Fewer rows below the mark, and as many above it: only the generation tells."""
+    node.append(random_values(200))
+    first = node.snapshot("first")
+    export(first)
+    gone = random_values(200)[:50]
+    node.do(ForgetValues(FEED, gone))
+    node.append([b"new %d" % number for number in range(60)])
+    report = by_name(export(node.snapshot("second")))
+    assert rows(target) == stored((NODE, node))
+    assert report["values"].replaced == 200
+    # What follows is incremental again.
+    node.append([b"newer"])
+    report = by_name(export(node.snapshot("third")))
+    assert (report["values"].rows, report["values"].replaced) == (1, 0)
+    # The last record of the log, the anchor, vanishes and comes back as a later one.
+    node.do(ForgetValues(FEED, [b"newer"]))
+    export(node.snapshot("fourth"))
+    assert rows(target) == stored((NODE, node))
+    node.do(RestoreValues(FEED, [b"newer", *gone]))
+    export(node.snapshot("fifth"))
+    assert rows(target) == stored((NODE, node))
+
+
+def test_values_that_were_erased_leave_the_table_too(node, export, target):
+    node.append([b"secret", b"other"])
+    export(node.snapshot("first"))
+    node.do(ForgetValues(FEED, [b"secret"], erase=True))
+    export(node.snapshot("second"))
+    assert [row["value"] for row in table(target).to_pylist()] == [b"other"]

@@ -67,10 +67,50 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path):
     assert len(acknowledged) > ROUNDS
 
 
-def kill_a_writer(path: Path, number: int, seconds: float) -> set[bytes]:
+FORGET_SCRIPT = """
+import os, sys
+from pathlib import Path
+from hyperbloom.store import *
+
+FEED, ORIGIN = b"f" * 32, b"o" * 32
+store = Store.open(Path(sys.argv[1]), map_bytes=1 << 17)
+writer = WriterInline(store)
+writer.submit(PutFeed(FEED, {}), lambda result: None)
+os.write(1, b"ready\\n")
+number = int(sys.argv[2]) * 1_000_000
+while True:
+    values = [b"%09d" % n + b"x" * (n % 3 * 600) for n in range(number, number + 50)]
+    number += 50
+    def said(result):
+        if isinstance(result, BaseException):
+            os._exit(3)
+    writer.submit(AppendValues(FEED, values, ORIGIN, number), said)
+    writer.submit(ForgetValues(FEED, values[::2], erase=number % 100 == 0), said)
+    writer.submit(RestoreValues(FEED, values[::6]), said)
+    gone = [v for i, v in enumerate(values) if i % 2 == 0 and i % 6]
+    os.write(1, b"".join(v[:9] + b"\\n" for v in gone))
+"""
+
+
+@pytest.mark.slow
+def test_a_kill_amid_forgetting_leaves_a_store_that_verifies(tmp_path):
+    path = tmp_path / "store"
+    forgotten: set[bytes] = set()
+    for number in range(8):
+        forgotten |= kill_a_writer(path, number, random.uniform(0.02, 0.3), FORGET_SCRIPT)
+        store = Store.open(path)
+        stored = {record.value[:9] for record in all_records(store)}
+        report = store.verify()
+        store.close()
+        assert report.problems == []
+        assert not stored & forgotten
+    assert forgotten
+
+
+def kill_a_writer(path: Path, number: int, seconds: float, script: str = SCRIPT) -> set[bytes]:
     """Let a process write for that long, kill it, and return the names it acknowledged."""
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(path), str(number)],
+        [sys.executable, "-c", script, str(path), str(number)],
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[2],
     ) as writer:

@@ -1,0 +1,265 @@
+"""Commands that look at what a key brought, forget values, and bring them back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hyperbloom.cli.app import App, Command, exit_with, pass_app
+from hyperbloom.cli.output import Progress
+from hyperbloom.cli.parameters import (
+    PUBLIC_KEY,
+    as_bytes,
+    feed_option,
+    hex_option,
+    optional_bytes,
+    range_options,
+)
+from hyperbloom.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from hyperbloom.api.client import Client
+
+__all__ = ["forget", "forgotten", "values"]
+
+#: Values of one request of `forget`: one step of the node, and below the API's bound in bytes.
+STEP_VALUES = 2_000
+STEP_BYTES = 524_288
+
+Selection = Mapping[str, Any]
+
+
+def _selections(
+    given: tuple[str, ...],
+    by: bytes | None,
+    prefix: str | None,
+    bounds: tuple[str | None, str | None],
+    *,
+    as_hex: bool,
+) -> Iterator[Selection]:
+    """What is meant, in one selection or, for a list of values, in parts that fit a request."""
+    start, end = bounds
+    named = [bool(given), by is not None, prefix is not None, start is not None or end is not None]
+    if sum(named) != 1:
+        raise click.UsageError("say which values: VALUE… or -, --by, --prefix, or a range")
+    if given:
+        yield from ({"values": [v.hex() for v in part]} for part in _parts(given, as_hex=as_hex))
+    elif by is not None:
+        yield {"by": by.hex()}
+    elif prefix is not None:
+        yield _prefix_range(as_bytes(prefix, as_hex=as_hex))
+    else:
+        first, beyond = (optional_bytes(bound, as_hex=as_hex) for bound in bounds)
+        selection: dict[str, Any] = {"start": (first or b"").hex()}
+        yield selection if beyond is None else {**selection, "end": beyond.hex()}
+
+
+def _prefix_range(prefix: bytes) -> Selection:
+    head = prefix.rstrip(b"\xff")
+    selection = {"start": prefix.hex()}
+    if head:
+        selection["end"] = (head[:-1] + bytes([head[-1] + 1])).hex()
+    return selection
+
+
+def _parts(given: tuple[str, ...], *, as_hex: bool) -> Iterator[list[bytes]]:
+    from hyperbloom.cli.streams import batches
+
+    if given == ("-",):
+        for batch in batches(sys.stdin.fileno(), as_hex=as_hex):
+            for start in range(0, len(batch), STEP_VALUES):
+                yield batch[start : start + STEP_VALUES]
+        return
+    part: list[bytes] = []
+    for value in (as_bytes(text, as_hex=as_hex) for text in given):
+        if part and (len(part) >= STEP_VALUES or sum(map(len, part)) + len(value) > STEP_BYTES):
+            yield part
+            part = []
+        part.append(value)
+    yield part
+
+
+@click.command(cls=Command)
+@click.option("--by", "key", type=PUBLIC_KEY, required=True, metavar="KEY", help="The peer's key.")
+@feed_option
+@click.option("-0", "--null", is_flag=True, help="End each value with a NUL, not a line feed.")
+@click.option("--hex", "as_hex", is_flag=True, help="Print values in hex.")
+@pass_app
+def values(app: App, key: bytes, feed: str | None, null: bool, as_hex: bool) -> None:
+    """Print the values that the peer KEY brought to this node, one a line, as they arrived.
+
+    It is who passed a value on that is known, not who wrote it first. --json prints one object a
+    line, with the arrival number and when.
+    """
+    with app.client() as client:
+        for page in client.values_by(key, feed=feed):
+            if app.out.as_json:
+                for one in page:
+                    app.out.json(one)
+                continue
+            found = (one["value"] for one in page)
+            shown = (v.encode("ascii") if as_hex else bytes.fromhex(v) for v in found)
+            if null:
+                app.out.raw(b"".join(value + b"\0" for value in shown))
+            else:
+                app.out.values(shown)
+
+
+@click.command(cls=Command)
+@feed_option
+@click.option("--by", type=PUBLIC_KEY, metavar="KEY", help="What the peer KEY brought.")
+@click.option("--prefix", metavar="P", help="Values that begin with P.")
+@range_options
+@hex_option
+@click.option("--dry-run", is_flag=True, help="Only count what would be done.")
+@click.option("--erase", is_flag=True, help="Keep no copy, only a hash: peers go on sending it.")
+@click.option("--publish", is_flag=True, help="Also ask other nodes to, by tombstones in the feed.")
+@click.option("--undo", is_flag=True, help="Bring forgotten values back.")
+@click.option("--hashes", is_flag=True, help="With --undo: drop all hashes of erased values.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("given", nargs=-1, metavar="[VALUE…|-]")
+@pass_app
+def forget(
+    app: App,
+    feed: str | None,
+    by: bytes | None,
+    prefix: str | None,
+    start: str | None,
+    end: str | None,
+    as_hex: bool,
+    dry_run: bool,
+    erase: bool,
+    publish: bool,
+    undo: bool,
+    hashes: bool,
+    yes: bool,
+    given: tuple[str, ...],
+) -> None:
+    """Remove values from a feed on this node, so that no Sync brings them back.
+
+    Which ones is said by a list (`-`: from standard input, one a line), by who brought them, by a
+    prefix or by a range. Values of a list that are not here are kept from coming. Other nodes keep
+    theirs. What is forgotten is remembered (`forgotten`); `put` and --undo bring it back.
+    """
+    if (erase or publish) and (undo or (publish and (erase or not given))):
+        raise click.UsageError("--publish takes a list of values, without --erase or --undo")
+    with app.client() as client:
+        if hashes:
+            _drop_hashes(app, client, feed, undo=undo)
+            return
+        selections = _selections(given, by, prefix, (start, end), as_hex=as_hex)
+        if not given and not (undo or dry_run or yes) and sys.stdin.isatty():
+            selections = iter(_confirmed(app, client, feed, list(selections)))
+        steps = _steps(
+            client, selections, feed, undo=undo, dry_run=dry_run, erase=erase, publish=publish
+        )
+        _report(app, steps, undo=undo, dry_run=dry_run)
+
+
+def _drop_hashes(app: App, client: Client, feed: str | None, *, undo: bool) -> None:
+    if not undo:
+        raise click.UsageError("--hashes goes with --undo")
+    client.drop_forgotten_hashes(feed=feed)
+    if app.out.as_json:
+        app.out.json({"hashes": 0})
+    else:
+        app.out.line("No hashes are kept any more; what was erased may come again.")
+
+
+def _confirmed(
+    app: App, client: Client, feed: str | None, selections: list[Selection]
+) -> list[Selection]:
+    counted = sum(
+        step["count"]
+        for selection in selections
+        for step in client.forget(selection, feed=feed, dry_run=True)
+    )
+    if not click.confirm(f"Forget {counted:,} values on this node?", err=True):
+        app.out.note("nothing was changed")
+        exit_with(ExitCode.FAILED)
+    return selections
+
+
+def _steps(
+    client: Client,
+    selections: Iterator[Selection],
+    feed: str | None,
+    *,
+    undo: bool,
+    dry_run: bool,
+    erase: bool,
+    publish: bool,
+) -> Iterator[Mapping[str, Any]]:
+    for selection in selections:
+        if undo:
+            yield from client.undo_forgetting(selection, feed=feed, dry_run=dry_run)
+        else:
+            more = {"erase": erase, "dry_run": dry_run, "publish": publish}
+            yield from client.forget(selection, feed=feed, **more)
+
+
+def _report(app: App, steps: Iterator[Mapping[str, Any]], *, undo: bool, dry_run: bool) -> None:
+    done = {"count": 0, "bytes": 0, "absent": 0}
+    word = "brought back" if undo else "forgotten"
+    try:
+        with Progress("bringing back" if undo else "forgetting") as progress:
+            for step in steps:
+                done = {name: number + step[name] for name, number in done.items()}
+                progress.show(f"{done['count']:,} values")
+    except BaseException:
+        if done["count"] and not dry_run:
+            app.out.note(f"before this went wrong: {done['count']} {word}")
+        raise
+    if app.out.as_json:
+        app.out.json({**done, "dry_run": dry_run})
+        return
+    would = "would be " if dry_run else ""
+    app.out.line(f"{done['count']} {would}{word}, {done['bytes']} bytes")
+    if done["absent"]:
+        app.out.line(f"{done['absent']} not here, {would}kept from coming")
+
+
+@click.command(cls=Command)
+@feed_option
+@range_options
+@hex_option
+@click.option("--count", "only_count", is_flag=True, help="Only count them.")
+@pass_app
+def forgotten(
+    app: App,
+    feed: str | None,
+    start: str | None,
+    end: str | None,
+    as_hex: bool,
+    only_count: bool,
+) -> None:
+    """Print the values that this node has forgotten and keeps out, in byte order, one a line.
+
+    Those of which only a hash is kept cannot be printed; --json and a remark say how many.
+    """
+    position: bytes | None = optional_bytes(start, as_hex=as_hex) or b""
+    beyond = optional_bytes(end, as_hex=as_hex)
+    count = hashes = 0
+    streams = app.out.as_json and not only_count
+    if streams:
+        app.out.raw(b'{"values": [')
+    with app.client() as client:
+        while position is not None:
+            page, position, hashes = client.forgotten_page(feed=feed, start=position, end=beyond)
+            if streams and page:
+                shown = ", ".join(f'"{value.hex()}"' for value in page)
+                app.out.raw(((", " if count else "") + shown).encode("ascii"))
+            elif not only_count:
+                app.out.values((v.hex().encode("ascii") for v in page) if as_hex else page)
+            count += len(page)
+    if streams:
+        app.out.raw(f'], "count": {count}, "hashes": {hashes}}}\n'.encode("ascii"))
+    elif app.out.as_json:
+        app.out.json({"count": count, "hashes": hashes})
+    elif only_count:
+        app.out.line(str(count))
+    if hashes and not app.out.as_json:
+        app.out.note(f"and {hashes} of which only a hash is kept")

@@ -1,0 +1,116 @@
+"""Making a store's file small again: a copy without free pages takes its place, or nothing changes.
+
+LMDB's file never shrinks; pages that are free are used again. A compacted copy is written beside
+it, compared with it, synced, and renamed over it. Nobody may have the store open meanwhile, for
+whoever did would go on reading and writing the old file; hence at rest only, under the store's
+lock.
+"""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperbloom.store.environment import COMPACTING, DATA_FILE, Environment, FolderLock
+from hyperbloom.store.errors import StoreCorrupt, StoreError, StoreFull
+from hyperbloom.store.migrations import check_schema
+from hyperbloom.store.snapshot import read_figures
+
+__all__ = ["Compacted", "compact_store"]
+
+_SECONDS_BETWEEN = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """Bytes of the file before and after."""
+
+    before: int
+    after: int
+
+
+def compact_store(path: Path, progress: Callable[[int, int], None] | None = None) -> Compacted:
+    """Make the file of the store in this folder as small as it can be, whole or not at all.
+
+    ``progress`` gets the bytes written and the bytes there will be, about. Raises StoreLocked while
+    a node runs on it, StoreFull without room for the copy, StoreError and its kinds otherwise.
+    """
+    if not (path / DATA_FILE).exists():
+        raise StoreError(f"there is no store in {path}; name the folder of one")
+    lock = FolderLock(path)
+    partial = path / COMPACTING
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(mode=0o700)
+        before = (path / DATA_FILE).stat().st_size
+        with closing(Environment(path, map_bytes=0, readonly=True)) as environment:
+            check_schema(environment)
+            _require_room(path, _live_bytes(environment))
+            with _Watched(partial / DATA_FILE, _live_bytes(environment), progress):
+                environment.copy(partial)
+            figures = read_figures(environment)
+        _check_copy(partial, figures)
+        (partial / DATA_FILE).chmod(0o600)
+        _sync(partial / DATA_FILE)
+        (partial / DATA_FILE).rename(path / DATA_FILE)
+        _sync(path)
+        return Compacted(before=before, after=(path / DATA_FILE).stat().st_size)
+    except OSError as error:
+        raise StoreError(f"the store {path} cannot be compacted: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        lock.release()
+
+
+def _live_bytes(environment: Environment) -> int:
+    size = environment.size()
+    return size.used_bytes - size.free_bytes
+
+
+def _require_room(path: Path, needed: int) -> None:
+    free = shutil.disk_usage(path).free
+    if free < needed:
+        raise StoreFull(
+            f"compacting {path} takes {needed:,} bytes on the same disk, and {free:,} are free; "
+            "make room and try again"
+        )
+
+
+def _check_copy(partial: Path, figures: object) -> None:
+    with closing(Environment(partial, map_bytes=0, readonly=True)) as copy:
+        if read_figures(copy) != figures:
+            raise StoreCorrupt("the compacted copy is not what the store is; nothing was changed")
+
+
+class _Watched:
+    """Tells how large a file has become, from a thread, while another one writes it."""
+
+    def __init__(self, file: Path, total: int, progress: Callable[[int, int], None] | None) -> None:
+        self._file, self._total, self._progress = file, total, progress
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        if self._progress is not None:
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._progress is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_SECONDS_BETWEEN):
+            if self._progress is not None and self._file.exists():
+                self._progress(min(self._file.stat().st_size, self._total), self._total)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

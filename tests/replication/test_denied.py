@@ -1,0 +1,198 @@
+"""The deny list: it wins over every chain, at once, and after a restart."""
+
+from __future__ import annotations
+
+import pytest
+from players import chain_of, fired, refusals
+from sim import SimEndpoints, SimNode, pair
+from twisted.internet.defer import Deferred
+
+from hyperbloom.replication.membership import KeyDenied, NotTrusted
+from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.store import PeerRecord, PutPeer
+
+
+def done(coroutine):
+    return fired(Deferred.fromCoroutine(coroutine))
+
+
+def test_a_denied_peer_is_cut_off_and_writes_no_more(network):
+    owner, member, feed = pair(network)
+    peer = network.connect(member, owner, feed)
+    network.run(2)
+    member.feed(feed).insert([b"before"])
+    network.run(1)
+    assert done(owner.node.deny(member.key, "spam")) is True
+    # What is on its way already is not taken either: nothing waits for the connection to end.
+    peer.peering.send_values([b"on its way"])
+    network.run(3)
+    assert owner.feed(feed).peers == set()
+    assert owner.values(feed) == [b"before"]
+    assert "denied" in refusals(owner)
+    network.connect(member, owner, feed)
+    network.run(3)
+    assert owner.feed(feed).peers == set()
+    assert owner.node.status().denied == 1
+
+
+def test_a_value_of_a_denied_key_is_not_accepted(network):
+    owner, member, feed = pair(network)
+    done(owner.node.deny(member.key))
+    assert fired(owner.feed(feed).accept([b"late"], member.key)).values == []
+    assert owner.values(feed) == []
+
+
+def test_no_chain_through_a_denied_key_holds(network):
+    # owner -> n1 -> n2 -> n3
+    nodes, feed = chain_of(network, 3)
+    owner, one, two, three = nodes
+    network.connect(three, owner, feed)
+    network.connect(two, owner, feed)
+    network.connect(one, owner, feed)
+    network.run(2)
+    assert len(owner.feed(feed).peers) == 3
+    done(owner.node.deny(one.key))
+    # By the Link that the owner gave them, n2 and n3 have chains without n1; who still shows the
+    # longer one is turned away, and comes back with the shorter.
+    network.run(2)
+    assert one.key not in {peer.remote_key for peer in owner.feed(feed).peers}
+    for member in (one, two, three):
+        network.connect(member, owner, feed)
+    network.run(3)
+    keys = {peer.remote_key for peer in owner.feed(feed).peers}
+    assert one.key not in keys
+    for peer in owner.feed(feed).peers:
+        assert one.key not in peer.remote.chain.keys
+    assert one.key not in {found.key for found in owner.feed(feed).members()}
+
+
+def test_who_has_no_other_chain_is_out_as_well(network):
+    nodes, feed = chain_of(network, 2, issue_links=False)
+    owner, one, two = nodes
+    owner.feed(feed).settings = FeedSettings(key=feed, issue_links=False)
+    network.connect(two, owner, feed)
+    network.run(2)
+    assert len(owner.feed(feed).peers) == 1
+    done(owner.node.deny(one.key))
+    network.connect(two, owner, feed)
+    network.run(2)
+    assert owner.feed(feed).peers == set()
+    assert owner.feed(feed).members() == []
+    (last, *_) = owner.node.status().refusals
+    assert "leads through a key that is denied" in last.reason
+
+
+def test_this_nodes_own_chain_through_it_is_none(network):
+    nodes, feed = chain_of(network, 2, issue_links=False)
+    owner, one, two = nodes
+    network.connect(two, owner, feed)
+    network.run(1)
+    two.node.feeds[feed].membership.chain(now=network.now())
+    done(two.node.deny(one.key))
+    network.run(2)
+    chain = two.feed(feed).chain
+    if chain is None:
+        with pytest.raises(KeyDenied, match="trust allow"):
+            two.feed(feed).insert([b"no"])
+        assert "denies" in two.node.problem(two.feed(feed))
+        assert two.feed(feed).peers == set()
+    else:
+        assert one.key not in chain.keys
+    assert done(two.node.allow(one.key)) is True
+    assert two.feed(feed).chain is not None
+
+
+def test_only_a_chain_through_the_denied_key(network):
+    nodes, feed = chain_of(network, 2)
+    two, one = nodes[2], nodes[1]
+    done(two.node.deny(one.key))
+    with pytest.raises(KeyDenied, match="ask another member"):
+        two.feed(feed).insert([b"no"])
+    with pytest.raises(NotTrusted):
+        nodes[2].feed(feed).add_links(
+            nodes[1].feed(feed).membership.shortest_chain(two.key, now=network.now()).to_wire()
+        )
+
+
+def test_the_owner_denied_is_the_end_of_the_feed_here(network):
+    owner, member, feed = pair(network)
+    network.connect(member, owner, feed)
+    network.run(1)
+    done(member.node.deny(feed))
+    network.run(2)
+    assert member.feed(feed).chain is None
+    assert member.feed(feed).peers == set()
+
+
+def test_no_link_is_issued_to_it(network):
+    owner, member, feed = pair(network)
+    done(owner.node.deny(member.key))
+    with pytest.raises(KeyDenied):
+        owner.feed(feed).issue_link(member.key, expires=network.now() + 100)
+
+
+def test_it_cannot_be_this_node_itself(network):
+    owner, _, _ = pair(network)
+    with pytest.raises(ValueError, match="own key"):
+        done(owner.node.deny(owner.key))
+    assert owner.node.denied() == []
+
+
+def test_a_full_list_denies_nothing_more(network, monkeypatch):
+    from hyperbloom.store import denied
+
+    owner, member, _ = pair(network)
+    monkeypatch.setattr(denied, "MAX_DENIED_KEYS", 0)
+    with pytest.raises(ValueError, match="as many as there may be"):
+        done(owner.node.deny(member.key))
+    assert member.key not in owner.context.denied
+
+
+def test_it_holds_after_a_restart(network):
+    owner, member, feed = pair(network)
+    done(owner.node.deny(member.key))
+    owner.node.stopService()
+    network.run(12)
+    owner.store.close()
+    again = SimNode(network, "owner", identity=owner.identity)
+    network.nodes["owner"] = again
+    network.connect(member, again, feed)
+    network.run(3)
+    assert again.feed(feed).peers == set()
+    assert done(again.node.allow(member.key)) is True
+    network.connect(member, again, feed)
+    network.run(3)
+    assert len(again.feed(feed).peers) == 1
+
+
+def test_what_was_found_of_it_is_not_dialled(network, monkeypatch):
+    endpoints = SimEndpoints(network, monkeypatch)
+    owner, member, feed = pair(network)
+    found = member.node.found[feed]
+    found.add("owner:4365")
+    network.run(2)
+    assert endpoints.dialled == ["owner"]
+    other = network.add("other", feeds=(FeedSettings(key=feed),))
+    owner.invite(feed, other)
+    assert not done(member.node.allow(other.key))
+    done(member.node.deny(other.key))
+    assert found.add("other:4365", key=other.key) is False
+    network.run(5)
+    # An address of which nobody said whose it is, is dialled once; who answers is turned away.
+    assert found.add("other:4365", source="dht")
+    network.run(20)
+    assert endpoints.dialled.count("other") == 1
+    assert {peer.remote_key for peer in member.feed(feed).peers} == {owner.key}
+
+
+def test_a_denied_peer_that_the_store_knows_is_not_dialled_at_the_start(network, monkeypatch):
+    endpoints = SimEndpoints(network, monkeypatch)
+    _, member, feed = pair(network)
+    record = PeerRecord(address="elsewhere:1", feed_key=feed, key=b"x" * 32, last_seen=1)
+    member.context.writer.submit(PutPeer(record), lambda _: None)
+    done(member.node.deny(b"x" * 32))
+    member.node.stopService()
+    network.run(12)
+    member.node.startService()
+    network.run(5)
+    assert "elsewhere" not in endpoints.dialled

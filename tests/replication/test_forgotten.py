@@ -1,0 +1,136 @@
+"""Forgetting on nodes that sync: what is forgotten stays away, and costs nothing to keep away."""
+
+from __future__ import annotations
+
+import pytest
+from players import fired, numbered
+from sim import pair
+from twisted.internet.defer import Deferred
+
+from hyperbloom.bloom import BloomFilter
+from hyperbloom.replication.forgetting import Selection
+from hyperbloom.replication.settings import FeedSettings
+
+
+def done(coroutine):
+    return fired(Deferred.fromCoroutine(coroutine))
+
+
+def forget(feed, **selection):
+    """All steps of a selection; how many values were forgotten."""
+    count, position = 0, None
+    while True:
+        step = done(feed.forgetting.step(Selection(**selection), position))
+        count, position = count + step.count, step.next
+        if position is None:
+            return count
+
+
+def met(network, count=300):
+    owner, member, feed = pair(network)
+    values = numbered(count)
+    fired(owner.feed(feed).insert(values))
+    network.connect(member, owner, feed)
+    network.run_until(lambda: member.feed(feed).count == count, 20)
+    return owner, member, feed, values
+
+
+def test_it_stays_away_through_many_syncs_and_is_not_even_sent(network):
+    owner, member, feed, values = met(network)
+    assert forget(member.feed(feed), start=b"v0001", end=b"v0002") == 100
+    (status,) = member.node.peers()
+    got = status.values_in
+    network.run(5 * 25)
+    (status,) = member.node.peers()
+    assert status.last_sync_sent > network.now() - 10
+    # A filter with a fresh seed each time says that all are here.
+    assert status.values_in == got
+    assert member.values(feed) == values[:100] + values[200:]
+    assert member.feed(feed).count == 200
+    assert owner.feed(feed).count == 300
+    assert member.node.feed_status(member.feed(feed)).forgotten == 100
+
+
+def test_what_was_erased_comes_and_is_kept_out(network):
+    owner, member, feed, values = met(network, 50)
+    done(member.feed(feed).forgetting.step(Selection(values=tuple(values[:5])), None, erase=True))
+    network.run(5 * 22)
+    assert member.values(feed) == values[5:]
+    assert member.feed(feed).forgetting.refused >= 5 * 20
+    assert owner.feed(feed).count == 50
+
+
+def test_what_one_peer_brought_is_forgotten_and_comes_back_by_undo(network):
+    owner, member, feed, _ = met(network, 100)
+    fired(member.feed(feed).insert([b"my own"]))
+    network.run(1)
+    assert forget(member.feed(feed), origin=owner.key) == 100
+    network.run(30)
+    assert member.values(feed) == [b"my own"]
+    back = done(member.feed(feed).forgetting.undo_step(Selection(origin=owner.key), None))
+    assert back.count == 100
+    assert member.feed(feed).count == 101
+    assert member.feed(feed).record().digest == owner.feed(feed).record().digest
+
+
+def test_a_dry_run_changes_nothing(network):
+    _, member, feed, values = met(network, 20)
+    forgetting = member.feed(feed).forgetting
+    selection = Selection(values=(values[0], b"not here"))
+    step = done(forgetting.step(selection, None, dry_run=True))
+    assert (step.count, step.absent) == (1, 1)
+    assert member.feed(feed).count == 20
+    assert forgetting.figures().count == 0
+
+
+def test_an_own_put_brings_it_back(network):
+    _, member, feed, values = met(network, 10)
+    forget(member.feed(feed), values=(values[3],))
+    fired(member.feed(feed).insert([values[3]]))
+    assert member.values(feed) == values
+
+
+def test_a_third_node_does_not_get_it_from_who_forgot(network):
+    _, member, feed, values = met(network, 60)
+    forget(member.feed(feed), values=tuple(values[:30]))
+    third = network.add("third", feeds=(FeedSettings(key=feed),))
+    network.nodes["owner"].invite(feed, third)
+    network.connect(third, member, feed)
+    network.run(20)
+    assert third.values(feed) == values[30:]
+    assert member.values(feed) == values[30:]
+
+
+def test_what_waits_to_be_told_and_is_forgotten_holds_nothing_up(network):
+    """The end of the log vanishes while a peer is told of it."""
+    owner, member, feed, values = met(network, 5)
+    (peering,) = owner.feed(feed).peers
+    fired(owner.feed(feed).insert([b"w1", b"w2"]))
+    forget(owner.feed(feed), values=(b"w1", b"w2"))
+    network.run(5)
+    fired(owner.feed(feed).insert([b"x"]))
+    network.run(5)
+    assert b"x" in member.values(feed)
+    assert peering._broadcast.cursor == owner.feed(feed).top_seq
+    assert len(values) == 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_plan_lists_what_is_here_and_what_is_forgotten(network, seed):
+    owner, member, feed = pair(network)
+    values = numbered(20_000)
+    fired(member.feed(feed).insert(values))
+    network.random.seed(seed)
+    gone = network.random.sample(values, 2_000)
+    forget(member.feed(feed), values=tuple(gone))
+    plan = member.feed(feed).plan()
+    listed = 0
+    while not plan.done:
+        sync = plan.next_sync()
+        bloom = BloomFilter.from_bytes(sync.filter, size=sync.size, n=sync.n, seed=sync.seed)
+        start, end = (b"", None) if sync.range is None else (sync.range.start, sync.range.end)
+        part = [v for v in values if v >= start and (end is None or v < end)]
+        assert bloom.missing(part) == []
+        listed += len(part)
+    assert listed == len(values)
+    assert owner.feed(feed).count == 0

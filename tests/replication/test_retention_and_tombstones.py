@@ -1,0 +1,206 @@
+"""Values that go by themselves: by age, by size, and because a tombstone asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from players import chain_of, fired, numbered
+from sim import pair
+from twisted.internet.defer import Deferred
+
+from hyperbloom.keys import Identity
+from hyperbloom.replication.retention import outdated
+from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.replication.tombstones import TOMBSTONE, make_tombstone, parse_tombstone
+from hyperbloom.store import LogRecord
+
+FEED = b"f" * 32
+ANNA = Identity(b"a" * 32)
+
+
+def records(*ages):
+    return [
+        LogRecord(number + 1, int((1_000 - age) * 1e6), b"o" * 32, b"%03d" % number)
+        for number, age in enumerate(ages)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "gone"),
+    [
+        ({}, 0),
+        ({"retain_age": 15.0}, 2),
+        ({"retain_age": 5.0}, 4),
+        ({"retain_values": 3}, 1),
+        ({"retain_values": 4}, 0),
+        ({"retain_bytes": 6}, 2),
+        ({"retain_bytes": 5}, 3),
+        ({"retain_age": 15.0, "retain_values": 1}, 3),
+    ],
+)
+def test_what_is_to_go(settings, gone):
+    log = records(30, 20, 10, 10)
+    found = outdated(log, FeedSettings(key=FEED, **settings), count=4, size=12, now=1_000)
+    assert found == [record.value for record in log[:gone]]
+
+
+def test_by_age_and_it_does_not_come_back(network):
+    owner, member, feed = pair(network)
+    member.feed(feed).settings = replace(member.feed(feed).settings, retain_age=300.0)
+    fired(owner.feed(feed).insert(numbered(50)))
+    network.connect(member, owner, feed)
+    network.run(5)
+    assert member.feed(feed).count == 50
+    network.run(280)
+    fired(owner.feed(feed).insert([b"young"]))
+    network.run(100)
+    assert member.values(feed) == [b"young"]
+    network.run(60)
+    assert member.values(feed) == [b"young"]
+    assert member.node.feed_status(member.feed(feed)).retained_out == 50
+    assert owner.feed(feed).count == 51
+
+
+def test_by_count_in_small_steps(network):
+    owner, _, feed = pair(network)
+    fired(owner.feed(feed).insert(numbered(7_000)))
+    owner.feed(feed).settings = replace(owner.feed(feed).settings, retain_values=1_000)
+    owner.feed(feed).retention.look()
+    assert owner.feed(feed).count == 7_000 - 2_048
+    network.run(2)
+    assert owner.values(feed) == numbered(7_000)[6_000:]
+    assert owner.store.verify().problems == []
+
+
+def test_retained_settings_are_settings_like_others():
+    settings = FeedSettings(key=FEED, retain_age=5, retain_values=6, retain_bytes=7)
+    assert FeedSettings.from_json(settings.to_json()) == settings
+    old = {k: v for k, v in settings.to_json().items() if not k.startswith(("retain", "tomb"))}
+    assert FeedSettings.from_json(old) == FeedSettings(key=FEED)
+    with pytest.raises(ValueError, match="not negative"):
+        FeedSettings(key=FEED, retain_age=-1)
+    with pytest.raises(ValueError, match="tombstones"):
+        FeedSettings(key=FEED, tombstones="all")
+
+
+# Tombstones
+
+
+def test_a_tombstone_is_a_line_of_text_that_says_who_signed_it():
+    made = make_tombstone(ANNA, FEED, b"bad \xff")
+    assert made.startswith(b"hyperbloom-forget:1:" + ANNA.public_key.hex().encode())
+    assert made.isascii()
+    assert b"\n" not in made
+    found = parse_tombstone(FEED, made)
+    assert (found.signer, found.value) == (ANNA.public_key, b"bad \xff")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda one: one[:-2] + b"00",
+        lambda one: one[:-1],
+        lambda one: one + b":",
+        lambda one: one.replace(b":1:", b":2:"),
+        lambda one: TOMBSTONE,
+        lambda one: one.replace(ANNA.public_key.hex().encode(), b"0" * 64),
+        lambda one: one[: len(TOMBSTONE) + 65 + 129],
+    ],
+)
+def test_a_spoilt_tombstone_is_a_value_like_others(spoil):
+    assert parse_tombstone(FEED, spoil(make_tombstone(ANNA, FEED, b"bad"))) is None
+
+
+def test_a_tombstone_of_another_feed_does_not_count():
+    assert parse_tombstone(b"g" * 32, make_tombstone(ANNA, FEED, b"bad")) is None
+
+
+def follow(node, feed, whom):
+    node.feed(feed).settings = replace(node.feed(feed).settings, tombstones=whom)
+
+
+def put(network, node, feed, *values):
+    fired(node.feed(feed).insert(list(values)))
+    network.run(2)
+
+
+def test_the_owners_tombstone_is_followed_where_it_is_wanted(network):
+    nodes, feed = chain_of(network, 2)
+    owner, follower, other = nodes
+    follow(follower, feed, "owner")
+    network.connect(follower, owner, feed)
+    network.connect(other, owner, feed)
+    put(network, owner, feed, b"bad", b"good")
+    put(network, owner, feed, make_tombstone(owner.identity, feed, b"bad"))
+    put(network, owner, feed, make_tombstone(owner.identity, feed, b"not here yet"))
+    put(network, other, feed, b"not here yet")
+    network.run(30)
+    kept = [v for v in follower.values(feed) if not v.startswith(TOMBSTONE)]
+    assert kept == [b"good"]
+    assert b"bad" in other.values(feed)
+    assert b"bad" in owner.values(feed)
+
+
+def test_a_member_can_take_back_only_what_it_brought(network):
+    nodes, feed = chain_of(network, 2)
+    owner, follower, other = nodes
+    follow(owner, feed, "members")
+    network.connect(other, owner, feed)
+    network.connect(follower, owner, feed)
+    put(network, owner, feed, b"the owner's")
+    put(network, other, feed, b"its own", b"its second")
+    put(network, other, feed, make_tombstone(other.identity, feed, b"its own"))
+    put(network, other, feed, make_tombstone(other.identity, feed, b"the owner's"))
+    put(network, other, feed, make_tombstone(other.identity, feed, b"not here"))
+    put(network, follower, feed, make_tombstone(follower.identity, feed, b"its second"))
+    put(network, follower, feed, make_tombstone(ANNA, feed, b"its second"), b"not here")
+    kept = [v for v in owner.values(feed) if not v.startswith(TOMBSTONE)]
+    assert kept == [b"its second", b"not here", b"the owner's"]
+
+
+def test_owner_only_means_that_members_are_not_followed(network):
+    owner, member, feed = pair(network)
+    follow(owner, feed, "owner")
+    network.connect(member, owner, feed)
+    put(network, member, feed, b"mine")
+    put(network, member, feed, make_tombstone(member.identity, feed, b"mine"))
+    assert b"mine" in owner.values(feed)
+
+
+def test_a_denied_member_is_not_followed(network):
+    nodes, feed = chain_of(network, 2)
+    owner, relay, other = nodes
+    follow(owner, feed, "members")
+    network.connect(other, owner, feed)
+    put(network, other, feed, b"mine")
+    fired(Deferred.fromCoroutine(owner.node.deny(other.key)))
+    network.connect(relay, owner, feed)
+    put(network, relay, feed, make_tombstone(other.identity, feed, b"mine"))
+    assert b"mine" in owner.values(feed)
+
+
+def test_what_was_brought_back_is_not_forgotten_again_by_the_same_tombstone(network):
+    owner, member, feed = pair(network)
+    follow(member, feed, "owner")
+    network.connect(member, owner, feed)
+    put(network, owner, feed, b"bad", make_tombstone(owner.identity, feed, b"bad"))
+    assert b"bad" not in member.values(feed)
+    fired(Deferred.fromCoroutine(member.feed(feed).forgetting.restore([b"bad"])))
+    member.node.stopService()
+    network.run(12)
+    member.node.startService()
+    follow(member, feed, "owner")
+    member.feed(feed).tombstones.look()
+    network.run(70)
+    assert b"bad" in member.values(feed)
+
+
+def test_tombstones_that_are_there_are_read_when_it_is_switched_on(network):
+    owner, member, feed = pair(network)
+    network.connect(member, owner, feed)
+    put(network, owner, feed, b"bad", make_tombstone(owner.identity, feed, b"bad"))
+    assert b"bad" in member.values(feed)
+    follow(member, feed, "owner")
+    network.run(70)
+    assert b"bad" not in member.values(feed)
