@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.replication.forgetting import Selection
+from hyperbloom.replication.limits import BROADCASTS_PER_TURN
 from hyperbloom.replication.settings import FeedSettings
 
 
@@ -103,16 +104,23 @@ def test_a_third_node_does_not_get_it_from_who_forgot(network):
 
 def test_what_waits_to_be_told_and_is_forgotten_holds_nothing_up(network):
     """The end of the log vanishes while a peer is told of it."""
-    owner, member, feed, values = met(network, 5)
+    owner, member, feed = pair(network, owner={"thread_seconds": 0.2})
+    network.connect(member, owner, feed)
+    network.run(5)
     (peering,) = owner.feed(feed).peers
-    fired(owner.feed(feed).insert([b"w1", b"w2"]))
-    forget(owner.feed(feed), values=(b"w1", b"w2"))
+    # More broadcasts than go out in one turn: what is left waits in the log.
+    late = numbered(BROADCASTS_PER_TURN + 50, b"w")
+    for value in late:
+        fired(owner.feed(feed).insert([value]))
+    assert peering._broadcast.cursor < owner.feed(feed).top_seq
+    forget(owner.feed(feed), values=tuple(late[BROADCASTS_PER_TURN - 10 :]))
+    network.run(5)
+    assert peering._broadcast.cursor == owner.feed(feed).top_seq
     network.run(5)
     fired(owner.feed(feed).insert([b"x"]))
     network.run(5)
     assert b"x" in member.values(feed)
     assert peering._broadcast.cursor == owner.feed(feed).top_seq
-    assert len(values) == 5
 
 
 @pytest.mark.parametrize("seed", range(3))
