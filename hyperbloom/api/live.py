@@ -60,7 +60,10 @@ class StepForm(TypedDict):
 
 
 def step(peer: PeerStatus, *, now: float) -> Step:
-    """How a peer stands at `now`, by what came since our last Sync."""
+    """How a peer stands at `now`: by a comparison, else by what came since our last Sync."""
+    compared = peer.in_sync_at if peer.in_sync else None
+    if compared is not None and (peer.last_new is None or peer.last_new <= compared):
+        return "in-step"
     asked = peer.last_sync_sent
     if asked is None:
         return "asking"
@@ -75,7 +78,8 @@ def _steps(peers: Iterable[PeerStatus], now: float) -> dict[str, StepForm]:
         form = found.setdefault(peer.feed.hex(), {"peers": 0, "in_step": 0, "last_sync": None})
         form["peers"] += 1
         form["in_step"] += step(peer, now=now) == "in-step"
-        syncs = [t for t in (form["last_sync"], peer.last_sync_sent) if t is not None]
+        moments = (form["last_sync"], peer.last_sync_sent, peer.in_sync_at)
+        syncs = [moment for moment in moments if moment is not None]
         form["last_sync"] = max(syncs, default=None)
     return found
 

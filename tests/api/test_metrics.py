@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from crowd import Crowded
 from fake_node import disk_full
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_parse
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -59,6 +60,18 @@ def test_metrics_are_read_by_the_parser_of_prometheus(over_tcp):
     assert found["hyperbloom_operations_failed_total",] == 1
     assert ("hyperbloom_reactor_lag_seconds_count",) in found
     assert found["process_resident_memory_bytes",] > 0
+
+
+def test_discovery_is_told_of_where_it_is_on(reactor_thread, over_tcp):
+    assert ("hyperbloom_dht_nodes",) not in samples(scrape(over_tcp)[1])
+    served = Crowded(reactor_thread, feeds=2, peers=2)
+    try:
+        found = samples(scrape(served)[1])
+    finally:
+        served.close()
+    assert found["hyperbloom_dht_nodes",] == 142
+    assert found["hyperbloom_dht_good_nodes",] == 128
+    assert found["hyperbloom_dht_events_total", ("event", "asked")] == 4
 
 
 def test_every_family_is_described_and_named_once(over_tcp):

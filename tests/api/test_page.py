@@ -155,6 +155,12 @@ def test_how_a_peer_stands():
     assert stands(last_sync_sent=990.0) == "in-step"
     assert stands(last_sync_sent=990.0, last_new=989.0) == "in-step"
     assert stands(last_sync_sent=990.0, last_new=990.5) == "receiving"
+    # Equal nodes compare digests, and send no Sync.
+    assert stands(last_sync_sent=None, in_sync=True, in_sync_at=995.0) == "in-step"
+    assert (
+        stands(last_sync_sent=990.0, last_new=996.0, in_sync=True, in_sync_at=995.0) == "receiving"
+    )
+    assert stands(last_sync_sent=None, in_sync=False, in_sync_at=995.0) == "asking"
 
 
 def test_the_last_errors_are_kept_and_no_more():

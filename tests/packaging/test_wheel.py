@@ -55,6 +55,12 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_the_status_page_is_in_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {f"hyperbloom/api/static/status.{kind}" for kind in ("html", "css", "js")} <= names
+
+
 def clean_environ() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "HYPERBLOOM"))}
 
