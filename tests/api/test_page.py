@@ -76,7 +76,7 @@ def test_a_frame_holds_what_the_page_shows(over_tcp):
     connection = over_tcp.tcp_connection()
     over_tcp.node.connected = [
         a_peer(over_tcp.node.own.key, last_sync_sent=time.time() - 60),
-        a_peer(over_tcp.node.own.key, last_sync_sent=None),
+        a_peer(over_tcp.node.own.key, last_sync_sent=None, in_sync=None, in_sync_at=None),
     ]
     connection.request("GET", "/v1/live", headers={"Authorization": f"Bearer {over_tcp.token}"})
     response = connection.getresponse()
@@ -148,7 +148,8 @@ def test_readers_share_a_frame(over_tcp):
 
 def test_how_a_peer_stands():
     def stands(**fields):
-        return step(a_peer(bytes(32), **fields), now=1_000.0)
+        compared = {"in_sync": None, "in_sync_at": None}
+        return step(a_peer(bytes(32), **(compared | fields)), now=1_000.0)
 
     assert stands(last_sync_sent=None) == "asking"
     assert stands(last_sync_sent=1_000.0 - ANSWER_SECONDS / 2) == "asking"
@@ -157,9 +158,8 @@ def test_how_a_peer_stands():
     assert stands(last_sync_sent=990.0, last_new=990.5) == "receiving"
     # Equal nodes compare digests, and send no Sync.
     assert stands(last_sync_sent=None, in_sync=True, in_sync_at=995.0) == "in-step"
-    assert (
-        stands(last_sync_sent=990.0, last_new=996.0, in_sync=True, in_sync_at=995.0) == "receiving"
-    )
+    later = {"last_sync_sent": 990.0, "last_new": 996.0}
+    assert stands(**later, in_sync=True, in_sync_at=995.0) == "receiving"
     assert stands(last_sync_sent=None, in_sync=False, in_sync_at=995.0) == "asking"
 
 
