@@ -26,7 +26,7 @@ from hyperbloom.api.call import Answer, Call
 
 if TYPE_CHECKING:
     from hyperbloom.api.lag import LagMeter
-    from hyperbloom.api.node import ServedDiscovery, ServedNode
+    from hyperbloom.api.node import ServedDiscovery, ServedNode, ServedObjects
     from hyperbloom.histogram import Histogram
     from hyperbloom.replication.status import FeedTraffic, NodeTraffic
 
@@ -84,11 +84,17 @@ class NodeCollector(Collector):
     """The node's figures at the moment of a scrape."""
 
     def __init__(
-        self, node: ServedNode, *, lag: LagMeter, discovery: ServedDiscovery | None = None
+        self,
+        node: ServedNode,
+        *,
+        lag: LagMeter,
+        discovery: ServedDiscovery | None = None,
+        objects: ServedObjects | None = None,
     ) -> None:
         self._node = node
         self._lag = lag
         self._discovery = discovery
+        self._objects = objects
 
     def collect(self) -> Iterator[Metric]:
         """Every family, each with all of its samples."""
@@ -102,6 +108,8 @@ class NodeCollector(Collector):
         )
         if self._discovery is not None:
             yield from _discovery(self._discovery.status().as_json())
+        if self._objects is not None:
+            yield from _objects(self._objects.status().as_json())
 
     @staticmethod
     def _connections(traffic: NodeTraffic) -> Iterator[Metric]:
@@ -177,6 +185,13 @@ def _discovery(form: dict[str, Any]) -> Iterator[Metric]:
     yield _by_label(
         "hyperbloom_dht_events", "What happened on the DHT.", "event", sorted(dht["counts"].items())
     )
+
+
+def _objects(form: dict[str, Any]) -> Iterator[Metric]:
+    yield _gauge("hyperbloom_objects", "Objects in the pool.", form["count"])
+    yield _gauge("hyperbloom_objects_bytes", "Their bytes.", form["bytes"])
+    yield _gauge("hyperbloom_objects_peers", "Peers of the pool.", len(form["peers"]))
+    yield _counter("hyperbloom_objects_clashes", "Objects refused for a clash.", form["clashes"])
 
 
 def make_registry(collectors: Iterable[Collector]) -> CollectorRegistry:

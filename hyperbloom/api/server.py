@@ -341,7 +341,7 @@ class ControlService(Service):
         self._path = path
         self._reactor = reactor
         self._lag = LagMeter(reactor)
-        own = NodeCollector(node, lag=self._lag, discovery=discovery)
+        own = NodeCollector(node, lag=self._lag, discovery=discovery, objects=objects)
         self.context = Context(
             node=node,
             clock=reactor,
