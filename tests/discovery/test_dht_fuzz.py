@@ -148,7 +148,7 @@ def test_broken_packets() -> None:
     fuzz(20_000)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_a_million_broken_packets() -> None:
     fuzz(1_000_000)
