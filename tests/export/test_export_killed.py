@@ -136,6 +136,7 @@ def test_killed_between_any_two_steps(node, tmp_path):
 
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("java")
+@pytest.mark.soak
 def test_killed_with_spark_and_its_workers(node, tmp_path):
     exports = Exports(node, tmp_path, by_command)
     landed = kill_often(exports, SPARK_KILLS, first_wait=False, seconds=0.2)
