@@ -13,6 +13,8 @@ from typing import Any
 __all__ = [
     "BROADCASTS_PER_TURN",
     "DIGEST_SECONDS",
+    "DOUBT_FACTOR",
+    "DOUBT_SECONDS",
     "FOUND_ATTEMPTS",
     "FOUND_FAILURES",
     "FOUND_REST_FIRST",
@@ -75,6 +77,12 @@ OUTSTANDING_SYNCS = 4
 #: Seconds a peer that announced `set-digest` has to answer; then it is asked by Sync. Adding up
 #: the values of a range costs it about 2 s a million.
 DIGEST_SECONDS = 20.0
+
+#: A plan's answers are followed by a comparison, so many seconds after the last value of them, for
+#: a value that a false positive hid would else wait for the interval. Sets that stay different
+#: (one side refuses what the other has) are compared that much later each time, up to the interval.
+DOUBT_SECONDS = 1.0
+DOUBT_FACTOR = 4.0
 
 #: Equal digests spare a plan, but after so many seconds one is sent all the same: a member could
 #: make different sets of equal sums, if at great cost, and no set stays hidden for longer.

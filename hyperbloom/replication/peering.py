@@ -20,7 +20,12 @@ from hyperbloom.replication.agreement import Agreement, SyncEvidence
 from hyperbloom.replication.comparing import Comparing
 from hyperbloom.replication.figures import Figures
 from hyperbloom.replication.jobs import AskOn, Broadcast, Replies, Sweep
-from hyperbloom.replication.limits import FULL_PLAN_SECONDS, SYNC_SHARE
+from hyperbloom.replication.limits import (
+    DOUBT_FACTOR,
+    DOUBT_SECONDS,
+    FULL_PLAN_SECONDS,
+    SYNC_SHARE,
+)
 from hyperbloom.replication.membership import PEERS_SHARE, NotTrusted
 from hyperbloom.replication.outflow import Outflow
 from hyperbloom.replication.plan import FILTER_BYTES, Asked, reply_limit
@@ -127,6 +132,8 @@ class Peering:
         self.agreement: Agreement | None = None
         self.comparing = Comparing(self, self._compared)
         self._evidence = SyncEvidence(feed.kept)
+        #: How long after a plan the peer is compared with; grows while the sums stay different.
+        self._doubt = DOUBT_SECONDS
         now = self.context.clock.seconds()
         self._round_over_at, self._full_plan_at = now, now + FULL_PLAN_SECONDS
         self.outflow = Outflow(self.context.clock, failed=self._job_failed)
@@ -357,14 +364,18 @@ class Peering:
         """Somebody waits until this peer is in sync: do not wait for the interval."""
         rested = self.context.clock.seconds() - self._round_over_at >= HURRY_SECONDS
         if rested and self._sync_call is not None and self._settle_call is None:
-            self._sync_call.reset(0)
+            self._sync_call.cancel()
+            self._sync_call = self.context.clock.callLater(0, self.sync_now)
 
     def _compared(self, agreement: Agreement | None, seconds: float) -> None:
         if self._stopped:
             return
         self.agreement = agreement or self.agreement
         due = self.context.clock.seconds() >= self._full_plan_at
-        if agreement is not None and agreement.in_sync and not due:
+        in_sync = agreement is not None and agreement.in_sync
+        if in_sync:
+            self._doubt = DOUBT_SECONDS
+        if in_sync and not due:
             self.sweep_done(seconds)
         else:
             self._begin_plan()
@@ -385,6 +396,9 @@ class Peering:
     def sweep_done(self, seconds: float = 0.0) -> None:
         """The plan is asked: the next one after the interval, with jitter.
 
+        A false positive of a filter hides a value from its plan. Where the peer can be compared
+        with, this is seen once nothing comes any more, and the next plan follows at once.
+
         `seconds` is what making the filters took. A large feed with many peers is asked less
         often, so that plans take no more than `SYNC_SHARE` of the node's time.
         """
@@ -396,7 +410,27 @@ class Peering:
                 self._settle_call = self.context.clock.callLater(ANSWER_SECONDS, self._settle)
             least = seconds * len(self.feed.peers) / SYNC_SHARE
             wait = self.context.jittered(max(self.context.sync.interval, least))
-            self._sync_call = self.context.clock.callLater(wait, self.sync_now)
+            if planned and self.comparing.is_possible and self._doubt < wait:
+                self._look_later(max(self._doubt, least), until=self._round_over_at + wait)
+                self._doubt *= DOUBT_FACTOR
+            else:
+                self._sync_call = self.context.clock.callLater(wait, self.sync_now)
+
+    def _look_later(self, wait: float, *, until: float) -> None:
+        """See whether the plan has left a difference, `wait` seconds after the last value came.
+
+        `until` a moment, at the latest: while values are put all the time, none is the last.
+        """
+        clock, before = self.context.clock, self.figures.values_in
+
+        def look() -> None:
+            came = self.figures.values_in != before or self._unwritten or len(self._ask_on)
+            if came and clock.seconds() < until:
+                self._look_later(wait, until=until)
+            else:
+                self.sync_now()
+
+        self._sync_call = clock.callLater(max(min(wait, until - clock.seconds()), 0.0), look)
 
     def _settle(self) -> None:
         """The answers to our plan are in, as far as can be told: what do they show?"""

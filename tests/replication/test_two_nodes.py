@@ -109,10 +109,40 @@ def test_a_sync_is_repeated_with_a_fresh_seed(network, dialler):
     peering = connection.peering
     peering.feed._subscribers.clear()
     near.feed(feed).insert([b"silent"])
-    first = peering.figures.last_sync_sent
+    (other,) = far.feed(feed).peers
+    before = peering.figures.syncs_sent + other.figures.syncs_sent
     network.run(15)
-    assert peering.figures.last_sync_sent > first + 4
+    assert peering.figures.syncs_sent + other.figures.syncs_sent > before
     assert far.values(feed) == [b"hidden", b"silent"]
+
+
+def test_values_that_false_positives_hid_do_not_wait_for_the_interval(network):
+    often_wrong = SyncSettings(interval=3_600.0, answer_wait=0.5, false_positive=0.1)
+    owner, member, feed = pair(network, owner={"sync": often_wrong}, member={"sync": often_wrong})
+    owner.feed(feed).insert(numbered(2_000))
+    member.feed(feed).insert(numbered(1_500))
+    connection = network.connect(member, owner, feed)
+    network.run(0.9)
+    hidden = 2_000 - member.feed(feed).record().count
+    assert 10 < hidden < 490, "the first plan overlooks some"
+    network.run(120)
+    assert member.feed(feed).record().digest == owner.feed(feed).record().digest
+    assert connection.peering.agreement.in_sync
+
+
+def test_sets_that_stay_different_are_asked_ever_less_often(network):
+    hourly = SyncSettings(interval=3_600.0, answer_wait=0.5)
+    short = Limits(value_bytes=8)
+    owner, member, feed = pair(
+        network, owner={"sync": hourly}, member={"sync": hourly, "limits": short}
+    )
+    owner.feed(feed).insert([b"short", b"longer than eight"])
+    connection = network.connect(member, owner, feed)
+    network.run(600)
+    assert member.values(feed) == [b"short"]
+    assert not connection.peering.agreement.in_sync
+    # The first, and those 1, 4, 16, 64 and 256 s after the one before.
+    assert 4 <= connection.peering.figures.syncs_sent <= 6
 
 
 def test_a_range_node_keeps_its_ranges_only(network):
