@@ -290,7 +290,7 @@ def code_of(error: Exception) -> ExitCode | None:
 _HELP_INSTEAD: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 _NAMED_CODES = {
-    "hyperbloom.config_table.ConfigError": ExitCode.CONFIG,
+    "hyperbloom.config.table.ConfigError": ExitCode.CONFIG,
     "hyperbloom.keys.KeyFileError": ExitCode.CONFIG,
     "hyperbloom.invitation.InvitationError": ExitCode.CONFIG,
     "hyperbloom.api.client.NodeUnreachable": ExitCode.UNREACHABLE,

@@ -18,9 +18,9 @@ from hyperbloom.config import (
     load_config,
     parse_config,
 )
-from hyperbloom.config_api import API_KEYS
-from hyperbloom.config_discovery import DISCOVERY_KEYS
-from hyperbloom.config_table import ConfigTable
+from hyperbloom.config.api import API_KEYS
+from hyperbloom.config.discovery import DISCOVERY_KEYS
+from hyperbloom.config.table import ConfigTable
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.objects.hashes import HashRule
@@ -428,8 +428,8 @@ def test_every_key_of_discovery_is_taken():
         ('bootstrap = ["somewhere"]', "is not HOST:PORT"),
         ("port = 70000", "must be at most 65535"),
         ('interface = "eth0"', "is no IP address"),
-        ('lan = "always"', "'always' is not known"),
-        ('equal_seq = "replace"', "'replace' is not known"),
+        ('lan = "always"', "'always' is not a known"),
+        ('equal_seq = "replace"', "'replace' is not a known"),
         ("[discovery.dht]\nmax_items = 0", "[discovery.dht] max_items: must be at least 1"),
         ("[discovery.dht]\nmax_item = 1", "did you mean max_items?"),
         ('[discovery.swarm]\nannounce_interval = "1s"', "must be at least 60"),

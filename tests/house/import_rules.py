@@ -58,16 +58,12 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "export": Room(
             knows=("keys", "store", "units"), packages=("deltalake", "numpy", "pyarrow", "pyspark")
         ),
-        "config_table": Room(knows=("units",)),
-        "config_api": Room(knows=("addresses", "config_table")),
-        "config_discovery": Room(knows=("addresses", "config_table", "discovery")),
         "config": Room(
-            knows=("keys", "units", "addresses", "config_table", "config_api",
-                   "config_discovery", "replication", "discovery", "objects")
+            knows=("keys", "units", "addresses", "replication", "discovery", "objects")
         ),
         "api": Room(
             knows=(*CORE, "histogram", "store", "units", "addresses", "invitation", "passphrase",
-                   "config_api", "config", "objects", "replication"),
+                   "config", "objects", "replication"),
             packages=("prometheus_client", "twisted", "zope"),
         ),
         # The plugin's side: everything meets here, replication and discovery in `swarms`.
@@ -85,7 +81,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # The command's side: it reaches a node through the control socket, and offline the files.
         "cli": Room(
             knows=("keys", "trust", "wire", "store", "units", "addresses", "exit_codes",
-                   "invitation", "config", "config_table", "api", "export", "discovery",
+                   "invitation", "config", "api", "export", "discovery",
                    "objects"),
             packages=("click", "rich", "twisted"),
         ),

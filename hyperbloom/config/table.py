@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from hyperbloom.units import parse_duration
 
-__all__ = ["ConfigError", "ConfigTable"]
+__all__ = ["ConfigError", "ConfigTable", "nearest", "one_of"]
 
 T = TypeVar("T")
 
@@ -39,6 +41,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"known are {', '.join(names)}"
 
 
+def one_of(known: Iterable[str], what: str) -> Callable[[str], str]:
+    """A check that a text is one of those that are known; `what` names the kind of thing."""
+    names = tuple(known)
+
+    def check(found: str) -> str:
+        if found not in names:
+            raise ValueError(f"{found!r} is not a known {what}; {nearest(found, names)}")
+        return found
+
+    return check
+
+
 class ConfigTable:
     """A table of a file: `title` is how a person finds it there, such as `[node]`.
 
@@ -53,6 +67,10 @@ class ConfigTable:
     def error(self, key: str, problem: str) -> ConfigError:
         """The error to raise for `key` of this table."""
         return ConfigError(f"{self.file}: {self.title} {key}: {problem}")
+
+    def titled(self, title: str) -> ConfigTable:
+        """The same table by another title."""
+        return ConfigTable(self.file, title, self._data)
 
     def refuse_unknown(self, known: Iterable[str]) -> None:
         """Refuses the first key that is not in `known`, naming the nearest that is."""
@@ -114,6 +132,16 @@ class ConfigTable:
             return check(found)
         except ValueError as error:
             raise self.error(key, str(error)) from None
+
+    def path(self, key: str, base: Path, default: str) -> Path:
+        """A path, absolute; a relative one begins at `base`."""
+        found = self.text(key, default)
+        if not found or "\0" in found:
+            raise self.error(key, "must be a path, not an empty text")
+        try:
+            return Path(os.path.abspath(base / Path(found).expanduser()))
+        except (RuntimeError, OSError) as error:
+            raise self.error(key, f"{found!r} is not a usable path ({error})") from None
 
     def seconds(self, key: str, default: float) -> float:
         """A number of seconds, or a duration such as `"30s"`."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 from hyperbloom.addresses import HIGHEST_PORT, check_interface, parse_host_port
-from hyperbloom.config_table import ConfigTable, nearest
+from hyperbloom.config.table import ConfigTable, one_of
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.settings import (
     DhtLimits,
@@ -27,14 +26,6 @@ DISCOVERY_KEYS = (
 DISCOVERY_TABLES = ("dht", "swarm", "tracker")
 
 _DEFAULTS = DiscoverySettings()
-
-
-def _one_of(known: tuple[str, ...]) -> Callable[[str], None]:
-    def check(found: str) -> None:
-        if found not in known:
-            raise ValueError(f"{found!r} is not known; {nearest(found, known)}")
-
-    return check
 
 
 def _below(table: ConfigTable, name: str) -> ConfigTable:
@@ -72,9 +63,8 @@ def _tracker(table: ConfigTable) -> TrackerSettings:
 def read_discovery(table: ConfigTable, base: Path) -> DiscoverySettings:
     """The settings of `[discovery]`; paths are relative to `base`. Raises `ConfigError`."""
     table.refuse_unknown((*DISCOVERY_KEYS, *DISCOVERY_TABLES))
-    lan: Any = table.text("lan", _DEFAULTS.lan, _one_of(get_args(Lan)))
+    lan: Any = table.text("lan", _DEFAULTS.lan, one_of(get_args(Lan), "choice"))
     policies = tuple(policy.value for policy in EqualSeq)
-    secret = table.text("secret", "")
     return DiscoverySettings(
         enabled=table.value("enabled", bool, _DEFAULTS.enabled),
         bootstrap=table.texts("bootstrap", _DEFAULTS.bootstrap, parse_host_port),
@@ -84,8 +74,10 @@ def read_discovery(table: ConfigTable, base: Path) -> DiscoverySettings:
         announce=table.value("announce", bool, _DEFAULTS.announce),
         legacy=table.value("legacy", bool, _DEFAULTS.legacy),
         lan=lan,
-        equal_seq=EqualSeq(table.text("equal_seq", _DEFAULTS.equal_seq.value, _one_of(policies))),
-        secret=(base / Path(secret).expanduser()).absolute() if secret else None,
+        equal_seq=EqualSeq(
+            table.text("equal_seq", _DEFAULTS.equal_seq.value, one_of(policies, "policy"))
+        ),
+        secret=table.path("secret", base, "") if table.text("secret", "") else None,
         dht=_below(table, "dht").dataclass(DhtLimits),
         swarm=_below(table, "swarm").dataclass(SwarmSettings),
         tracker=_tracker(_below(table, "tracker")),

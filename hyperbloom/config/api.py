@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyperbloom.addresses import parse_host_port
-from hyperbloom.config_table import ConfigTable
+from hyperbloom.config.table import ConfigTable
 
 __all__ = ["API_KEYS", "TOKEN_NAME", "ApiSettings", "read_api"]
 

@@ -1,0 +1,104 @@
+"""The `[[feeds]]` tables of the configuration: what is replicated, and how much of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+from hyperbloom.addresses import parse_host_port
+from hyperbloom.config.table import ConfigTable, one_of
+from hyperbloom.keys import parse_public_key
+from hyperbloom.replication.settings import (
+    DEFAULT_DIALECT,
+    FeedSettings,
+    KeyRange,
+    Mode,
+    Tombstones,
+)
+
+__all__ = ["FEED_KEYS", "KNOWN_DIALECTS", "RANGE_KEYS", "check_alias", "read_feeds"]
+
+FEED_KEYS = (
+    "key", "alias", "mode", "ranges", "dialect", "peers", "issue_links",
+    "retain_age", "retain_values", "retain_bytes", "tombstones",
+)  # fmt: skip
+RANGE_KEYS = ("start", "end", "start_hex", "end_hex")
+#: Dialects that this version speaks, see `hyperbloom.wire.DIALECTS`; repeated here because reading
+#: a configuration should not cost the loading of the wire; a test compares the two.
+KNOWN_DIALECTS = ("2", "1", "draft")
+_ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_HEX_KEY = re.compile(r"[0-9A-Fa-f]{64}")
+
+
+def check_alias(alias: str) -> str:
+    """The alias itself, or `ValueError` with what is wrong with it."""
+    if not _ALIAS.fullmatch(alias) or _HEX_KEY.fullmatch(alias):
+        raise ValueError(
+            f"{alias!r} is no alias: it has 1 to 63 letters, digits, '.', '_' or '-', begins with "
+            "a letter or digit and does not look like a key"
+        )
+    return alias
+
+
+def _bound(table: ConfigTable, name: str) -> bytes | None:
+    """One end of a range: `name` holds text (UTF-8), `name`_hex holds bytes as hex digits."""
+    hex_name = f"{name}_hex"
+    if name in table and hex_name in table:
+        raise table.error(name, f"give {name} or {hex_name}, not both")
+    if name in table:
+        return table.value(name, str, "").encode()
+    if hex_name in table:
+        try:
+            return bytes.fromhex(table.value(hex_name, str, ""))
+        except ValueError:
+            raise table.error(hex_name, "must be pairs of hex digits") from None
+    return None
+
+
+def _range(table: ConfigTable) -> KeyRange:
+    table.refuse_unknown(RANGE_KEYS)
+    start, end = _bound(table, "start"), _bound(table, "end")
+    if start is None and end is None:
+        raise table.error("start", 'give start, end or both; for all values use mode = "full"')
+    if end is not None and end <= (start or b""):
+        raise table.error("end", "must be greater than the start, in the order of bytes")
+    return start or b"", end
+
+
+def _feed(table: ConfigTable) -> FeedSettings:
+    table.refuse_unknown(FEED_KEYS)
+    if "key" not in table:
+        raise table.error("key", "is missing; it is the feed's public key, 64 hex digits")
+    mode: Any = table.text("mode", "full", one_of(get_args(Mode), "mode"))
+    tombstones: Any = table.text("tombstones", "off", one_of(get_args(Tombstones), "choice"))
+    ranges = tuple(_range(item) for item in table.tables("ranges"))
+    if (mode == "range") != bool(ranges):
+        problem = "needs at least one range" if mode == "range" else 'is only for mode = "range"'
+        raise table.error("ranges", problem)
+    return FeedSettings(
+        key=table.checked("key", table.value("key", str, ""), parse_public_key),
+        alias=table.text("alias", "", check_alias) or None,
+        mode=mode,
+        ranges=ranges,
+        dialect=table.text("dialect", DEFAULT_DIALECT, one_of(KNOWN_DIALECTS, "dialect")),
+        peers=table.texts("peers", (), parse_host_port),
+        issue_links=table.value("issue_links", bool, True),
+        retain_age=table.bounded("retain_age", table.seconds("retain_age", 0.0), 0),
+        retain_values=table.bounded("retain_values", table.value("retain_values", int, 0), 0),
+        retain_bytes=table.bounded("retain_bytes", table.value("retain_bytes", int, 0), 0),
+        tombstones=tombstones,
+    )
+
+
+def read_feeds(root: ConfigTable) -> tuple[FeedSettings, ...]:
+    """The settings of every `[[feeds]]` of the file. Raises `ConfigError`."""
+    feeds: list[FeedSettings] = []
+    for number, item in enumerate(root.tables("feeds"), 1):
+        table = item.titled(f"[[feeds]] {number}")
+        feed = _feed(table)
+        if any(feed.key == other.key for other in feeds):
+            raise table.error("key", "this feed is there twice; leave one out")
+        if feed.alias is not None and any(feed.alias == other.alias for other in feeds):
+            raise table.error("alias", f"{feed.alias!r} names two feeds; choose another")
+        feeds.append(feed)
+    return tuple(feeds)

@@ -1,0 +1,159 @@
+"""The configuration of a node: `hyperbloom.toml` read into one frozen `Config`.
+
+Every key is checked for its name, type and range before anything starts; what is unknown is
+refused with the nearest known name, because a mistyped key that is ignored is found out too late.
+Paths are relative to the file's folder. Durations are seconds or texts such as `"30s"`, `"12h"`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hyperbloom.addresses import check_listen, check_node_listen, parse_host_port
+from hyperbloom.config.api import ApiSettings, read_api
+from hyperbloom.config.discovery import read_discovery
+from hyperbloom.config.feeds import read_feeds
+from hyperbloom.config.table import ConfigError, ConfigTable, nearest, one_of
+from hyperbloom.discovery.settings import DiscoverySettings
+from hyperbloom.objects.settings import DEFAULT_OBJECTS_LISTEN, HASH_RULES, ObjectsSettings
+from hyperbloom.replication.limits import Limits
+from hyperbloom.replication.settings import FeedSettings, SyncSettings
+
+__all__ = [
+    "CONFIG_NAME",
+    "CONTROL_SOCKET_NAME",
+    "DEFAULT_LISTEN",
+    "DEFAULT_PORT",
+    "IDENTITY_NAME",
+    "LOG_LEVELS",
+    "NODE_KEYS",
+    "STORE_NAME",
+    "Config",
+    "load_config",
+    "parse_config",
+]
+
+CONFIG_NAME = "hyperbloom.toml"
+IDENTITY_NAME = "identity.key"
+CONTROL_SOCKET_NAME = "control.sock"
+STORE_NAME = "store"
+DEFAULT_PORT = 4365
+DEFAULT_LISTEN = (f"tcp:{DEFAULT_PORT}",)
+LOG_LEVELS = ("debug", "info", "warn", "error", "critical")
+#: A clock that is wrong by more is to be mended, not tolerated.
+MAX_LEEWAY = 3_600.0
+
+_TABLES = ("node", "feeds", "limits", "sync", "discovery", "objects", "api")
+NODE_KEYS = ("data", "identity", "listen", "advertise", "log_level", "leeway")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A node's configuration. Paths are absolute; `leeway` is in seconds."""
+
+    path: Path
+    data: Path
+    identity: Path
+    listen: tuple[str, ...] = DEFAULT_LISTEN
+    advertise: tuple[str, ...] = ()
+    log_level: str = "info"
+    leeway: float = 0.0
+    feeds: tuple[FeedSettings, ...] = ()
+    limits: Limits
+    sync: SyncSettings
+    discovery: DiscoverySettings
+    api: ApiSettings
+    objects: ObjectsSettings = field(default_factory=ObjectsSettings)
+
+    @property
+    def store_path(self) -> Path:
+        """The folder of the node's LMDB environment."""
+        return self.data / STORE_NAME
+
+    @property
+    def control_socket(self) -> Path:
+        """The Unix socket on which the running node is read and told."""
+        return self.data / CONTROL_SOCKET_NAME
+
+
+def _objects(table: ConfigTable, base: Path) -> ObjectsSettings:
+    secret = "passphrase_file"  # noqa: S105  the key's name
+    return table.dataclass(
+        ObjectsSettings,
+        read={
+            "listen": table.texts("listen", DEFAULT_OBJECTS_LISTEN, check_listen),
+            "peers": table.texts("peers", (), parse_host_port),
+            secret: table.path(secret, base, "") if secret in table else None,
+            "hash_rule": table.text("hash_rule", HASH_RULES[0], one_of(HASH_RULES, "rule")),
+        },
+    )
+
+
+def parse_config(text: str, *, path: Path) -> Config:
+    """The configuration that `text` holds; `path` names it and is the base of relative paths.
+
+    Raises `ConfigError`.
+    """
+    file = str(path)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: this is not TOML: {error}; correct that line") from None
+    for name, found in data.items():
+        if name in NODE_KEYS:
+            raise ConfigError(f"{file}: {name} belongs under [node]; move it there")
+        if name not in _TABLES:
+            raise ConfigError(f"{file}: there is no table [{name}]; {nearest(name, _TABLES)}")
+        expected, form = (list, f"[[{name}]]") if name == "feeds" else (dict, f"[{name}]")
+        if not isinstance(found, expected):
+            raise ConfigError(f"{file}: {name} must be written as {form}")
+    # Not resolved: beside a link to a file lies the link's folder, not the file's.
+    return _config(ConfigTable(file, "the file:", data), path.absolute())
+
+
+def _config(root: ConfigTable, path: Path) -> Config:
+    def table(name: str) -> ConfigTable:
+        return ConfigTable(root.file, f"[{name}]", root.value(name, dict, {}))
+
+    node = table("node")
+    node.refuse_unknown(NODE_KEYS)
+    base = path.parent
+    leeway = node.bounded("leeway", node.seconds("leeway", 0.0), 0, MAX_LEEWAY)
+    data = node.path("data", base, ".")
+    return Config(
+        path=path,
+        data=data,
+        identity=node.path("identity", base, IDENTITY_NAME),
+        listen=node.texts("listen", DEFAULT_LISTEN, check_node_listen),
+        advertise=node.texts("advertise", (), parse_host_port),
+        log_level=node.text("log_level", "info", one_of(LOG_LEVELS, "level")),
+        leeway=leeway,
+        feeds=read_feeds(root),
+        limits=table("limits").dataclass(Limits),
+        sync=table("sync").dataclass(SyncSettings),
+        discovery=read_discovery(table("discovery"), base),
+        objects=_objects(table("objects"), base),
+        api=read_api(table("api"), data),
+    )
+
+
+def load_config(path: Path) -> Config:
+    """Reads a configuration file; a folder stands for the `hyperbloom.toml` in it.
+
+    Raises `ConfigError`.
+    """
+    file = path / CONFIG_NAME if path.is_dir() else path
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{file}: there is no such file; make a node with `hyperbloom init DIR`, or give "
+            "the right file with -c"
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file}: this is not UTF-8 text; is it the right file?") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: it cannot be read ({error.strerror})") from None
+    return parse_config(text, path=file)
