@@ -112,7 +112,7 @@ def test_logs_hold_no_secret(nodes: Nodes) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("secret", [os.urandom(32), MARK])
+@pytest.mark.parametrize("secret", [os.urandom(32), MARK], ids=["key", "value"])
 def test_a_log_that_held_one_would_be_found(secret: bytes) -> None:
     for log in (f"the seed {secret.hex()}", f"got {secret!r}", f"{list(secret)}"):
         assert any(text in log for text in spellings(secret))

@@ -157,8 +157,10 @@ def test_every_arrival_in_every_state_that_reads(
 
 
 @each_dialect
-@pytest.mark.parametrize("arrival", set(ARRIVALS) - {Input.RECEIVE_EOF}, ids=lambda it: it.name)
-@pytest.mark.parametrize("state", PAUSED_STATES, ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    "arrival", [one for one in ARRIVALS if one is not Input.RECEIVE_EOF], ids=lambda it: it.name
+)
+@pytest.mark.parametrize("state", [s for s in State if s in PAUSED_STATES], ids=lambda s: s.name)
 def test_what_arrives_while_paused_waits(state: State, arrival: Input, dialect: Dialect) -> None:
     peer = drive(state, dialect=dialect)
     ARRIVALS[arrival](peer, dialect)
@@ -167,7 +169,7 @@ def test_what_arrives_while_paused_waits(state: State, arrival: Input, dialect: 
     assert peer.session.state is state
 
 
-@pytest.mark.parametrize("state", PAUSED_STATES, ids=lambda it: it.name)
+@pytest.mark.parametrize("state", [s for s in State if s in PAUSED_STATES], ids=lambda s: s.name)
 def test_the_end_of_the_stream_ends_a_pause_once_nothing_waits(state: State) -> None:
     peer = drive(state)
     peer.session.receive_eof()
