@@ -290,6 +290,21 @@ class TestRealSockets:
         assert real.wait(nodes[9].get_mutable(OWNER.public_key, b"s")).items == (item(),)
         assert nodes[9].external_address.host == "::1"
 
+    def test_a_node_of_the_other_family_costs_one_query(self, real: Real) -> None:
+        """A table saved on an IPv6 interface names nodes that an IPv4 socket cannot write to."""
+        state = SavedState(nodes=(Contact(b"s" * 20, Address("2620:fe::fe", 1)),)).to_bytes()
+        node = DhtNode(
+            real.reactor,
+            DhtSettings(query_seconds=0.2, lookup_seconds=1.0),
+            random_bytes=os.urandom,
+            state=state,
+        )
+        node.listen(0, "127.0.0.1")
+        real.nodes.append(node)
+        other = real.start()
+        assert real.wait(node.bootstrap([other.address])) == 2
+        assert other.node_id in {c.node_id for c in real.wait(node.find_node(b"t" * 20)).nodes}
+
     def test_a_port_in_use(self, real: Real) -> None:
         first = real.start()
         second = DhtNode(real.reactor, DhtSettings(), random_bytes=os.urandom)

@@ -174,7 +174,9 @@ class Lookup:
             candidate.state = _State.ANSWERED
             if response.token is not None and len(response.token) <= MAX_TOKEN_BYTES:
                 candidate.token = response.token
-        for contact in (*(response.nodes or ()), *(response.nodes6 or ())):
+        # Who was reached over one family names nodes for that one; the other has no socket of ours.
+        named = response.nodes6 if ":" in ask.address.host else response.nodes
+        for contact in named or ():
             if may_tell(ask.address.host, contact.address.host):
                 self._add(contact)
 
