@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.discovery.dht.contact import Address
+from hyperbloom.discovery.dht.errors import LocalProtocolError
 from hyperbloom.discovery.dht_node import AnnounceReport, PeerLookup
 from hyperbloom.discovery.settings import SwarmSettings
 
@@ -122,8 +123,12 @@ class Announcer:
 
     async def _run(self) -> None:
         while True:
-            await self._announce()
-            await self._look_up()
+            try:
+                await self._announce()
+                await self._look_up()
+            except LocalProtocolError as error:
+                # With many feeds there may be too many lookups at once; the next turn may do.
+                log.debug("The swarm was not asked: {error}", error=error)
             settings = self._settings
             waiting = settings.announce_interval if self._is_joined() else settings.retry_interval
             await deferLater(self._clock, waiting * (1 + self._random.uniform(0, JITTER)))

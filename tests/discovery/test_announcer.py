@@ -6,11 +6,12 @@ import hashlib
 from random import Random
 
 import pytest
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
 from hyperbloom.discovery.announcer import Announcer, swarm_hash
 from hyperbloom.discovery.dht.contact import Address
+from hyperbloom.discovery.dht.errors import LocalProtocolError
 from hyperbloom.discovery.dht_node import AnnounceReport, PeerLookup
 from hyperbloom.discovery.settings import SwarmSettings
 
@@ -121,6 +122,20 @@ def test_who_does_not_listen_announces_nothing(made):
     pass_time(clock, 600)
     assert peers.announced == []
     assert peers.lookups
+
+
+@pytest.mark.parametrize("call", ["get_peers", "announce_peer"])
+def test_a_dht_with_too_much_to_do_is_asked_again(made, monkeypatch, call):
+    announcer, clock, peers, _, found = made
+    peers.peers = PEERS
+    refused = fail(LocalProtocolError("256 lookups and puts are under way"))
+    with monkeypatch.context() as busy:
+        busy.setattr(peers, call, lambda *_: refused)
+        announcer.start()
+    assert found == []
+    pass_time(clock, 120)
+    assert found[:2] == list(PEERS)
+    assert announcer.status().announced_to == 8
 
 
 def test_stopping_ends_what_is_under_way(made):
