@@ -64,7 +64,8 @@ class DhtProtocol(DatagramProtocol):
             try:
                 transport.write(data, address)
             except (OSError, InvalidAddressError) as error:
-                # An address of the other family is in a table saved on another interface. As with a lost packet: who asked will find out in time.
+                # As with a lost packet: who asked will find out in time. An invalid address is one
+                # of the other family, from a table that was saved on another interface.
                 log.debug("No datagram to {address}: {error}", address=address, error=error)
         for event in self.machine.take_events():
             self._on_event(event)

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from simnet import SimNetwork
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import CancelledError
 from twisted.internet.error import CannotListenError
 from twisted.internet.selectreactor import SelectReactor
@@ -18,7 +19,7 @@ from hyperbloom.discovery.dht.errors import LocalProtocolError
 from hyperbloom.discovery.dht.limits import MAX_OPERATIONS
 from hyperbloom.discovery.dht.saved_state import MAX_STATE_NODES, SavedState, load_state
 from hyperbloom.discovery.dht.settings import DhtSettings
-from hyperbloom.discovery.dht_node import DhtNode
+from hyperbloom.discovery.dht_node import RESOLVE_SECONDS, DhtNode
 from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.keys import Identity
 
@@ -154,6 +155,41 @@ class TestSimulated:
         # The others see it at an address of the internet, so its id now fits that.
         again = node_at(network, "9.0.0.1", state=node.save())
         assert again.node_id == node.node_id
+
+
+class NamesLater:
+    """A resolver that knows no name until `address` is set."""
+
+    address = None
+
+    def resolveHostName(self, receiver, host, port, **_):
+        if self.address is not None:
+            receiver.addressResolved(IPv4Address("UDP", self.address, port))
+        receiver.resolutionComplete()
+
+
+class TestBootstrap:
+    def starting(self, network: SimNetwork) -> tuple[DhtNode, NamesLater]:
+        node = node_at(network, "9.0.0.1")
+        node._reactor.nameResolver = names = NamesLater()
+        node.listen(6881)
+        assert network.wait(node.bootstrap([("router.example", 6881)])) == 0
+        return node, names
+
+    def test_a_machine_that_is_up_before_its_network(self, network: SimNetwork) -> None:
+        node, names = self.starting(network)
+        network.run(RESOLVE_SECONDS + 1)
+        assert node.status().nodes == 0
+        names.address = network.addresses[0].host
+        network.run(RESOLVE_SECONDS + 10)
+        assert node.status().nodes >= 5
+
+    def test_no_name_is_asked_for_after_the_end(self, network: SimNetwork) -> None:
+        node, names = self.starting(network)
+        network.wait(node.stop())
+        names.address = network.addresses[0].host
+        network.run(2 * RESOLVE_SECONDS)
+        assert node.status().nodes == 0
 
 
 class TestSavedState:
