@@ -20,7 +20,7 @@ from hyperbloom.discovery.dht.collecting import (
     Nodes,
     Peers,
 )
-from hyperbloom.discovery.dht.contact import Address, Contact
+from hyperbloom.discovery.dht.contact import Address, Contact, Scope, scope_of
 from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.discovery.dht.events import AddressSettled, Event, OperationEnded
 from hyperbloom.discovery.dht.limits import MAX_VALUE_BYTES
@@ -160,6 +160,12 @@ class DhtNode:
     def external_address(self) -> Address | None:
         """Where most of the nodes asked see this one; None while too few have said so."""
         return self._machine.votes.settled
+
+    @property
+    def reach(self) -> Scope:
+        """The widest scope of the nodes it knows: private where all of the DHT is; else global."""
+        hosts = (node.contact.address.host for node in self._machine.table.nodes())
+        return max(map(scope_of, hosts), default=Scope.GLOBAL)
 
     def listen(self, port: int = 0, interface: str = "") -> Address:
         """Open the socket; port 0 lets the system choose. An IPv6 interface makes an IPv6 node.

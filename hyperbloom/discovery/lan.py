@@ -5,6 +5,9 @@ hash in hex (SHA-1 of the discovery key: a label has no room for more). Who does
 learns that two machines share one, and which two, nothing else; that is why it is used on private
 networks only unless the operator wants otherwise.
 
+Anybody on the network can name any address. Taken are those of the scopes of the interfaces that
+are used, so that nobody has this node dial itself, or the rest of the network dial a stranger.
+
 zeroconf has a thread of its own. It is called in threads of the reactor's pool, one call after the
 other, for its calls wait for the network; what it finds comes back through `callFromThread`.
 """
@@ -24,6 +27,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.discovery.announcer import swarm_hash
+from hyperbloom.discovery.dht.contact import scope_of
 from hyperbloom.discovery.feeds import FeedSwarm
 from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
 from hyperbloom.discovery.settings import DiscoverySettings, Lan
@@ -235,7 +239,9 @@ class LanDiscovery:
     def _hear(self, name: str, heard: _Heard) -> None:
         if not self._running or name.partition(".")[0].endswith(self._nonce):
             return
-        self._heard[name] = heard
+        scopes = {scope_of(interface) for interface in self._interfaces}
+        near = tuple(host for host in heard.hosts if scope_of(host) in scopes)
+        heard = self._heard[name] = _Heard(near, heard.port)
         self._heard.move_to_end(name)
         while len(self._heard) > MAX_LAN_SERVICES:
             self._heard.popitem(last=False)

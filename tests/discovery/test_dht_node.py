@@ -14,7 +14,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.error import CannotListenError
 from twisted.internet.selectreactor import SelectReactor
 
-from hyperbloom.discovery.dht.contact import Address, Contact
+from hyperbloom.discovery.dht.contact import Address, Contact, Scope
 from hyperbloom.discovery.dht.errors import LocalProtocolError
 from hyperbloom.discovery.dht.limits import MAX_OPERATIONS
 from hyperbloom.discovery.dht.saved_state import MAX_STATE_NODES, SavedState, load_state
@@ -155,6 +155,17 @@ class TestSimulated:
         # The others see it at an address of the internet, so its id now fits that.
         again = node_at(network, "9.0.0.1", state=node.save())
         assert again.node_id == node.node_id
+
+
+def test_the_reach_is_that_of_the_nodes_it_knows() -> None:
+    def reach(*hosts: str) -> Scope:
+        nodes = tuple(Contact(bytes([n]) * 20, Address(host, 1)) for n, host in enumerate(hosts, 1))
+        return node_at(SimNetwork(), "9.0.0.1", state=SavedState(nodes=nodes).to_bytes()).reach
+
+    assert reach("127.0.0.1") is Scope.LOOPBACK
+    assert reach("127.0.0.1", "10.0.0.1") is Scope.PRIVATE
+    assert reach("127.0.0.1", "10.0.0.1", "9.9.9.9") is Scope.GLOBAL
+    assert reach() is Scope.GLOBAL, "nobody has said that it is not the internet"
 
 
 class NamesLater:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
+from zeroconf import ServiceStateChange
 
 from hyperbloom.discovery.announcer import swarm_hash
 from hyperbloom.discovery.lan import SERVICE_TYPE, LanDiscovery, _Heard, interfaces_for
-from hyperbloom.discovery.limits import MAX_LAN_SERVICES
+from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
 from hyperbloom.discovery.settings import DiscoverySettings
 
 OWN = ["127.0.0.1", "192.168.1.5", "10.0.0.7", "93.184.215.14"]
@@ -54,6 +56,7 @@ def lan():
         lan="on", interface="127.0.0.1", announce=False, reactor=None, random=Random(1)
     )
     one._running = True
+    one._interfaces = ["192.168.1.5"]
     return one
 
 
@@ -64,9 +67,50 @@ def service(key, nonce="01020304"):
 def test_a_service_of_a_served_feed_is_told(lan):
     one, other = Swarm(b"a" * 32), Swarm(b"b" * 32)
     lan.serve([one, other])
-    lan._hear(service(b"a" * 32), _Heard(("192.168.1.9", "fe80::1"), 4365))
-    assert one.told == [("192.168.1.9", 4365, "lan"), ("fe80::1", 4365, "lan")]
+    lan._hear(service(b"a" * 32), _Heard(("192.168.1.9", "fd00::1"), 4365))
+    assert one.told == [("192.168.1.9", 4365, "lan"), ("fd00::1", 4365, "lan")]
     assert other.told == []
+
+
+@pytest.mark.parametrize(
+    ("interface", "told"),
+    [
+        ("192.168.1.5", ["10.0.0.1"]),
+        ("169.254.7.7", ["169.254.169.254"]),
+        ("127.0.0.1", ["127.0.0.1"]),
+        ("93.184.215.14", ["9.9.9.9"]),
+    ],
+)
+def test_only_addresses_as_near_as_the_interface_are_told(lan, interface, told):
+    lan._interfaces = [interface]
+    one, late = Swarm(b"a" * 32), Swarm(b"a" * 32)
+    lan.serve([one])
+    hosts = ("127.0.0.1", "169.254.169.254", "10.0.0.1", "9.9.9.9", "224.0.0.1", "0.0.0.0")
+    lan._hear(service(b"a" * 32), _Heard(hosts, 4365))
+    assert [host for host, _, _ in one.told] == told
+    lan.serve([])
+    lan.serve([late])
+    assert late.told == one.told
+
+
+class Everywhere:
+    """A zeroconf whose only service has one address too many."""
+
+    port = 4365
+
+    def get_service_info(self, *_, **__):
+        return self
+
+    def parsed_addresses(self):
+        return [f"192.168.1.{number}" for number in range(1, MAX_LAN_ADDRESSES + 2)]
+
+
+def test_of_one_service_few_addresses_are_taken(lan):
+    lan._reactor = SimpleNamespace(callFromThread=lambda call, *a: call(*a))
+    one = Swarm(b"a" * 32)
+    lan.serve([one])
+    lan._changed(Everywhere(), SERVICE_TYPE, service(b"a" * 32), ServiceStateChange.Added)
+    assert len(one.told) == MAX_LAN_ADDRESSES
 
 
 def test_what_was_heard_before_a_feed_was_joined_is_told_then(lan):
