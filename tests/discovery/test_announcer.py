@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
-from hyperbloom.discovery.announcer import Announcer, swarm_hash
+from hyperbloom.discovery.announcer import UNREACHED_SECONDS, Announcer, swarm_hash
 from hyperbloom.discovery.dht.contact import Address
 from hyperbloom.discovery.dht.errors import LocalProtocolError
 from hyperbloom.discovery.dht_node import AnnounceReport, PeerLookup
@@ -27,13 +27,14 @@ class RecordedPeers:
         self.lookups, self.announced = [], []
         self.peers = ()
         self.stored = 8
+        self.answered = 8
         self.hanging = None
 
     def get_peers(self, info_hash):
         self.lookups.append((self.clock.seconds(), info_hash))
         if self.hanging is not None:
             return self.hanging
-        return succeed(PeerLookup(peers=self.peers, asked=8, answered=8))
+        return succeed(PeerLookup(peers=self.peers, asked=8, answered=self.answered))
 
     def announce_peer(self, info_hash, port):
         self.announced.append((self.clock.seconds(), info_hash, port))
@@ -113,6 +114,21 @@ def test_an_announcement_that_nobody_stored_is_repeated(made):
     pass_time(clock, 300)
     assert len(peers.announced) >= 3
     assert announcer.status().last_announce is None
+
+
+def test_a_dht_that_is_not_reached_yet_is_asked_again_soon(made):
+    announcer, clock, peers, _, found = made
+    peers.answered = peers.stored = 0
+    announcer.start()
+    clock.advance(2 * UNREACHED_SECONDS)
+    assert len(peers.lookups) == 2
+    peers.answered = peers.stored = 8
+    peers.peers = PEERS
+    clock.advance(2 * UNREACHED_SECONDS)
+    assert found == list(PEERS)
+    assert announcer.status().announced_to == 8
+    clock.advance(2 * UNREACHED_SECONDS)
+    assert len(peers.lookups) == 3
 
 
 def test_who_does_not_listen_announces_nothing(made):
