@@ -6,10 +6,18 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 from zeroconf import ServiceStateChange
 
 from hyperbloom.discovery.announcer import swarm_hash
-from hyperbloom.discovery.lan import SERVICE_TYPE, LanDiscovery, _Heard, interfaces_for
+from hyperbloom.discovery.lan import (
+    OPEN_SECONDS,
+    SERVICE_TYPE,
+    LanDiscovery,
+    _Heard,
+    interfaces_for,
+)
 from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
 from hyperbloom.discovery.settings import DiscoverySettings
 
@@ -111,6 +119,76 @@ def test_of_one_service_few_addresses_are_taken(lan):
     lan.serve([one])
     lan._changed(Everywhere(), SERVICE_TYPE, service(b"a" * 32), ServiceStateChange.Added)
     assert len(one.told) == MAX_LAN_ADDRESSES
+
+
+class Threadless(Clock):
+    """A reactor whose threads are its own."""
+
+    def getThreadPool(self):
+        return self
+
+    def callInThreadWithCallback(self, told, call, *arguments):
+        try:
+            result = call(*arguments)
+        except OSError:
+            told(False, Failure())
+        else:
+            told(True, result)
+
+    def callFromThread(self, call, *arguments):
+        call(*arguments)
+
+
+class Opened:
+    """A zeroconf that remembers what is registered."""
+
+    def __init__(self, interfaces):
+        if interfaces == ["10.9.9.9"]:
+            raise OSError("no such device")
+        self.registered = []
+        self.closed = False
+
+    def register_service(self, info):
+        self.registered.append((info.port, info.parsed_addresses()))
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.mark.parametrize("before", [[], ["10.9.9.9"]])
+def test_a_machine_that_is_up_before_its_network_is_told_of_later(monkeypatch, before):
+    monkeypatch.setattr("zeroconf.Zeroconf", Opened)
+    monkeypatch.setattr(
+        "zeroconf.ServiceBrowser", lambda *_, **__: SimpleNamespace(cancel=lambda: None)
+    )
+    monkeypatch.setattr("hyperbloom.discovery.lan._own_addresses", lambda: before)
+    reactor, one = Threadless(), Swarm(b"a" * 32)
+    one.own_port = lambda: 4365
+    lan = LanDiscovery(
+        lan="private", interface="", announce=True, reactor=reactor, random=Random(1)
+    )
+    lan.start()
+    lan.serve([one])
+    assert lan.status().announced == 0
+    monkeypatch.setattr("hyperbloom.discovery.lan._own_addresses", lambda: ["192.168.1.5"])
+    reactor.advance(OPEN_SECONDS)
+    lan.serve([one])
+    lan.serve([one])
+    assert (lan.status().announced, lan.status().problem) == (1, None)
+    opened = lan._zeroconf
+    assert opened.registered == [(4365, ["192.168.1.5"])]
+    lan.stop()
+    assert opened.closed
+    assert reactor.getDelayedCalls() == []
+
+
+def test_a_node_that_listens_later_is_told_of_then(lan):
+    lan._reactor, lan._announce, lan._zeroconf = Threadless(), True, Opened(["192.168.1.5"])
+    one = Swarm(b"a" * 32)
+    lan.serve([one])
+    one.own_port = lambda: 4365
+    lan.serve([one])
+    assert lan._zeroconf.registered == [(4365, ["192.168.1.5"])]
 
 
 def test_what_was_heard_before_a_feed_was_joined_is_told_then(lan):
