@@ -38,7 +38,7 @@ class ReplicationSwarm:
     """The peers of one feed; a `hyperbloom.discovery.feeds.FeedSwarm`.
 
     `seen_at` tells the host at which others see this node, None while nobody knows; `reach` the
-    widest scope of the DHT nodes that are known.
+    widest scope of the DHT nodes that answer.
     """
 
     def __init__(

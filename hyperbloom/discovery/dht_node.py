@@ -163,9 +163,13 @@ class DhtNode:
 
     @property
     def reach(self) -> Scope:
-        """The widest scope of the nodes it knows: private where all of the DHT is; else global."""
-        hosts = (node.contact.address.host for node in self._machine.table.nodes())
-        return max(map(scope_of, hosts), default=Scope.GLOBAL)
+        """The widest scope of the nodes that answer it: private where all of the DHT is.
+
+        Global while none does. Nodes of a table that was saved in another network do not count.
+        """
+        nodes = self._machine.table.nodes()
+        there = (node.contact.address.host for node in nodes if node.is_there)
+        return max(map(scope_of, there), default=Scope.GLOBAL)
 
     def listen(self, port: int = 0, interface: str = "") -> Address:
         """Open the socket; port 0 lets the system choose. An IPv6 interface makes an IPv6 node.

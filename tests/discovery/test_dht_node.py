@@ -8,6 +8,7 @@ import random
 import time
 
 import pytest
+from fake_nodes import FakeNode
 from simnet import SimNetwork
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import CancelledError
@@ -157,15 +158,20 @@ class TestSimulated:
         assert again.node_id == node.node_id
 
 
-def test_the_reach_is_that_of_the_nodes_it_knows() -> None:
-    def reach(*hosts: str) -> Scope:
-        nodes = tuple(Contact(bytes([n]) * 20, Address(host, 1)) for n, host in enumerate(hosts, 1))
-        return node_at(SimNetwork(), "9.0.0.1", state=SavedState(nodes=nodes).to_bytes()).reach
-
-    assert reach("127.0.0.1") is Scope.LOOPBACK
-    assert reach("127.0.0.1", "10.0.0.1") is Scope.PRIVATE
-    assert reach("127.0.0.1", "10.0.0.1", "9.9.9.9") is Scope.GLOBAL
-    assert reach() is Scope.GLOBAL, "nobody has said that it is not the internet"
+def test_the_reach_is_that_of_the_nodes_that_answer() -> None:
+    network = SimNetwork()
+    hosts = ["127.0.0.1", "10.0.0.1", "9.9.9.9"]
+    fakes = [FakeNode(network, address=Address(host, 6881)) for host in hosts]
+    elsewhere = SavedState(nodes=(Contact(b"e" * 20, Address("8.8.8.8", 1)),))
+    node = node_at(network, "127.0.0.2", state=elsewhere.to_bytes())
+    node.listen(6881)
+    assert node.reach is Scope.GLOBAL, "nobody has said that it is not the internet"
+    for fake, reach in zip(fakes, (Scope.LOOPBACK, Scope.PRIVATE, Scope.GLOBAL), strict=True):
+        network.wait(node.bootstrap([fake.address]))
+        assert node.reach is reach
+    network.detach(fakes[-1].address)
+    network.run(3600)
+    assert node.reach is Scope.PRIVATE
 
 
 class NamesLater:
