@@ -206,7 +206,7 @@ class NodeService(MultiService):
         discovery = DiscoveryService(
             settings,
             identity=self._identity,
-            feeds=Swarms(node, seen_at=seen_at),
+            feeds=Swarms(node, seen_at=seen_at, reach=lambda: discovery.dht.reach),
             reactor=self._reactor,
             now=time.time,
             random=SystemRandom(),

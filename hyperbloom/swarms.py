@@ -3,6 +3,10 @@
 Discovery finds addresses and knows nothing of connections; replication dials addresses and does
 not know where they come from. An address that is found becomes a dial here, and what replication
 knows of its peers becomes what the feed's records say.
+
+Who knows a feed's key can write records with any address in them. So that none of them has a node
+of the internet dial its own machine or its neighbours, an address that a record names is dialled
+only if it is no nearer than the DHT is, or than what this node itself says of where it is.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 
 from hyperbloom.addresses import format_host_port, parse_host_port
+from hyperbloom.discovery.dht.contact import Scope
 from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.tracker.content import Neighbour
 from hyperbloom.discovery.tracker.swarm import Candidate
@@ -32,13 +37,22 @@ _RECENT_BYTES = 2_097_152
 class ReplicationSwarm:
     """The peers of one feed; a `hyperbloom.discovery.feeds.FeedSwarm`.
 
-    `seen_at` tells the host at which others see this node, None while nobody knows.
+    `seen_at` tells the host at which others see this node, None while nobody knows; `reach` the
+    widest scope of the DHT nodes that answer.
     """
 
-    def __init__(self, node: Node, feed: Feed, *, seen_at: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        feed: Feed,
+        *,
+        seen_at: Callable[[], str | None],
+        reach: Callable[[], Scope],
+    ) -> None:
         self._node = node
         self._feed = feed
         self._seen_at = seen_at
+        self._reach = reach
 
     @property
     def feed_key(self) -> bytes:
@@ -99,8 +113,11 @@ class ReplicationSwarm:
     def join(self, candidate: Candidate) -> None:
         """Dial a node that a record names, where the record says it is."""
         found = self._found
-        if found is not None and candidate.node_id != self._node.identity.public_key:
-            for address in candidate.addresses:
+        if found is None or candidate.node_id == self._node.identity.public_key:
+            return
+        nearest = min([self._reach(), *(own.scope for own in self.own_addresses())])
+        for address in candidate.addresses:
+            if address.scope >= nearest and address.may_be_dialled_unproven:
                 found.add(str(address), key=candidate.node_id, source="tracker")
 
     def found(self, host: str, port: int, *, source: str) -> None:
@@ -109,7 +126,8 @@ class ReplicationSwarm:
         if found is None:
             return
         for address in _dialable([format_host_port(host, port)]):
-            found.add(str(address), source=source)
+            if address.may_be_dialled_unproven:
+                found.add(str(address), source=source)
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` when the first peer has come or the last has gone."""
@@ -130,9 +148,12 @@ class Swarms:
     Its own feed is one of them once it is in use. A feed that was left and joined again is new.
     """
 
-    def __init__(self, node: Node, *, seen_at: Callable[[], str | None]) -> None:
+    def __init__(
+        self, node: Node, *, seen_at: Callable[[], str | None], reach: Callable[[], Scope]
+    ) -> None:
         self._node = node
         self._seen_at = seen_at
+        self._reach = reach
         self._swarms: dict[bytes, tuple[Feed, ReplicationSwarm]] = {}
 
     def __call__(self) -> Mapping[bytes, ReplicationSwarm]:
@@ -143,7 +164,7 @@ class Swarms:
                 del self._swarms[key]
         for key, feed in wanted.items():
             if key not in self._swarms:
-                swarm = ReplicationSwarm(self._node, feed, seen_at=self._seen_at)
+                swarm = ReplicationSwarm(self._node, feed, seen_at=self._seen_at, reach=self._reach)
                 self._swarms[key] = feed, swarm
         return {key: swarm for key, (_, swarm) in self._swarms.items()}
 
@@ -157,8 +178,8 @@ def _dialable(addresses: Sequence[str]) -> list[Address]:
     """Those that are IP addresses which somebody can dial; names stay at home."""
     found = []
     for text in addresses:
-        host, port = parse_host_port(text)
         try:
+            host, port = parse_host_port(text)
             found.append(Address(ipaddress.ip_address(host), port))
         except ValueError:
             continue

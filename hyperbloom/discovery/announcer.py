@@ -20,13 +20,18 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.discovery.dht.contact import Address
+from hyperbloom.discovery.dht.errors import LocalProtocolError
 from hyperbloom.discovery.dht_node import AnnounceReport, PeerLookup
 from hyperbloom.discovery.settings import SwarmSettings
 
-__all__ = ["Announcer", "AnnouncerStatus", "PeerStore", "swarm_hash"]
+__all__ = ["UNREACHED_SECONDS", "Announcer", "AnnouncerStatus", "PeerStore", "swarm_hash"]
 
 #: Part of an interval that chance adds, so that nodes started together spread out.
 JITTER = 0.2
+
+#: How long to wait after a lookup in which no node of the DHT answered, in seconds: at a start the
+#: DHT is not reached yet, and nobody was told or asked anything.
+UNREACHED_SECONDS = 3.0
 
 log = Logger()
 
@@ -122,11 +127,22 @@ class Announcer:
 
     async def _run(self) -> None:
         while True:
-            await self._announce()
-            await self._look_up()
-            settings = self._settings
-            waiting = settings.announce_interval if self._is_joined() else settings.retry_interval
-            await deferLater(self._clock, waiting * (1 + self._random.uniform(0, JITTER)))
+            is_reached = True
+            try:
+                await self._announce()
+                is_reached = await self._look_up()
+            except LocalProtocolError as error:
+                # With many feeds there may be too many lookups at once; the next turn may do.
+                log.debug("The swarm was not asked: {error}", error=error)
+            await deferLater(
+                self._clock, self._waiting(is_reached) * (1 + self._random.uniform(0, JITTER))
+            )
+
+    def _waiting(self, is_reached: bool) -> float:
+        settings = self._settings
+        if not is_reached:
+            return min(UNREACHED_SECONDS, settings.retry_interval)
+        return settings.announce_interval if self._is_joined() else settings.retry_interval
 
     async def _announce(self) -> None:
         port, last = self._port(), self._last_announce
@@ -139,12 +155,14 @@ class Announcer:
         if report.stored:
             self._last_announce = self._now()
 
-    async def _look_up(self) -> None:
+    async def _look_up(self) -> bool:
+        """Whether a node of the DHT answered."""
         lookup = await self._peers.get_peers(self._info_hash)
         self._last_lookup = self._now()
         self._peers_found = len(lookup.peers)
         for address in lookup.peers:
             self._found(address)
+        return lookup.answered > 0
 
     def _ended(self, failure: Failure) -> None:
         if not failure.check(CancelledError):

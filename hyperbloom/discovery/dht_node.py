@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred, fail, gatherResults, succeed
-from twisted.internet.interfaces import IListeningPort
+from twisted.internet.defer import CancelledError, Deferred, fail, gatherResults, succeed
+from twisted.internet.interfaces import IDelayedCall, IListeningPort
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from hyperbloom.addresses import format_host_port, parse_host_port
 from hyperbloom.discovery.dht import bencode
@@ -19,7 +20,7 @@ from hyperbloom.discovery.dht.collecting import (
     Nodes,
     Peers,
 )
-from hyperbloom.discovery.dht.contact import Address, Contact
+from hyperbloom.discovery.dht.contact import Address, Contact, Scope, scope_of
 from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.discovery.dht.events import AddressSettled, Event, OperationEnded
 from hyperbloom.discovery.dht.limits import MAX_VALUE_BYTES
@@ -35,6 +36,7 @@ from hyperbloom.discovery.protocol import DhtProtocol
 from hyperbloom.discovery.resolving import resolve
 
 __all__ = [
+    "RESOLVE_SECONDS",
     "AnnounceReport",
     "DhtNode",
     "DhtStatus",
@@ -42,6 +44,9 @@ __all__ = [
     "NodeLookup",
     "PeerLookup",
 ]
+
+#: How long after a name could not be resolved it is tried again, in seconds.
+RESOLVE_SECONDS = 30.0
 
 log = Logger()
 
@@ -134,6 +139,7 @@ class DhtNode:
         self._protocol = DhtProtocol(self._machine, reactor, self._happened)
         self._port: IListeningPort | None = None
         self._waiting: dict[int, Deferred[Any]] = {}
+        self._resolving: IDelayedCall | None = None
 
     # -- running
 
@@ -155,6 +161,16 @@ class DhtNode:
         """Where most of the nodes asked see this one; None while too few have said so."""
         return self._machine.votes.settled
 
+    @property
+    def reach(self) -> Scope:
+        """The widest scope of the nodes that answer it: private where all of the DHT is.
+
+        Global while none does. Nodes of a table that was saved in another network do not count.
+        """
+        nodes = self._machine.table.nodes()
+        there = (node.contact.address.host for node in nodes if node.is_there)
+        return max(map(scope_of, there), default=Scope.GLOBAL)
+
     def listen(self, port: int = 0, interface: str = "") -> Address:
         """Open the socket; port 0 lets the system choose. An IPv6 interface makes an IPv6 node.
 
@@ -172,6 +188,7 @@ class DhtNode:
             self._machine.cancel(number)
             self._waiting.pop(number, None)
             waiting.cancel()
+        self._resolve_no_more()
         port, self._port = self._port, None
         if port is None:
             return succeed(None)
@@ -181,7 +198,8 @@ class DhtNode:
         """Join the network; fires with the number of nodes known when that is done.
 
         `addresses`, else those of the settings, are hosts (names are resolved) and ports. While no
-        node is known, they are asked again by themselves.
+        node is known, they are asked again by themselves, and names that could not be resolved are
+        resolved again, as on a machine that is up before its network.
         """
         return Deferred.fromCoroutine(self._bootstrap(addresses))
 
@@ -333,9 +351,25 @@ class DhtNode:
             [resolve(self._reactor, host, port, ipv6=ipv6) for host, port in addresses]
         )
         resolved = [address for each in found for address in each]
+        if not all(found) and self._port is not None:
+            self._resolve_no_more()
+            self._resolving = self._reactor.callLater(
+                RESOLVE_SECONDS, self._bootstrap_again, addresses
+            )
         number = self._machine.bootstrap(resolved, now=self._reactor.seconds())
         await self._outcome(number, lambda outcome: outcome)
         return len(self._machine.table)
+
+    def _resolve_no_more(self) -> None:
+        if self._resolving is not None and self._resolving.active():
+            self._resolving.cancel()
+
+    def _bootstrap_again(self, addresses: Sequence[tuple[str, int]]) -> None:
+        def failed(failure: Failure) -> None:
+            failure.trap(CancelledError, LocalProtocolError)
+
+        if not len(self._machine.table):
+            self.bootstrap(addresses).addErrback(failed)
 
     def _find(self, collector: Collector, report: Callable[[Found], T]) -> Deferred[T]:
         try:

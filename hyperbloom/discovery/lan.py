@@ -5,6 +5,9 @@ hash in hex (SHA-1 of the discovery key: a label has no room for more). Who does
 learns that two machines share one, and which two, nothing else; that is why it is used on private
 networks only unless the operator wants otherwise.
 
+Anybody on the network can name any address. Taken are those of the scopes of the interfaces that
+are used, so that nobody has this node dial itself, or the rest of the network dial a stranger.
+
 zeroconf has a thread of its own. It is called in threads of the reactor's pool, one call after the
 other, for its calls wait for the network; what it finds comes back through `callFromThread`.
 """
@@ -19,11 +22,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.discovery.announcer import swarm_hash
+from hyperbloom.discovery.dht.contact import scope_of
 from hyperbloom.discovery.feeds import FeedSwarm
 from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
 from hyperbloom.discovery.settings import DiscoverySettings, Lan
@@ -37,6 +42,10 @@ SERVICE_TYPE = "_hyperbloom._tcp.local."
 
 #: How long a service that was heard of may take to say where it is.
 ANSWER_MILLISECONDS = 3_000
+
+#: How long after it could not be opened, as on a machine that is up before its network, multicast
+#: DNS is tried again, in seconds.
+OPEN_SECONDS = 30.0
 
 #: Random bytes of an instance's name, so that two nodes of a feed have different names.
 NONCE_BYTES = 4
@@ -104,9 +113,11 @@ class LanDiscovery:
         self._zeroconf: Zeroconf | None = None
         self._browser: ServiceBrowser | None = None
         self._swarms: dict[str, FeedSwarm] = {}
+        self._told: set[str] = set()
         self._infos: dict[str, ServiceInfo] = {}
         self._heard: OrderedDict[str, _Heard] = OrderedDict()
         self._running = False
+        self._opening_again: IDelayedCall | None = None
         self._problem: str | None = None
 
     @classmethod
@@ -127,25 +138,28 @@ class LanDiscovery:
     def start(self) -> None:
         """Begin; returns at once."""
         self._running = True
-        self._in_turn(self._open)
+        self._begin_to_open()
 
     def stop(self) -> Deferred[None]:
         """Take back what was told, and end; fires when that is done."""
         self._running = False
+        if self._opening_again is not None and self._opening_again.active():
+            self._opening_again.cancel()
         return self._in_turn(self._close)
 
     def serve(self, swarms: Sequence[FeedSwarm]) -> None:
-        """Tell of these feeds from now on, and of no others."""
+        """Tell of these feeds from now on, and of no others; to be called again and again."""
         wanted = {swarm_hash(swarm.discovery_key).hex(): swarm for swarm in swarms}
         fresh = wanted.keys() - self._swarms.keys()
         gone = self._swarms.keys() - wanted.keys()
         self._swarms = wanted
         for name in gone:
+            self._told.discard(name)
             self._in_turn(self._unregister, name)
+        if self._announce and self._zeroconf is not None:
+            for name in wanted.keys() - self._told:
+                self._announce_feed(name, wanted[name].own_port())
         for name in fresh:
-            port = wanted[name].own_port()
-            if self._announce and port is not None:
-                self._in_turn(self._register, name, port)
             for service, heard in self._heard.items():
                 if service.startswith(name):
                     self._tell(wanted[name], heard)
@@ -158,6 +172,19 @@ class LanDiscovery:
             heard=len(self._heard),
             problem=self._problem,
         )
+
+    def _announce_feed(self, name: str, port: int | None) -> None:
+        if port is not None:
+            self._told.add(name)
+            self._in_turn(self._register, name, port)
+
+    def _begin_to_open(self) -> None:
+        def opened(_: None) -> None:
+            if self._running and self._zeroconf is None:
+                later = self._reactor.callLater(OPEN_SECONDS, self._begin_to_open)
+                self._opening_again = later
+
+        self._in_turn(self._open).addCallback(opened)
 
     def _in_turn(self, call: Callable[..., None], *arguments: Any) -> Deferred[None]:
         """Call in a thread when the calls before have ended; what fails is told in the status."""
@@ -183,6 +210,7 @@ class LanDiscovery:
         if not self._interfaces:
             return
         self._zeroconf = Zeroconf(interfaces=self._interfaces)
+        self._problem = None
         self._browser = ServiceBrowser(self._zeroconf, SERVICE_TYPE, handlers=[self._changed])
 
     def _close(self) -> None:
@@ -235,7 +263,9 @@ class LanDiscovery:
     def _hear(self, name: str, heard: _Heard) -> None:
         if not self._running or name.partition(".")[0].endswith(self._nonce):
             return
-        self._heard[name] = heard
+        scopes = {scope_of(interface) for interface in self._interfaces}
+        near = tuple(host for host in heard.hosts if scope_of(host) in scopes)
+        heard = self._heard[name] = _Heard(near, heard.port)
         self._heard.move_to_end(name)
         while len(self._heard) > MAX_LAN_SERVICES:
             self._heard.popitem(last=False)

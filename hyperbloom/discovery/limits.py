@@ -5,10 +5,19 @@ See `hyperbloom.discovery.dht.limits` and `hyperbloom.discovery.tracker.limits`.
 
 from __future__ import annotations
 
-__all__ = ["MAX_LAN_ADDRESSES", "MAX_LAN_SERVICES"]
+from typing import Final
+
+__all__ = ["LOWEST_FOUND_PORT", "LOW_FOUND_PORTS", "MAX_LAN_ADDRESSES", "MAX_LAN_SERVICES"]
 
 #: Services remembered that were heard of by multicast DNS; beyond it the oldest is forgotten.
 MAX_LAN_SERVICES = 256
 
 #: Addresses taken of one of them.
 MAX_LAN_ADDRESSES = 4
+
+#: The lowest port that is dialled on a stranger's word. Those below belong to mail, logins and the
+#: like, and a crowd of nodes must not be sent there.
+LOWEST_FOUND_PORT: Final = 1_024
+
+#: But these are, since firewalls let people out by them.
+LOW_FOUND_PORTS: Final = frozenset({80, 443})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.error import InvalidAddressError
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import DatagramProtocol
 from twisted.logger import Logger
@@ -62,8 +63,9 @@ class DhtProtocol(DatagramProtocol):
                 continue
             try:
                 transport.write(data, address)
-            except OSError as error:
-                # As with a lost packet: who asked will find out in time.
+            except (OSError, InvalidAddressError) as error:
+                # As with a lost packet: who asked will find out in time. An invalid address is one
+                # of the other family, from a table that was saved on another interface.
                 log.debug("No datagram to {address}: {error}", address=address, error=error)
         for event in self.machine.take_events():
             self._on_event(event)

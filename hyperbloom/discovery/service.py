@@ -217,7 +217,10 @@ class DiscoveryService(Service):
         self._save(self.dht.save())
 
     def _bootstrapped(self, nodes: int) -> None:
-        log.info("The DHT is reached: {nodes} nodes are known", nodes=nodes)
+        if nodes:
+            log.info("The DHT is reached: {nodes} nodes are known", nodes=nodes)
+        else:
+            log.warn("No node of the DHT answers yet; it is tried again")
 
     def _bootstrap_failed(self, failure: Failure) -> None:
         if not failure.check(CancelledError):

@@ -6,11 +6,12 @@ import hashlib
 from random import Random
 
 import pytest
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
-from hyperbloom.discovery.announcer import Announcer, swarm_hash
+from hyperbloom.discovery.announcer import UNREACHED_SECONDS, Announcer, swarm_hash
 from hyperbloom.discovery.dht.contact import Address
+from hyperbloom.discovery.dht.errors import LocalProtocolError
 from hyperbloom.discovery.dht_node import AnnounceReport, PeerLookup
 from hyperbloom.discovery.settings import SwarmSettings
 
@@ -26,13 +27,14 @@ class RecordedPeers:
         self.lookups, self.announced = [], []
         self.peers = ()
         self.stored = 8
+        self.answered = 8
         self.hanging = None
 
     def get_peers(self, info_hash):
         self.lookups.append((self.clock.seconds(), info_hash))
         if self.hanging is not None:
             return self.hanging
-        return succeed(PeerLookup(peers=self.peers, asked=8, answered=8))
+        return succeed(PeerLookup(peers=self.peers, asked=8, answered=self.answered))
 
     def announce_peer(self, info_hash, port):
         self.announced.append((self.clock.seconds(), info_hash, port))
@@ -114,6 +116,21 @@ def test_an_announcement_that_nobody_stored_is_repeated(made):
     assert announcer.status().last_announce is None
 
 
+def test_a_dht_that_is_not_reached_yet_is_asked_again_soon(made):
+    announcer, clock, peers, _, found = made
+    peers.answered = peers.stored = 0
+    announcer.start()
+    clock.advance(2 * UNREACHED_SECONDS)
+    assert len(peers.lookups) == 2
+    peers.answered = peers.stored = 8
+    peers.peers = PEERS
+    clock.advance(2 * UNREACHED_SECONDS)
+    assert found == list(PEERS)
+    assert announcer.status().announced_to == 8
+    clock.advance(2 * UNREACHED_SECONDS)
+    assert len(peers.lookups) == 3
+
+
 def test_who_does_not_listen_announces_nothing(made):
     announcer, clock, peers, swarm, _ = made
     swarm.port = None
@@ -121,6 +138,20 @@ def test_who_does_not_listen_announces_nothing(made):
     pass_time(clock, 600)
     assert peers.announced == []
     assert peers.lookups
+
+
+@pytest.mark.parametrize("call", ["get_peers", "announce_peer"])
+def test_a_dht_with_too_much_to_do_is_asked_again(made, monkeypatch, call):
+    announcer, clock, peers, _, found = made
+    peers.peers = PEERS
+    refused = fail(LocalProtocolError("256 lookups and puts are under way"))
+    with monkeypatch.context() as busy:
+        busy.setattr(peers, call, lambda *_: refused)
+        announcer.start()
+    assert found == []
+    pass_time(clock, 120)
+    assert found[:2] == list(PEERS)
+    assert announcer.status().announced_to == 8
 
 
 def test_stopping_ends_what_is_under_way(made):

@@ -216,6 +216,24 @@ def test_contacts_that_a_stranger_may_not_name() -> None:
     assert [victim.queries for victim in victims] == [[], []]
 
 
+@pytest.mark.parametrize(("host", "asked"), [("8.8.8.8", "9.9.9.9"), ("2620:fe::9", "2620:fe::fe")])
+def test_contacts_of_the_other_family_are_not_asked(host: str, asked: str) -> None:
+    """A socket is of one family; writing to the other raises."""
+    network = SimNetwork()
+    told = Response(
+        nodes=(Contact(b"4" * 20, Address("9.9.9.9", 1)),),
+        nodes6=(Contact(b"6" * 20, Address("2620:fe::fe", 1)),),
+    )
+    fake = FakeNode(network, lambda p: told, address=Address(host, 6881))
+    us = network.machine(known=(fake.contact,))
+    us.dht.find(Nodes(b"z" * 20), now=network.clock.seconds())
+    us.flush()
+    reached: list[str] = []
+    network.cut = lambda sender, receiver: bool(reached.append(receiver.host))
+    network.run(1)
+    assert set(reached) - {host, us.address.host} == {asked}
+
+
 def test_peers_that_a_stranger_may_not_name() -> None:
     told = (Address("127.0.0.1", 22), Address("192.168.1.1", 80), Address("9.9.9.9", 6881))
     collector = Peers(b"i" * 20)

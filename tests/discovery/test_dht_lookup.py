@@ -12,6 +12,7 @@ from hyperbloom.discovery.dht.collecting import MutableItems, Nodes, Peers
 from hyperbloom.discovery.dht.contact import Address, Contact, distance
 from hyperbloom.discovery.dht.errors import LocalProtocolError
 from hyperbloom.discovery.dht.limits import (
+    ASKED_AT_ONCE,
     CLOSEST_NODES,
     MAX_BOOTSTRAP_ADDRESSES,
     MAX_CANDIDATES,
@@ -21,7 +22,7 @@ from hyperbloom.discovery.dht.limits import (
     MAX_PUT_NODES,
     PACKETS_PER_SECOND_OUT,
 )
-from hyperbloom.discovery.dht.lookup import Lookup
+from hyperbloom.discovery.dht.lookup import SLOW_SECONDS, Lookup
 from hyperbloom.discovery.dht.messages import Get, GetPeers, PutMutable, Response
 from hyperbloom.discovery.dht.node_id import is_secure, make_node_id
 from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
@@ -252,6 +253,24 @@ class TestTheTwoSets:
         holders = {contact.node_id for contact, _ in one.holders()}
         assert holders == near_liars | near_honest
 
+    def test_a_false_address_of_an_id_does_not_hide_the_true_one(self) -> None:
+        honest = contacts(CLOSEST_NODES - 1, base=2)
+        false = [each._replace(address=Address(f"40.0.0.{n}", 1)) for n, each in enumerate(honest)]
+        liar = Contact(bytes(19) + b"\x01", Address("41.0.0.1", 1))
+        guide = Contact(b"\x01" * 20, Address("41.0.0.2", 1))
+        one = lookup(seeds=[liar, guide])
+        asked = []
+        while asks := one.due(now=0.0):
+            asked += asks
+            for ask in asks:
+                if ask.address.host.startswith("40."):
+                    one.silent(ask)
+                    continue
+                told = {liar.address: false, guide.address: honest}.get(ask.address, ())
+                one.answered(ask, ask.node_id, Response(nodes=tuple(told), token=TOKEN))
+        assert {each.address for each in honest} <= {ask.address for ask in asked}
+        assert {each.address for each in honest} <= {c.address for c in one.closest()}
+
     def test_of_one_host_only_one_is_asked(self) -> None:
         crowd = [Contact(bytes([0, n]) * 10, Address("9.9.9.9", 1_000 + n)) for n in range(99)]
         assert len(run_all(lookup(seeds=crowd), lambda ask: Response())) == 1
@@ -279,6 +298,19 @@ class TestLimits:
         one = lookup(seeds=contacts(1, base=2**50))
         assert len(run_all(one, closer)) == MAX_LOOKUP_ASKED
         assert one.is_finished(now=0.0)
+
+    def test_queries_at_once(self) -> None:
+        one = lookup(seeds=contacts(3 * ASKED_AT_ONCE))
+        first = one.due(now=0.0)
+        assert (len(first), one.due(now=0.1)) == (ASKED_AT_ONCE, [])
+        one.silent(first[0])
+        assert len(one.due(now=0.2)) == 1
+        assert len(one.due(now=0.2 + SLOW_SECONDS)) == ASKED_AT_ONCE
+
+    def test_nodes_put_to(self) -> None:
+        one = lookup(seeds=contacts(MAX_PUT_NODES + 1))
+        run_all(one, lambda ask: Response(token=TOKEN))
+        assert CLOSEST_NODES <= len(one.holders()) <= MAX_PUT_NODES
 
     def test_bootstrap_addresses(self) -> None:
         given = [Address("9.9.9.9", port) for port in range(1, MAX_BOOTSTRAP_ADDRESSES + 2)]

@@ -8,17 +8,19 @@ import random
 import time
 
 import pytest
+from fake_nodes import FakeNode
 from simnet import SimNetwork
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import CancelledError
 from twisted.internet.error import CannotListenError
 from twisted.internet.selectreactor import SelectReactor
 
-from hyperbloom.discovery.dht.contact import Address, Contact
+from hyperbloom.discovery.dht.contact import Address, Contact, Scope
 from hyperbloom.discovery.dht.errors import LocalProtocolError
 from hyperbloom.discovery.dht.limits import MAX_OPERATIONS
 from hyperbloom.discovery.dht.saved_state import MAX_STATE_NODES, SavedState, load_state
 from hyperbloom.discovery.dht.settings import DhtSettings
-from hyperbloom.discovery.dht_node import DhtNode
+from hyperbloom.discovery.dht_node import RESOLVE_SECONDS, DhtNode
 from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.keys import Identity
 
@@ -156,6 +158,57 @@ class TestSimulated:
         assert again.node_id == node.node_id
 
 
+def test_the_reach_is_that_of_the_nodes_that_answer() -> None:
+    network = SimNetwork()
+    hosts = ["127.0.0.1", "10.0.0.1", "9.9.9.9"]
+    fakes = [FakeNode(network, address=Address(host, 6881)) for host in hosts]
+    elsewhere = SavedState(nodes=(Contact(b"e" * 20, Address("8.8.8.8", 1)),))
+    node = node_at(network, "127.0.0.2", state=elsewhere.to_bytes())
+    node.listen(6881)
+    assert node.reach is Scope.GLOBAL, "nobody has said that it is not the internet"
+    for fake, reach in zip(fakes, (Scope.LOOPBACK, Scope.PRIVATE, Scope.GLOBAL), strict=True):
+        network.wait(node.bootstrap([fake.address]))
+        assert node.reach is reach
+    network.detach(fakes[-1].address)
+    network.run(3600)
+    assert node.reach is Scope.PRIVATE
+
+
+class NamesLater:
+    """A resolver that knows no name until `address` is set."""
+
+    address = None
+
+    def resolveHostName(self, receiver, host, port, **_):
+        if self.address is not None:
+            receiver.addressResolved(IPv4Address("UDP", self.address, port))
+        receiver.resolutionComplete()
+
+
+class TestBootstrap:
+    def starting(self, network: SimNetwork) -> tuple[DhtNode, NamesLater]:
+        node = node_at(network, "9.0.0.1")
+        node._reactor.nameResolver = names = NamesLater()
+        node.listen(6881)
+        assert network.wait(node.bootstrap([("router.example", 6881)])) == 0
+        return node, names
+
+    def test_a_machine_that_is_up_before_its_network(self, network: SimNetwork) -> None:
+        node, names = self.starting(network)
+        network.run(RESOLVE_SECONDS + 1)
+        assert node.status().nodes == 0
+        names.address = network.addresses[0].host
+        network.run(RESOLVE_SECONDS + 10)
+        assert node.status().nodes >= 5
+
+    def test_no_name_is_asked_for_after_the_end(self, network: SimNetwork) -> None:
+        node, names = self.starting(network)
+        network.wait(node.stop())
+        names.address = network.addresses[0].host
+        network.run(2 * RESOLVE_SECONDS)
+        assert node.status().nodes == 0
+
+
 class TestSavedState:
     def test_a_restart_needs_no_bootstrap(self, network: SimNetwork) -> None:
         node = joined(network)
@@ -289,6 +342,21 @@ class TestRealSockets:
         assert real.wait(nodes[2].put_mutable(item())).found
         assert real.wait(nodes[9].get_mutable(OWNER.public_key, b"s")).items == (item(),)
         assert nodes[9].external_address.host == "::1"
+
+    def test_a_node_of_the_other_family_costs_one_query(self, real: Real) -> None:
+        """A table saved on an IPv6 interface names nodes that an IPv4 socket cannot write to."""
+        state = SavedState(nodes=(Contact(b"s" * 20, Address("2620:fe::fe", 1)),)).to_bytes()
+        node = DhtNode(
+            real.reactor,
+            DhtSettings(query_seconds=0.2, lookup_seconds=1.0),
+            random_bytes=os.urandom,
+            state=state,
+        )
+        node.listen(0, "127.0.0.1")
+        real.nodes.append(node)
+        other = real.start()
+        assert real.wait(node.bootstrap([other.address])) == 2
+        assert other.node_id in {c.node_id for c in real.wait(node.find_node(b"t" * 20)).nodes}
 
     def test_a_port_in_use(self, real: Real) -> None:
         first = real.start()

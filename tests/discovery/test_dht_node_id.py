@@ -49,9 +49,13 @@ def test_local_addresses_are_exempt(host: str) -> None:
 
 def test_scopes() -> None:
     assert scope_of("127.8.8.8") == scope_of("::1") == Scope.LOOPBACK
-    assert scope_of("172.16.0.1") == scope_of("100.64.0.1") == scope_of("fe80::1") == Scope.PRIVATE
+    assert scope_of("169.254.169.254") == scope_of("fe80::1") == Scope.LINK
+    assert scope_of("172.16.0.1") == scope_of("100.64.0.1") == scope_of("fd00::1") == Scope.PRIVATE
     assert scope_of("8.8.8.8") == scope_of("2620:fe::fe") == Scope.GLOBAL
     for host in ("0.0.0.0", "224.0.0.1", "255.255.255.255", "ff02::1", "::", "example.org", ""):
+        assert scope_of(host) is Scope.UNUSABLE
+    within = ("::ffff:127.0.0.1", "2002:7f00:1::", "64:ff9b::a00:1", "2001:0:7f00:1::")
+    for host in ("0.1.2.3", "240.0.0.1", *within):
         assert scope_of(host) is Scope.UNUSABLE
 
 
@@ -62,4 +66,5 @@ def test_nobody_further_out_names_what_is_further_in() -> None:
     assert not may_tell("8.8.8.8", "192.168.0.1")
     assert not may_tell("8.8.8.8", "127.0.0.1")
     assert not may_tell("192.168.0.1", "127.0.0.1")
+    assert not may_tell("192.168.0.1", "169.254.169.254")
     assert not may_tell("127.0.0.1", "224.0.0.1")

@@ -375,6 +375,18 @@ class TestRates:
         assert server.dht.counts["asked"] == MAX_OUTSTANDING
         assert server.dht.counts["not_sent"] == 1
 
+    def test_answers_to_queries_held_back_are_awaited_within_the_same_bound(self) -> None:
+        server = Server()
+        late = Contact(b"q" * 20, Address("8.8.8.8", 1))
+        for _ in range(PACKETS_PER_SECOND_OUT + 1):
+            server.dht.ping(late, now=server.now)
+        for number in range(MAX_OUTSTANDING - PACKETS_PER_SECOND_OUT):
+            address = Address(f"20.0.{number >> 8}.{number & 255}", 1)
+            server.dht.ping(Contact(b"q" * 20, address), now=server.now)
+        server.dht.tick(now=server.now + 1.0)
+        assert server.dht.counts["asked"] == MAX_OUTSTANDING
+        assert server.dht.counts["not_sent"] == 1
+
 
 def test_transactions_run_out_in_their_order() -> None:
     waiting: Transactions[str] = Transactions(random.Random(1).randbytes, seconds=2.0)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from zeroconf import ServiceStateChange
 
 from hyperbloom.discovery.announcer import swarm_hash
-from hyperbloom.discovery.lan import SERVICE_TYPE, LanDiscovery, _Heard, interfaces_for
-from hyperbloom.discovery.limits import MAX_LAN_SERVICES
+from hyperbloom.discovery.lan import (
+    OPEN_SECONDS,
+    SERVICE_TYPE,
+    LanDiscovery,
+    _Heard,
+    interfaces_for,
+)
+from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
 from hyperbloom.discovery.settings import DiscoverySettings
 
 OWN = ["127.0.0.1", "192.168.1.5", "10.0.0.7", "93.184.215.14"]
@@ -54,6 +64,7 @@ def lan():
         lan="on", interface="127.0.0.1", announce=False, reactor=None, random=Random(1)
     )
     one._running = True
+    one._interfaces = ["192.168.1.5"]
     return one
 
 
@@ -64,9 +75,120 @@ def service(key, nonce="01020304"):
 def test_a_service_of_a_served_feed_is_told(lan):
     one, other = Swarm(b"a" * 32), Swarm(b"b" * 32)
     lan.serve([one, other])
-    lan._hear(service(b"a" * 32), _Heard(("192.168.1.9", "fe80::1"), 4365))
-    assert one.told == [("192.168.1.9", 4365, "lan"), ("fe80::1", 4365, "lan")]
+    lan._hear(service(b"a" * 32), _Heard(("192.168.1.9", "fd00::1"), 4365))
+    assert one.told == [("192.168.1.9", 4365, "lan"), ("fd00::1", 4365, "lan")]
     assert other.told == []
+
+
+@pytest.mark.parametrize(
+    ("interface", "told"),
+    [
+        ("192.168.1.5", ["10.0.0.1"]),
+        ("169.254.7.7", ["169.254.169.254"]),
+        ("127.0.0.1", ["127.0.0.1"]),
+        ("93.184.215.14", ["9.9.9.9"]),
+    ],
+)
+def test_only_addresses_as_near_as_the_interface_are_told(lan, interface, told):
+    lan._interfaces = [interface]
+    one, late = Swarm(b"a" * 32), Swarm(b"a" * 32)
+    lan.serve([one])
+    hosts = ("127.0.0.1", "169.254.169.254", "10.0.0.1", "9.9.9.9", "224.0.0.1", "0.0.0.0")
+    lan._hear(service(b"a" * 32), _Heard(hosts, 4365))
+    assert [host for host, _, _ in one.told] == told
+    lan.serve([])
+    lan.serve([late])
+    assert late.told == one.told
+
+
+class Everywhere:
+    """A zeroconf whose only service has one address too many."""
+
+    port = 4365
+
+    def get_service_info(self, *_, **__):
+        return self
+
+    def parsed_addresses(self):
+        return [f"192.168.1.{number}" for number in range(1, MAX_LAN_ADDRESSES + 2)]
+
+
+def test_of_one_service_few_addresses_are_taken(lan):
+    lan._reactor = SimpleNamespace(callFromThread=lambda call, *a: call(*a))
+    one = Swarm(b"a" * 32)
+    lan.serve([one])
+    lan._changed(Everywhere(), SERVICE_TYPE, service(b"a" * 32), ServiceStateChange.Added)
+    assert len(one.told) == MAX_LAN_ADDRESSES
+
+
+class Threadless(Clock):
+    """A reactor whose threads are its own."""
+
+    def getThreadPool(self):
+        return self
+
+    def callInThreadWithCallback(self, told, call, *arguments):
+        try:
+            result = call(*arguments)
+        except OSError:
+            told(False, Failure())
+        else:
+            told(True, result)
+
+    def callFromThread(self, call, *arguments):
+        call(*arguments)
+
+
+class Opened:
+    """A zeroconf that remembers what is registered."""
+
+    def __init__(self, interfaces):
+        if interfaces == ["10.9.9.9"]:
+            raise OSError("no such device")
+        self.registered = []
+        self.closed = False
+
+    def register_service(self, info):
+        self.registered.append((info.port, info.parsed_addresses()))
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.mark.parametrize("before", [[], ["10.9.9.9"]])
+def test_a_machine_that_is_up_before_its_network_is_told_of_later(monkeypatch, before):
+    monkeypatch.setattr("zeroconf.Zeroconf", Opened)
+    monkeypatch.setattr(
+        "zeroconf.ServiceBrowser", lambda *_, **__: SimpleNamespace(cancel=lambda: None)
+    )
+    monkeypatch.setattr("hyperbloom.discovery.lan._own_addresses", lambda: before)
+    reactor, one = Threadless(), Swarm(b"a" * 32)
+    one.own_port = lambda: 4365
+    lan = LanDiscovery(
+        lan="private", interface="", announce=True, reactor=reactor, random=Random(1)
+    )
+    lan.start()
+    lan.serve([one])
+    assert lan.status().announced == 0
+    monkeypatch.setattr("hyperbloom.discovery.lan._own_addresses", lambda: ["192.168.1.5"])
+    reactor.advance(OPEN_SECONDS)
+    lan.serve([one])
+    lan.serve([one])
+    assert (lan.status().announced, lan.status().problem) == (1, None)
+    opened = lan._zeroconf
+    assert opened.registered == [(4365, ["192.168.1.5"])]
+    lan.stop()
+    assert opened.closed
+    assert reactor.getDelayedCalls() == []
+
+
+def test_a_node_that_listens_later_is_told_of_then(lan):
+    lan._reactor, lan._announce, lan._zeroconf = Threadless(), True, Opened(["192.168.1.5"])
+    one = Swarm(b"a" * 32)
+    lan.serve([one])
+    one.own_port = lambda: 4365
+    lan.serve([one])
+    assert lan._zeroconf.registered == [(4365, ["192.168.1.5"])]
 
 
 def test_what_was_heard_before_a_feed_was_joined_is_told_then(lan):

@@ -8,6 +8,7 @@ import pytest
 from players import fired
 from sim import SimEndpoints, pair
 
+from hyperbloom.discovery.dht.contact import Scope
 from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.tracker.swarm import Candidate
 from hyperbloom.replication.settings import FeedSettings
@@ -36,8 +37,8 @@ class Renamed(dict):
         return names[int(name.rpartition(".")[2]) - 1] if name.startswith("10.0.0.") else name
 
 
-def swarms_of(node, seen_at=None):
-    return Swarms(node.node, seen_at=lambda: seen_at)
+def swarms_of(node, seen_at=None, reach=Scope.LOOPBACK):
+    return Swarms(node.node, seen_at=lambda: seen_at, reach=lambda: reach)
 
 
 def test_only_feeds_in_which_this_node_may_take_part_are_searched_for(network):
@@ -96,12 +97,60 @@ def test_this_nodes_own_record_is_not_dialled(network, endpoints):
     assert endpoints.dialled == []
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "224.0.0.1", "::", "fe80::1", "nowhere.example"])
+@pytest.mark.parametrize(
+    "host",
+    ["0.0.0.0", "224.0.0.1", "::", "fe80::1", "0.1.2.3", "2002:7f00:1::", "nowhere.example"],
+)
 def test_what_nobody_can_dial_is_left(network, endpoints, host):
     _, member, feed = pair(network)
     swarms_of(member)()[feed].found(host, 4365, source="swarm")
     network.run(1)
     assert endpoints.dialled == []
+
+
+NEAR_AND_FAR = {
+    "127.0.0.1": Scope.LOOPBACK,
+    "169.254.169.254": Scope.LINK,
+    "192.168.1.1": Scope.PRIVATE,
+    "9.9.9.9": Scope.GLOBAL,
+}
+
+
+def named_in_a_record(swarm, *hosts, port=4365):
+    addresses = tuple(Address.of(host, port) for host in hosts)
+    swarm.join(Candidate(node_id=b"x" * 32, addresses=addresses))
+
+
+@pytest.mark.parametrize("reach", [Scope.LOOPBACK, Scope.PRIVATE, Scope.GLOBAL])
+def test_a_record_names_nothing_nearer_than_the_dht(network, endpoints, reach):
+    _, member, feed = pair(network)
+    named_in_a_record(swarms_of(member, reach=reach)()[feed], *NEAR_AND_FAR)
+    network.run(10)
+    dialled = {one.address.rpartition(":")[0] for one in member.node.found[feed].status()}
+    assert dialled == {host for host, scope in NEAR_AND_FAR.items() if scope >= reach}
+
+
+def test_who_says_that_it_is_near_dials_what_is_near(network, endpoints):
+    """As in a network of one site whose nodes meet by the DHT of the internet."""
+    _, member, feed = pair(network)
+    member.node._advertise = ("100.64.0.7:4365",)
+    named_in_a_record(swarms_of(member, reach=Scope.GLOBAL)()[feed], *NEAR_AND_FAR)
+    network.run(10)
+    dialled = {one.address.rpartition(":")[0] for one in member.node.found[feed].status()}
+    assert dialled == {"192.168.1.1", "9.9.9.9"}
+
+
+@pytest.mark.parametrize(
+    ("port", "is_dialled"),
+    [(0, False), (25, False), (1_023, False), (1_024, True), (80, True), (443, True)],
+)
+def test_ports_of_other_services_are_not_dialled_on_a_word(network, endpoints, port, is_dialled):
+    _, member, feed = pair(network)
+    swarm = swarms_of(member)()[feed]
+    swarm.found("9.9.9.9", port, source="swarm")
+    if port:
+        named_in_a_record(swarm, "9.9.9.8", port=port)
+    assert len(member.node.found[feed].status()) == 2 * is_dialled
 
 
 def test_the_hashes_are_of_the_last_five_values(network):

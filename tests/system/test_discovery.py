@@ -16,12 +16,18 @@ from hyperbloom.exit_codes import ExitCode
 
 MEMBERS = 11
 FIND_SECONDS = 60.0
+CONVERGE_SECONDS = 30.0
 
 MERGE_OFTEN = """
 [discovery.tracker.overlap_merge]
 initial_delay = 1
 base_interval = 1
 max_jitter = 1
+"""
+
+LOOK_OFTEN = """
+[discovery.swarm]
+retry_interval = 1
 """
 
 
@@ -58,13 +64,17 @@ def end(process: subprocess.Popen) -> None:
 
 
 def discovery(dht_port: int | None, **more: object) -> str:
-    """The configuration of a node that finds others by a DHT node at this port."""
+    """The configuration of a node that finds others by a DHT node at this port.
+
+    By the topic tracker alone: the npm packages' swarm would find them as well.
+    """
     keys = {
         "enabled": True,
         "bootstrap": [f"127.0.0.1:{dht_port}"] if dht_port else [],
         "port": 0,
         "interface": "127.0.0.1",
         "lan": "off",
+        "legacy": False,
     } | more
     return "[discovery]\n" + "".join(f"{key} = {json.dumps(keys[key])}\n" for key in keys)
 
@@ -119,27 +129,42 @@ def test_twelve_nodes_find_each_other_by_the_feeds_key(nodes, bootstrap_node) ->
         member_of(owner, nodes, f"member{number}", discovery(bootstrap_node))
         for number in range(MEMBERS)
     ]
+    ends = time.monotonic() + CONVERGE_SECONDS
     for number, member in enumerate(members):
         member.put(b"from member %d" % number, feed=owner.key)
     everybody = [owner, *members]
     for node in everybody:
-        node.wait_for_count(owner.key, 1 + MEMBERS, FIND_SECONDS)
+        node.wait_for_count(owner.key, 1 + MEMBERS, max(0.1, ends - time.monotonic()))
     assert len({node.digest(owner.key) for node in everybody}) == 1
-    assert all("127.0.0.1" in peer["address"] for peer in owner.peers())
+    sources = {one["source"] for node in everybody for one in found_by(node, owner.key)}
+    assert sources == {"tracker"}
+
+
+def test_the_npm_packages_swarm_alone_finds_peers(nodes, bootstrap_node, tmp_path) -> None:
+    """Neither reads the other's records: each seals its own to a secret of its own."""
+    configs = []
+    for name in ("one", "other"):
+        words = tmp_path / name
+        words.write_text(name)
+        words.chmod(0o600)
+        configs.append(discovery(bootstrap_node, secret=str(words), legacy=True) + LOOK_OFTEN)
+    owner = nodes.make("owner", config=configs[0]).start()
+    owner.put(b"by BEP-5")
+    member = member_of(owner, nodes, "member", configs[1])
+    member.wait_for_count(owner.key, 1, FIND_SECONDS)
+    found = [*found_by(owner, owner.key), *found_by(member, owner.key)]
+    assert {one["source"] for one in found} == {"swarm"}
 
 
 def test_two_bubbles_become_one_swarm_when_their_networks_meet(nodes) -> None:
-    """Two DHTs that know nothing of each other, three nodes in each; then one node joins both."""
+    """Two DHTs that know nothing of each other, six nodes in each; then one node joins both."""
     networks = [start_bootstrap_node() for _ in range(2)]
-    often = (
-        "[discovery.tracker.overlap_merge]\ninitial_delay = 1\nbase_interval = 1\nmax_jitter = 1\n"
-    )
-    configs = [discovery(port) + often for _, port in networks]
+    configs = [discovery(port) + MERGE_OFTEN for _, port in networks]
     try:
         owner = nodes.make("owner", config=configs[0]).start()
         bubbles = [
-            [owner, *(member_of(owner, nodes, f"near{n}", configs[0]) for n in range(2))],
-            [member_of(owner, nodes, f"far{n}", configs[1]) for n in range(3)],
+            [owner, *(member_of(owner, nodes, f"near{n}", configs[0]) for n in range(5))],
+            [member_of(owner, nodes, f"far{n}", configs[1]) for n in range(6)],
         ]
         for number, bubble in enumerate(bubbles):
             bubble[0].put(b"of bubble %d" % number, feed=owner.key)
@@ -187,10 +212,10 @@ def test_multicast_dns_finds_peers_without_any_dht(nodes) -> None:
 
 
 def test_discover_shows_what_is_asked_found_and_joined(nodes, bootstrap_node) -> None:
-    tracker_only = discovery(bootstrap_node, legacy=False)
-    owner = nodes.make("owner", config=tracker_only).start()
+    config = discovery(bootstrap_node)
+    owner = nodes.make("owner", config=config).start()
     owner.put(b"x")
-    member = member_of(owner, nodes, "member", tracker_only)
+    member = member_of(owner, nodes, "member", config)
     shown = member.command("discover", owner.key.hex(), "--until-joined", "--timeout", "60s")
     assert shown.returncode == 0, shown.stderr
     text = shown.stdout.decode()
@@ -234,10 +259,10 @@ def test_only_who_has_the_passphrase_reads_the_records(nodes, bootstrap_node, tm
     words = tmp_path / "words"
     words.write_text("correct horse\n")
     words.chmod(0o600)
-    private = discovery(bootstrap_node, secret=str(words), legacy=False)
+    private = discovery(bootstrap_node, secret=str(words))
     owner = nodes.make("owner", config=private).start()
     owner.put(b"among us")
-    stranger = member_of(owner, nodes, "stranger", discovery(bootstrap_node, legacy=False))
+    stranger = member_of(owner, nodes, "stranger", discovery(bootstrap_node))
     member = member_of(owner, nodes, "member", private)
     member.wait_for_count(owner.key, 1, FIND_SECONDS)
     wait_until(lambda: refused(stranger, owner.key), FIND_SECONDS, "the stranger saw a record")

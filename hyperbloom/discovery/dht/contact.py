@@ -5,12 +5,16 @@ from __future__ import annotations
 import ipaddress
 from enum import IntEnum
 from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final, NamedTuple
 
 __all__ = ["ID_BITS", "ID_BYTES", "Address", "Contact", "Scope", "distance", "may_tell", "scope_of"]
 
 ID_BYTES: Final = 20
 ID_BITS: Final = 8 * ID_BYTES
+
+_THIS_NETWORK: Final = IPv4Network("0.0.0.0/8")
+_NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
 class Address(NamedTuple):
@@ -31,11 +35,14 @@ class Scope(IntEnum):
     """How far away an address can be reached from."""
 
     UNUSABLE = 0
-    """Multicast, unspecified, reserved: no node is there."""
+    """Multicast, unspecified, reserved, IPv4 within IPv6 (which hides its scope): nobody is there.
+    """
     LOOPBACK = 1
-    PRIVATE = 2
-    """Of a site, a link or a provider's inner network."""
-    GLOBAL = 3
+    LINK = 2
+    """Of one link, as where nobody gives addresses out, and services of a cloud to its machines."""
+    PRIVATE = 3
+    """Of a site or a provider's inner network."""
+    GLOBAL = 4
 
 
 def distance(one: bytes, other: bytes) -> int:
@@ -52,11 +59,21 @@ def scope_of(host: str) -> Scope:
         return Scope.UNUSABLE
     if address.is_loopback:
         return Scope.LOOPBACK
-    if address.is_multicast or address.is_unspecified or host.startswith(("0.", "255.")):
+    if address.is_multicast or address.is_unspecified or _is_no_place(address):
         return Scope.UNUSABLE
+    if address.is_link_local:
+        return Scope.LINK
     if address.is_global:
         return Scope.GLOBAL
     return Scope.PRIVATE
+
+
+def _is_no_place(address: IPv4Address | IPv6Address) -> bool:
+    """Reserved (0/8 and 240/4), or IPv4 within IPv6."""
+    if isinstance(address, IPv4Address):
+        return address.is_reserved or address in _THIS_NETWORK
+    within = address.ipv4_mapped or address.sixtofour or address.teredo
+    return within is not None or address in _NAT64
 
 
 def may_tell(teller: str, told: str) -> bool:

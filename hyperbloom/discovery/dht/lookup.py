@@ -111,7 +111,8 @@ class Lookup:
         self._own_id = own_id
         self._is_secure = is_secure
         self._ends_at = now + seconds
-        self._candidates: dict[bytes, _Candidate] = {}
+        # By id and address: a node that gives an id a false address hides nobody's true one.
+        self._candidates: dict[Contact, _Candidate] = {}
         self._sorted: list[_Candidate] = []
         self._hosts: set[str] = set()
         self._unnamed = list(dict.fromkeys(addresses))[MAX_BOOTSTRAP_ADDRESSES - 1 :: -1]
@@ -132,7 +133,7 @@ class Lookup:
             self.asked += 1
             self._in_flight[ask.address] = now
             if ask.node_id is not None:
-                self._candidates[ask.node_id].state = _State.ASKED
+                self._candidates[Contact(ask.node_id, ask.address)].state = _State.ASKED
         return asks
 
     def _asks(self) -> Iterator[Ask]:
@@ -167,14 +168,16 @@ class Lookup:
             self._add(Contact(node_id, ask.address))
         elif ask.node_id != node_id:
             # Not who was asked. What it brought has proved itself; its word counts for no more.
-            self._candidates[ask.node_id].state = _State.GONE
+            self._candidates[Contact(ask.node_id, ask.address)].state = _State.GONE
             return
-        candidate = self._candidates.get(node_id)
-        if candidate is not None and candidate.contact.address == ask.address:
+        candidate = self._candidates.get(Contact(node_id, ask.address))
+        if candidate is not None:
             candidate.state = _State.ANSWERED
             if response.token is not None and len(response.token) <= MAX_TOKEN_BYTES:
                 candidate.token = response.token
-        for contact in (*(response.nodes or ()), *(response.nodes6 or ())):
+        # Who was reached over one family names nodes for that one; the other has no socket of ours.
+        named = response.nodes6 if ":" in ask.address.host else response.nodes
+        for contact in named or ():
             if may_tell(ask.address.host, contact.address.host):
                 self._add(contact)
 
@@ -186,7 +189,7 @@ class Lookup:
         """A node did not answer."""
         self._in_flight.pop(ask.address, None)
         if ask.node_id is not None:
-            self._candidates[ask.node_id].state = _State.GONE
+            self._candidates[Contact(ask.node_id, ask.address)].state = _State.GONE
 
     # -- what came of it
 
@@ -208,7 +211,7 @@ class Lookup:
 
     def _add(self, contact: Contact) -> None:
         host = contact.address.host
-        if contact.node_id in self._candidates or contact.node_id == self._own_id:
+        if contact in self._candidates or contact.node_id == self._own_id:
             return
         if host in self._hosts:
             return
@@ -219,7 +222,7 @@ class Lookup:
             distance=distance(contact.node_id, self.collector.target),
             secure=self._is_secure(contact),
         )
-        self._candidates[contact.node_id] = candidate
+        self._candidates[contact] = candidate
         insort(self._sorted, candidate, key=lambda each: each.distance)
         if len(self._sorted) > MAX_CANDIDATES:
             self._forget_farthest()
@@ -228,7 +231,7 @@ class Lookup:
         for index in range(len(self._sorted) - 1, -1, -1):
             if self._sorted[index].state is _State.NEW:
                 gone = self._sorted.pop(index)
-                del self._candidates[gone.contact.node_id]
+                del self._candidates[gone.contact]
                 self._hosts.discard(gone.contact.address.host)
                 return
 

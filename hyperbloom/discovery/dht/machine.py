@@ -160,7 +160,12 @@ class Dht:
             ask.asker.silent(ask)
             self._advance(number, now=now)
         while self._delayed and self._delayed[0][0] <= now:
-            self._send_query(heapq.heappop(self._delayed)[2], now=now)
+            sent = heapq.heappop(self._delayed)[2]
+            if self._waiting.is_full:
+                self._do_without(sent)
+                self._advance(sent.number, now=now)
+            else:
+                self._send_query(sent, now=now)
         if now >= self._upkeep_at:
             self._upkeep_at = now + UPKEEP_SECONDS
             self._look_after_table(now=now)
@@ -290,14 +295,18 @@ class Dht:
         ask = sent.ask
         at = self._pace.next_time(ask.address, now=now)
         if self._waiting.is_full or len(self._delayed) >= MAX_DELAYED:
-            self.counts["not_sent"] += 1
-            ask.asker.silent(ask)
+            self._do_without(sent)
             return
         self._pace.note(ask.address, at=at, now=now)
         if at > now:
             heapq.heappush(self._delayed, (at, next(self._numbers), sent))
         else:
             self._send_query(sent, now=now)
+
+    def _do_without(self, sent: _Sent) -> None:
+        """There is no room for this query: to who asks, its answer did not come."""
+        self.counts["not_sent"] += 1
+        sent.ask.asker.silent(sent.ask)
 
     def _send_query(self, sent: _Sent, *, now: float) -> None:
         ask = sent.ask

@@ -52,6 +52,11 @@ class KnownNode:
         """Whether it is to be told to nobody."""
         return self.failures >= BAD_FAILURES
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it has answered since the start, and is not bad."""
+        return self.has_answered and not self.is_bad
+
     def is_good(self, *, now: float) -> bool:
         """Whether it is surely there."""
         return self.has_answered and not self.failures and now - self.heard_at < FRESH_SECONDS
