@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from hyperbloom.export.errors import (
     MissingPackage,
     TableUnusable,
 )
-from hyperbloom.export.files import FileFact, sync_folder
+from hyperbloom.export.files import FileFact, sync_path
 from hyperbloom.export.schema import TABLES, Table
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ class OpenTable:
         ]
         try:
             for folder in {(self.folder / fact.path).parent.parent for fact in facts}:
-                sync_folder(folder)
+                sync_path(folder)
             self._delta.create_write_transaction(
                 [*removals, *additions],
                 mode="append",
@@ -242,7 +241,7 @@ class OpenTable:
                 ),
             )
             self._delta.update_incremental()
-            sync_folder(self.folder / "_delta_log")
+            sync_path(self.folder / "_delta_log")
         except Exception as error:
             raise translated(error, self.folder) from error
         return self.version
@@ -266,7 +265,7 @@ class OpenTable:
             )
             for file in self.files():
                 _sync_file(self.folder / file.path, since=time.time() - _COMPACTION_SECONDS)
-            sync_folder(self.folder / "_delta_log")
+            sync_path(self.folder / "_delta_log")
         except Exception as error:
             raise translated(error, self.folder) from error
         return Compaction(removed=metrics["numFilesRemoved"], added=metrics["numFilesAdded"])
@@ -295,8 +294,4 @@ _COMPACTION_SECONDS: Final = 3_600
 def _sync_file(path: Path, *, since: float) -> None:
     if path.stat().st_mtime < since:
         return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_path(path)

@@ -6,6 +6,7 @@ import itertools
 import random
 
 import pytest
+from drawn_states import diagram_in
 from feeding import check_feedings
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ from hyperbloom.objects.session import (
     ConnectionEnded,
     Session,
 )
-from hyperbloom.objects.states import TRANSITIONS, Input, State, diagram
+from hyperbloom.objects.states import TRANSITIONS, Input, State
 
 EXAMPLES = {
     "IDENTIFY": Identify(t=1, v=1),
@@ -175,9 +176,21 @@ def test_the_end_of_the_stream_and_closing_in_every_state(state):
 def test_the_table_knows_every_state_and_input():
     assert {state for state, _ in TRANSITIONS} == set(State)
     assert {happened for _, happened in TRANSITIONS} == set(Input)
-    text = diagram()
-    assert "IDLE --> IDENTIFY_SENT : send IDENTIFY" in text
-    assert "OPEN --> FAILED : anything else" in text
+
+
+def test_the_diagram_says_what_the_table_says():
+    first, *arrows, last = diagram_in("objects.md")
+    assert (first, last) == (("[*]", "IDLE", ""), ("CLOSED", "[*]", ""))
+    breaches = {arrow for arrow in arrows if arrow[2] == "anything else"}
+    ends = (State.FAILED, State.CLOSED)
+    assert breaches == {
+        (state.name, "FAILED", "anything else") for state in State if state not in ends
+    }
+    drawn = {
+        (State[state], Input(happened)): State[target]
+        for state, target, happened in set(arrows) - breaches
+    }
+    assert drawn == dict(TRANSITIONS)
 
 
 @pytest.mark.parametrize("flag", FLAGS)
