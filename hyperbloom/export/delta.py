@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ METADATA: Final = "hyperbloom"
 """The name under which a commit says which snapshots it is from."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_ROOM_TEXTS = tuple(map(os.strerror, _NO_ROOM))
+"""What is left of the number in an error of deltalake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,9 @@ class Compaction:
 def translated(error: Exception, folder: Path) -> ExportError:
     """An error of the disk or of deltalake as one of ours, in one sentence."""
     text = " ".join(str(error).split())
-    if (isinstance(error, OSError) and error.errno in _NO_ROOM) or "No space left" in text:
+    if (isinstance(error, OSError) and error.errno in _NO_ROOM) or any(
+        said in text for said in _NO_ROOM_TEXTS
+    ):
         return ExportFull(
             f"no room on the disk of {folder}; the table is as it was, make room and try again"
         )
@@ -123,11 +128,18 @@ class OpenTable:
         if not (folder / "_delta_log").is_dir():
             return None
         try:
-            return cls(target, table, deltalake.DeltaTable(folder.as_uri()))
+            delta = deltalake.DeltaTable(folder.as_uri())
+            names = [field.name for field in delta.schema().fields]
+            cut_by = tuple(delta.metadata().partition_columns)
         except deltalake.exceptions.TableNotFoundError:
             return None
         except Exception as error:
             raise translated(error, folder) from error
+        if (names, cut_by) != (table.schema.names, table.partition_by):
+            raise TableUnusable(
+                f"the table {folder} has other columns than an export's; name another folder"
+            )
+        return cls(target, table, delta)
 
     @classmethod
     def ensure(cls, target: Path, name: str) -> OpenTable:
