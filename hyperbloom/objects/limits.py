@@ -30,7 +30,7 @@ connection can make us hold."""
 
 MAX_EARLY_FRAME_BYTES: Final = 65_536
 """The same before both sides have shaken hands: IDENTIFY and its answers carry a little metadata,
-and whoever sends them is a stranger."""
+and whoever sends them is a stranger. Holds before and after decompression."""
 
 MAX_PAYLOAD_BYTES: Final = 4_194_304
 """A message after decompression. LZ4 makes up to 255 bytes of one, so this and not the frame's

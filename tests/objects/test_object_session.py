@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
+import msgpack
 import pytest
 from drawn_states import diagram_in
 from feeding import check_feedings
@@ -14,6 +15,7 @@ from other_formats import write_frame
 
 from hyperbloom.objects.aes import AesProcessing, NoProcessing
 from hyperbloom.objects.codec import compressed, encode
+from hyperbloom.objects.compression import compress
 from hyperbloom.objects.errors import (
     FrameTooLong,
     LocalProtocolError,
@@ -263,6 +265,21 @@ def test_a_stranger_may_announce_little_and_a_peer_more():
     session = session_in(State.OPEN)
     session.receive_data(header)
     assert session.next_event() is NEED_DATA
+
+
+def test_a_stranger_may_say_little_after_decompression_too():
+    def stranger(size):
+        session = Session(NoProcessing())
+        packed = msgpack.packb({"op": 0, "t": 1, "d": {"x": bytes(size - 16)}})
+        session.receive_data(encode_frame(0, compress(packed)))
+        return len(packed), session
+
+    size, session = stranger(MAX_EARLY_FRAME_BYTES)
+    assert size == MAX_EARLY_FRAME_BYTES
+    assert isinstance(session.next_event(), Identify)
+    _, session = stranger(MAX_EARLY_FRAME_BYTES + 1)
+    with pytest.raises(RemoteProtocolError, match="longer than 65536 bytes when decompressed"):
+        session.next_event()
 
 
 def test_another_passphrase_is_named_with_the_first_message_that_shows_it():
