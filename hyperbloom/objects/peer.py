@@ -557,12 +557,18 @@ class PoolPeer(Protocol):
         stream = self._stream
         if stream is None or not self.is_open or self._paused or not stream.ready:
             return
-        part = stream.next_part(self._now())
+        try:
+            part = stream.next_part(self._now())
+            data = b"" if part is None else compressed(part)
+        except Exception:
+            # A store that cannot be read; what is left out would never come.
+            self._stream_failed(Failure())
+            return
         if part is None:
             self._stream = None
             return
         self.figures.messages_out += 1
-        self._write(Initialize, compressed(part))
+        self._write(Initialize, data)
         self._later(0, self._go_on_streaming)
 
     # What the transport says
