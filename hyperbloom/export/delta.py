@@ -27,7 +27,7 @@ from hyperbloom.export.errors import (
     MissingPackage,
     TableUnusable,
 )
-from hyperbloom.export.files import FileFact, sync_folder
+from hyperbloom.export.files import FileFact, sync_path
 from hyperbloom.export.schema import TABLES, Table
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ METADATA: Final = "hyperbloom"
 """The name under which a commit says which snapshots it is from."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_ROOM_TEXTS = tuple(map(os.strerror, _NO_ROOM))
+"""What is left of the number in an error of deltalake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,9 @@ class Compaction:
 def translated(error: Exception, folder: Path) -> ExportError:
     """An error of the disk or of deltalake as one of ours, in one sentence."""
     text = " ".join(str(error).split())
-    if (isinstance(error, OSError) and error.errno in _NO_ROOM) or "No space left" in text:
+    if (isinstance(error, OSError) and error.errno in _NO_ROOM) or any(
+        said in text for said in _NO_ROOM_TEXTS
+    ):
         return ExportFull(
             f"no room on the disk of {folder}; the table is as it was, make room and try again"
         )
@@ -124,11 +128,18 @@ class OpenTable:
         if not (folder / "_delta_log").is_dir():
             return None
         try:
-            return cls(target, table, deltalake.DeltaTable(folder.as_uri()))
+            delta = deltalake.DeltaTable(folder.as_uri())
+            names = [field.name for field in delta.schema().fields]
+            cut_by = tuple(delta.metadata().partition_columns)
         except deltalake.exceptions.TableNotFoundError:
             return None
         except Exception as error:
             raise translated(error, folder) from error
+        if (names, cut_by) != (table.schema.names, table.partition_by):
+            raise TableUnusable(
+                f"the table {folder} has other columns than an export's; name another folder"
+            )
+        return cls(target, table, delta)
 
     @classmethod
     def ensure(cls, target: Path, name: str) -> OpenTable:
@@ -229,7 +240,7 @@ class OpenTable:
         ]
         try:
             for folder in {(self.folder / fact.path).parent.parent for fact in facts}:
-                sync_folder(folder)
+                sync_path(folder)
             self._delta.create_write_transaction(
                 [*removals, *additions],
                 mode="append",
@@ -242,7 +253,7 @@ class OpenTable:
                 ),
             )
             self._delta.update_incremental()
-            sync_folder(self.folder / "_delta_log")
+            sync_path(self.folder / "_delta_log")
         except Exception as error:
             raise translated(error, self.folder) from error
         return self.version
@@ -266,7 +277,7 @@ class OpenTable:
             )
             for file in self.files():
                 _sync_file(self.folder / file.path, since=time.time() - _COMPACTION_SECONDS)
-            sync_folder(self.folder / "_delta_log")
+            sync_path(self.folder / "_delta_log")
         except Exception as error:
             raise translated(error, self.folder) from error
         return Compaction(removed=metrics["numFilesRemoved"], added=metrics["numFilesAdded"])
@@ -295,8 +306,4 @@ _COMPACTION_SECONDS: Final = 3_600
 def _sync_file(path: Path, *, since: float) -> None:
     if path.stat().st_mtime < since:
         return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_path(path)

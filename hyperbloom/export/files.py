@@ -26,7 +26,7 @@ from hyperbloom.export.ranges import TARGET_FILE_BYTES
 from hyperbloom.export.rows import Rows
 from hyperbloom.export.schema import Table
 
-__all__ = ["FileFact", "PartWriter", "ValueWriter", "sync_folder"]
+__all__ = ["FileFact", "PartWriter", "ValueWriter", "sync_path"]
 
 _GROUP_ROWS: Final = 131_072
 _GROUP_BYTES: Final = 16 * 1024 * 1024
@@ -150,7 +150,7 @@ class PartWriter:
         os.fsync(self._file.fileno())
         size = self._file.tell()
         self._file.close()
-        sync_folder((self.folder / self._path).parent)
+        sync_path((self.folder / self._path).parent)
         stats = {
             "numRecords": self._rows,
             "minValues": {name: _stat(value) for name, value in self._least.items()},
@@ -240,8 +240,8 @@ def _by_day(rows: Rows) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield day, rows.batch.take(pa.array(at))
 
 
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder last."""
+def sync_path(path: Path) -> None:
+    """Make a file, or the names in a folder, last."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hyperbloom.export.delta import FeedMark, ListedFile, OpenTable, translated
 from hyperbloom.export.errors import ExportError, SnapshotUnusable
-from hyperbloom.export.files import FileFact, sync_folder
+from hyperbloom.export.files import FileFact, sync_path
 from hyperbloom.export.lock import folder_lock
 from hyperbloom.export.ranges import TARGET_FILE_BYTES, SeqRange, cut_by_seq
 from hyperbloom.export.reading import read
@@ -327,7 +327,7 @@ class _Export:
     ) -> TableReport:
         self._show(f"{table.table.name}: committing", 1.0)
         try:
-            sync_folder(table.folder)
+            sync_path(table.folder)
         except OSError as error:
             raise translated(error, table.folder) from error
         version = table.commit(facts, replaced=replaced, numbers=numbers, metadata=self._metadata)

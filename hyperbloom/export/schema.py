@@ -42,6 +42,8 @@ def _column(name: str, kind: pa.DataType, comment: str, *, nullable: bool = Fals
 _BINARY = pa.binary()
 _NODE = _column("node", pa.string(), "public key of the node whose snapshot it was, in hex")
 _FEED = _column("feed", _BINARY, "public key of the feed, 32 bytes")
+_SIZE = _column("size", pa.int32(), "bytes of the value")
+_TAKEN_AT = _column("taken_at", TIMESTAMP, "when the snapshot was taken")
 
 VALUES = Table(
     name="values",
@@ -49,7 +51,7 @@ VALUES = Table(
         [
             _FEED,
             _column("value", _BINARY, "the value, byte for byte"),
-            _column("size", pa.int32(), "bytes of the value"),
+            _SIZE,
             _column("seq", pa.int64(), "arrival number within the feed on the node, with gaps"),
             _column("received_at", TIMESTAMP, "when the node got it, by the node's clock"),
             _column("origin", _BINARY, "public key of the peer it came from, 32 bytes"),
@@ -79,7 +81,7 @@ LINKS = Table(
             _column("first_seen", TIMESTAMP, "when the node first saw it"),
             _column("introduced_by", _BINARY, "public key of the peer who showed it first"),
             _column("link", _BINARY, "the link itself, as it travels"),
-            _column("taken_at", TIMESTAMP, "when the snapshot was taken"),
+            _TAKEN_AT,
             _NODE,
         ]
     ),
@@ -96,7 +98,7 @@ FEEDS = Table(
             _column("bytes", pa.int64(), "bytes of its values"),
             _column("digest", _BINARY, "equal for equal sets of values, 32 bytes"),
             _column("top_seq", pa.int64(), "highest arrival number"),
-            _column("taken_at", TIMESTAMP, "when the snapshot was taken"),
+            _TAKEN_AT,
             _column("snapshot", pa.string(), "the snapshot's id"),
             _NODE,
         ]
@@ -113,7 +115,7 @@ OBJECTS = Table(
             _column("fields", pa.string(), "its fields as JSON"),
             _column("created", TIMESTAMP, "when the node learned of the object"),
             _column("changed", TIMESTAMP, "when the node learned of this version of it"),
-            _column("taken_at", TIMESTAMP, "when the snapshot was taken"),
+            _TAKEN_AT,
             _NODE,
         ]
     ),
@@ -126,7 +128,7 @@ COVERAGE = Table(
         [
             _FEED,
             _column("value_hash", _BINARY, "SHA-256 of the value"),
-            _column("size", pa.int32(), "bytes of the value"),
+            _SIZE,
             _column("nodes", pa.int64(), "how many nodes have it"),
             _column("first_seen", TIMESTAMP, "earliest arrival on any node"),
             _column("last_seen", TIMESTAMP, "latest arrival on any node"),

@@ -6,24 +6,23 @@ import json
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
-from hyperbloom.export.errors import SnapshotUnusable
 from hyperbloom.export.files import FileFact, PartWriter
 from hyperbloom.export.schema import MICROSECONDS, TABLES
-from hyperbloom.export.snapshots import Snapshot
-from hyperbloom.store import LinkRecord, ObjectRecord, Store, StoreError
+from hyperbloom.export.snapshots import Snapshot, reading
+from hyperbloom.store import LinkRecord, ObjectRecord, Store
 from hyperbloom.store.object_forms import json_fields
 from hyperbloom.store.object_records import hash_bytes
 
 __all__ = ["chain_positions", "has_objects", "write_feeds", "write_links", "write_objects"]
 
 _YEAR_10000: Final = 253_402_300_800.0
-_SLICE_OBJECTS: Final = 8_192
+_SLICE_OBJECTS: Final = 256
+"""An object has up to 64 KiB: 16 MiB, some 100 as Python has them."""
 
 
 def write_links(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[FileFact]:
@@ -31,12 +30,9 @@ def write_links(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[
     facts: list[FileFact] = []
     for snapshot in snapshots:
         rows: list[dict[str, Any]] = []
-        try:
-            with closing(Store.open_readonly(snapshot.path)) as store:
-                for feed in snapshot.feeds:
-                    rows += _link_rows(snapshot, feed.key, store.links(feed.key))
-        except StoreError as error:
-            raise SnapshotUnusable(str(error)) from error
+        with reading(snapshot.path) as store:
+            for feed in snapshot.feeds:
+                rows += _link_rows(snapshot, feed.key, store.links(feed.key))
         facts += _write("links", rows, snapshot.node, folder, name)
     return facts
 
@@ -114,13 +110,10 @@ def write_feeds(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[
 
 def has_objects(snapshots: Sequence[Snapshot]) -> bool:
     """Whether one of the snapshots holds objects; SnapshotUnusable if it cannot be read."""
-    try:
-        for snapshot in snapshots:
-            with closing(Store.open_readonly(snapshot.path)) as store:
-                if store.object_figures().count:
-                    return True
-    except StoreError as error:
-        raise SnapshotUnusable(str(error)) from error
+    for snapshot in snapshots:
+        with reading(snapshot.path) as store:
+            if store.object_figures().count:
+                return True
     return False
 
 
@@ -128,12 +121,9 @@ def write_objects(snapshots: Sequence[Snapshot], folder: Path, name: str) -> lis
     """Write the objects of each snapshot; OSError, or SnapshotUnusable if reading fails."""
     facts: list[FileFact] = []
     for snapshot in snapshots:
-        try:
-            with closing(Store.open_readonly(snapshot.path)) as store:
-                slices = _object_slices(snapshot, store)
-                facts += _write_slices("objects", slices, snapshot.node, folder, name)
-        except StoreError as error:
-            raise SnapshotUnusable(str(error)) from error
+        with reading(snapshot.path) as store:
+            slices = _object_slices(snapshot, store)
+            facts += _write_slices("objects", slices, snapshot.node, folder, name)
     return facts
 
 
@@ -172,6 +162,6 @@ def _write_slices(
         for rows in slices:
             writer.add(pa.RecordBatch.from_pylist(rows, schema=spec.file_schema))
         return writer.close()
-    except (OSError, StoreError):
+    except BaseException:
         writer.abandon()
         raise

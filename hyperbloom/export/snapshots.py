@@ -7,14 +7,15 @@ exported: it holds what the older ones hold.
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from hyperbloom.export.errors import SnapshotUnusable
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store import NoSuchFeed, Store, StoreCorrupt, StoreError, load_snapshot_info
+from hyperbloom.store import NoSuchFeed, Store, StoreError, load_snapshot_info
 from hyperbloom.store.layout import LOG_HEAD
 from hyperbloom.store.scan import feed_generation, forgotten_digest, last_record
 
@@ -25,6 +26,7 @@ __all__ = [
     "find_snapshots",
     "newest_of_each_node",
     "open_snapshot",
+    "reading",
 ]
 
 _ANCHOR_BITS = 63
@@ -70,26 +72,42 @@ def find_snapshots(patterns: Iterable[str | Path]) -> list[Path]:
     return list(found)
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[Store]:
+    """A snapshot's store; whatever is damaged in it is SnapshotUnusable.
+
+    LMDB has no checksums: a damaged page may look whole, with records that are none.
+    """
+    try:
+        with closing(Store.open_readonly(path)) as store:
+            yield store
+    except StoreError as error:
+        raise SnapshotUnusable(str(error)) from error
+    except (struct.error, ValueError, TypeError) as error:
+        raise SnapshotUnusable(
+            f"the snapshot {path} holds a record that is none ({error}); use another one"
+        ) from error
+
+
 def open_snapshot(path: Path) -> Snapshot:
     """Look at a snapshot; SnapshotUnusable with a sentence if it cannot be exported."""
     try:
         info = load_snapshot_info(path)
-        with closing(Store.open_readonly(path)) as store:
-            records = store.feeds()
-            feeds = tuple(
-                FeedSource(
-                    key=record.key,
-                    generation=feed_generation(store, record.key),
-                    alias=_alias(record.settings.get("alias")),
-                    count=record.count,
-                    size=record.bytes,
-                    digest=record.digest,
-                    top_seq=record.top_seq,
-                )
-                for record in records
-            )
     except StoreError as error:
         raise SnapshotUnusable(str(error)) from error
+    with reading(path) as store:
+        feeds = tuple(
+            FeedSource(
+                key=record.key,
+                generation=feed_generation(store, record.key),
+                alias=_alias(record.settings.get("alias")),
+                count=record.count,
+                size=record.bytes,
+                digest=record.digest,
+                top_seq=record.top_seq,
+            )
+            for record in store.feeds()
+        )
     said = {feed.key: (feed.count, feed.bytes, feed.digest, feed.top_seq) for feed in info.feeds}
     if said != {feed.key: (feed.count, feed.size, feed.digest, feed.top_seq) for feed in feeds}:
         raise SnapshotUnusable(
@@ -123,14 +141,12 @@ def anchor_at(path: Path, feed_key: bytes, seq: int) -> int:
     that the store was put back to an older state and went on differently, or that values were
     forgotten or brought back.
     """
-    try:
-        with closing(Store.open_readonly(path)) as store:
+    with reading(path) as store:
+        try:
             record = last_record(store, feed_key, seq)
             forgotten = forgotten_digest(store, feed_key)
-    except NoSuchFeed:
-        return 0
-    except StoreCorrupt as error:
-        raise SnapshotUnusable(str(error)) from error
+        except NoSuchFeed:
+            return 0
     if record is None:
         return 0
     head = LOG_HEAD.pack(record.received_at, record.origin)

@@ -1,7 +1,9 @@
 """Object pools: PPPP 2 among nodes, durable here, and plain Python classes on top.
 
-`codec`, `hashes` and `session` are without I/O; `protocol` and `service` are Twisted around them;
-`types` is what a program sees. Import from the modules.
+Without I/O: `codec` and its parts, `hashes`, `session` (one connection), `parents` (whom to
+dial). Twisted around them: `peer` (one connection), `network` (all of them), `service` (the node's
+part). A program sees `types` and `pool`; which version of an object holds is decided in
+`hyperbloom.store.objects`. Import from the modules.
 """
 
 __all__: list[str] = []

@@ -35,6 +35,6 @@ def encode(payload: Payload, processing: Processing) -> bytes:
     return encode_frame(processing.flag, processing.outgoing(compressed(payload)))
 
 
-def decode(processed: bytes, processing: Processing) -> Payload:
-    """The payload in a frame; RemoteProtocolError if there is none."""
-    return from_map(unpack_map(decompress(processing.incoming(processed))))
+def decode(processed: bytes, processing: Processing, *, limit: int = MAX_PAYLOAD_BYTES) -> Payload:
+    """The payload in a frame, of at most `limit` bytes; RemoteProtocolError if there is none."""
+    return from_map(unpack_map(decompress(processing.incoming(processed), limit=limit)))

@@ -14,12 +14,11 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_EARLY_FRAME_BYTES",
     "MAX_ENTRIES",
-    "MAX_FIELDS",
     "MAX_FRAME_BYTES",
-    "MAX_NAME_BYTES",
-    "MAX_OBJECT_BYTES",
     "MAX_PAYLOAD_BYTES",
+    "MAX_PLAIN_KEYS",
     "OBJECTS_PER_PART",
+    "OBJECTS_PER_TURN",
     "PART_BYTES",
     "RESPOND_SECONDS",
     "TURN_SECONDS",
@@ -31,7 +30,7 @@ connection can make us hold."""
 
 MAX_EARLY_FRAME_BYTES: Final = 65_536
 """The same before both sides have shaken hands: IDENTIFY and its answers carry a little metadata,
-and whoever sends them is a stranger."""
+and whoever sends them is a stranger. Holds before and after decompression."""
 
 MAX_PAYLOAD_BYTES: Final = 4_194_304
 """A message after decompression. LZ4 makes up to 255 bytes of one, so this and not the frame's
@@ -45,20 +44,20 @@ MAX_ENTRIES: Final = 100_000
 """Array items, map keys and map values of one message: a list of 56 bytes comes from one byte, so
 they are counted before anything is built. Takes some 20 ms to read, within a turn."""
 
-MAX_OBJECT_BYTES: Final = 65_536
-"""One object's fields as MessagePack. A change rewrites the whole object on disk."""
-
-MAX_FIELDS: Final = 255
-"""Fields of one object: the hash has one byte for their number."""
-
-MAX_NAME_BYTES: Final = 255
-"""A field's name in UTF-8; longer than any identifier that people write."""
+MAX_PLAIN_KEYS: Final = 255
+"""Keys of one map that are neither texts nor byte strings: whoever sends numbers chooses their
+hashes, and those that collide cost the square of their number."""
 
 OBJECTS_PER_PART: Final = 128
 """Objects in one INITIALIZE that we send: read, packed and sent in 3 ms, and taken in as long."""
 
-PART_BYTES: Final = 262_144
-"""The same in bytes of their fields; at least one object is sent, and one is always shorter."""
+OBJECTS_PER_TURN: Final = 256
+"""Objects of one connection that are taken, and offered to the store together, in one turn of the
+reactor: a message that is not ours may hold 33,000 of them, which would fill 0.7 s."""
+
+PART_BYTES: Final = 65_536
+"""What one INITIALIZE that we send has in bytes of its objects' fields: as much as one object may
+have. A byte is an entry at most, so a part is always below MAX_ENTRIES."""
 
 FOREIGN_PART_BYTES: Final = 1_024
 """The same to a peer of another kind: the JVM takes one read of its socket for a whole message, so

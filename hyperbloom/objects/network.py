@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IReactorTime
@@ -170,27 +170,25 @@ def _status(peer: PoolPeer) -> PoolPeerStatus:
     )
 
 
-class DialFactory(Factory):
-    """Makes the protocols of the connections that we open: we are the client."""
-
+class _PeerFactory(Factory):
     noisy = False
+    outgoing: ClassVar[bool]
 
     def __init__(self, network: PoolNetwork) -> None:
         self._network = network
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """A protocol that speaks first."""
-        return PoolPeer(self._network, outgoing=True)
+        """A protocol for one connection."""
+        return PoolPeer(self._network, outgoing=self.outgoing)
 
 
-class AcceptFactory(Factory):
+class DialFactory(_PeerFactory):
+    """Makes the protocols of the connections that we open: we are the client, and speak first."""
+
+    outgoing = True
+
+
+class AcceptFactory(_PeerFactory):
     """Makes the protocols of the connections that come in: we are the server."""
 
-    noisy = False
-
-    def __init__(self, network: PoolNetwork) -> None:
-        self._network = network
-
-    def buildProtocol(self, addr: IAddress | None) -> Any:
-        """A protocol that waits for IDENTIFY."""
-        return PoolPeer(self._network, outgoing=False)
+    outgoing = False

@@ -75,10 +75,7 @@ def _check_metadata(d: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identify:
-    """A client asks to be let in. `v` is its version, `d` metadata for the server's decision."""
-
-    op: ClassVar[int] = 0
+class _Introduction:
     t: int
     v: int | None = None
     d: Fields | None = None
@@ -90,18 +87,17 @@ class Identify:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ok:
+class Identify(_Introduction):
+    """A client asks to be let in. `v` is its version, `d` metadata for the server's decision."""
+
+    op: ClassVar[int] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ok(_Introduction):
     """The server lets the client in."""
 
     op: ClassVar[int] = 1
-    t: int
-    v: int | None = None
-    d: Fields | None = None
-
-    def __post_init__(self) -> None:
-        _check_time(self.t)
-        _check_version(self.v)
-        _check_metadata(self.d)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,36 +112,32 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
+class _Signal:
+    t: int
+
+    def __post_init__(self) -> None:
+        _check_time(self.t)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping(_Signal):
     """Asks for a PONG."""
 
     op: ClassVar[int] = 3
-    t: int
-
-    def __post_init__(self) -> None:
-        _check_time(self.t)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pong:
+class Pong(_Signal):
     """Answers a PING."""
 
     op: ClassVar[int] = 4
-    t: int
-
-    def __post_init__(self) -> None:
-        _check_time(self.t)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kick:
+class Kick(_Signal):
     """The sender disconnects; the receiver is to try another node."""
 
     op: ClassVar[int] = 5
-    t: int
-
-    def __post_init__(self) -> None:
-        _check_time(self.t)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +235,8 @@ PAYLOADS: Final[tuple[type[Payload], ...]] = (
 )  # fmt: skip
 """The types by their op."""
 
+_Reader: TypeAlias = Callable[[Mapping[Any, Any]], Payload]
+
 
 def to_map(payload: Payload) -> dict[str, Any]:
     """The map that a payload is sent as."""
@@ -320,13 +314,21 @@ def _of(found: Mapping[Any, Any], key: str) -> Any:
     return found[key]
 
 
-_READERS: Final[tuple[Callable[[Mapping[Any, Any]], Payload], ...]] = (
-    lambda m: Identify(t=_of(m, "t"), v=m.get("v"), d=m.get("d")),
-    lambda m: Ok(t=_of(m, "t"), v=m.get("v"), d=m.get("d")),
+def _introduction(kind: type[Identify | Ok]) -> _Reader:
+    return lambda m: kind(t=_of(m, "t"), v=m.get("v"), d=m.get("d"))
+
+
+def _signal(kind: type[Ping | Pong | Kick]) -> _Reader:
+    return lambda m: kind(t=_of(m, "t"))
+
+
+_READERS: Final[tuple[_Reader, ...]] = (
+    _introduction(Identify),
+    _introduction(Ok),
     lambda m: Rejection(t=m.get("t", 0)),
-    lambda m: Ping(t=_of(m, "t")),
-    lambda m: Pong(t=_of(m, "t")),
-    lambda m: Kick(t=_of(m, "t")),
+    _signal(Ping),
+    _signal(Pong),
+    _signal(Kick),
     _read_initialize,
     lambda m: Creation(t=_of(m, "t"), d=_of(m, "d"), h=_of(m, "h")),
     lambda m: Change(t=_of(m, "t"), d=_of(m, "d"), h=_of(m, "h"), oh=_of(m, "oh")),

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -28,7 +27,13 @@ from zope.interface import implementer
 from hyperbloom.objects.aes import SALT_BYTES, AesProcessing, NoProcessing
 from hyperbloom.objects.codec import compressed
 from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
-from hyperbloom.objects.limits import FRAMES_PER_TURN, RESPOND_SECONDS, TURN_SECONDS
+from hyperbloom.objects.limits import (
+    FRAMES_PER_TURN,
+    OBJECTS_PER_TURN,
+    RESPOND_SECONDS,
+    TURN_SECONDS,
+)
+from hyperbloom.objects.messagepack import check_fields, pack
 from hyperbloom.objects.news import NEWS, answers, messages
 from hyperbloom.objects.parents import MEASUREMENTS, Latency
 from hyperbloom.objects.payloads import (
@@ -64,6 +69,7 @@ from hyperbloom.store import (
     Outcome,
     Verdict,
 )
+from hyperbloom.store.limits import MAX_OBJECT_BYTES, MAX_OBJECT_FIELDS
 
 if TYPE_CHECKING:
     from hyperbloom.objects.network import PoolNetwork
@@ -124,10 +130,12 @@ class PoolPeer(Protocol):
         self._stream: PoolStream | None = None
         self._offers: list[Offer] = []
         self._initializing: set[int] = set()
-        self._unwritten = 0
+        #: Of INITIALIZE, what no turn had room for yet.
+        self._coming: deque[tuple[Fields, Version | None]] = deque()
+        self._unwritten = self._refused = 0
         self._queue: deque[tuple[type[Payload], bytes]] = deque()
         self._queued = 0
-        self._paused = self._holding = self._turn_over = False
+        self._paused = self._holding = self._turn_over = self._owes_pong = False
         self._calls: list[IDelayedCall] = []
         self._opened: Deferred[PoolPeer] | None = Deferred()
         self._ended: Deferred[None] = Deferred()
@@ -150,6 +158,7 @@ class PoolPeer(Protocol):
         self.address = f"{self.host}:{getattr(peer, 'port', 0)}"
         if hasattr(self._wire, "setTcpNoDelay"):
             self._wire.setTcpNoDelay(True)
+        self._wire.registerProducer(self, True)
         self._heard = self.context.clock.seconds()
         refusal = self.network.admit(self)
         if refusal is not None:
@@ -169,6 +178,7 @@ class PoolPeer(Protocol):
         self.session.close()
         self._stream = None
         self._queue.clear()
+        self._coming.clear()
         self.network.forget(self)
         self._settle_opened(self.closing or Closing("lost", "the connection was lost"))
         self._ended.callback(None)
@@ -183,6 +193,7 @@ class PoolPeer(Protocol):
         self.closing = why
         self._stream = None
         self._queue.clear()
+        self._coming.clear()
         self.session.close()
         self._wire.unregisterProducer()
         self._wire.resumeProducing()
@@ -236,14 +247,22 @@ class PoolPeer(Protocol):
 
     def _pump(self) -> None:
         """Take messages while there are some, and offer together what they bring."""
-        taken, begun = 0, self.context.clock.seconds()
+        frames, objects, begun = 0, 0, self.context.clock.seconds()
         while self.closing is None and not self._lost and not self._hold():
-            if taken >= FRAMES_PER_TURN or self.context.clock.seconds() - begun > TURN_SECONDS:
+            if (
+                frames >= FRAMES_PER_TURN
+                or objects >= OBJECTS_PER_TURN
+                or self.context.clock.seconds() - begun > TURN_SECONDS
+            ):
                 self._turn_over = True
                 self._hold()
                 self._later(0, self._next_turn)
                 break
-            taken += 1
+            if self._coming:
+                objects += 1
+                self._take_coming(*self._coming.popleft())
+                continue
+            frames += 1
             try:
                 event = self.session.next_event()
             except RemoteProtocolError as error:
@@ -279,7 +298,7 @@ class PoolPeer(Protocol):
             case Rejection():
                 self.close(Closing("rejected", "the peer rejected this node"), kick=False)
             case Ping():
-                self.send(Pong(t=self._now()))
+                self._answer_ping()
             case Pong():
                 self._take_pong()
             case Kick():
@@ -322,7 +341,6 @@ class PoolPeer(Protocol):
         """The connection is open: stream the pool, and measure the latency."""
         self.version = version
         self.since = self.context.now()
-        self._wire.registerProducer(self, True)
         self.network.opened(self)
         # A server of another kind does not stream its pool unless it is asked.
         self._begin_stream(ask=self.outgoing and not self.session.is_kin)
@@ -342,6 +360,13 @@ class PoolPeer(Protocol):
             self.close(Closing("silent", "it has said nothing for too long"))
         elif self._pinged is None or now - self._pinged >= settings.ping_seconds:
             self._ping()
+
+    def _answer_ping(self) -> None:
+        """PONG; while the peer does not read, one for all PINGs of that time."""
+        if self._paused:
+            self._owes_pong = True
+        else:
+            self.send(Pong(t=self._now()))
 
     def _ping(self) -> None:
         self._pinged = self.context.clock.seconds()
@@ -369,9 +394,7 @@ class PoolPeer(Protocol):
                 version = Version(hash=event.h, stamp=event.t)
                 self._collect(lambda: self._offered_object(event.d, version))
             case Change():
-                self._collect(
-                    lambda: OfferedChange(old=event.oh, hash=event.h, stamp=event.t, fields=event.d)
-                )
+                self._collect(lambda: _offered_change(event))
             case Removal():
                 self._collect(lambda: OfferedRemoval(hash=event.h, stamp=event.t))
             case Initialize():
@@ -379,12 +402,14 @@ class PoolPeer(Protocol):
 
     def _take_initialize(self, event: Initialize) -> None:
         versions = event.versions or (None,) * len(event.objects)
-        for fields, version in zip(event.objects, versions, strict=True):
-            offer = self._collect(partial(self._offered_object, fields, version))
-            if offer is not None:
-                self._initializing.add(id(offer))
+        self._coming.extend(zip(event.objects, versions, strict=True))
         if event.respond:
             self._begin_stream(ask=False)
+
+    def _take_coming(self, fields: Fields, version: Version | None) -> None:
+        offer = self._collect(lambda: self._offered_object(fields, version))
+        if offer is not None:
+            self._initializing.add(id(offer))
 
     def _collect(self, make: Callable[[], Offer]) -> Offer | None:
         """Have an offer wait for `_submit`; one that this node cannot store is refused by itself.
@@ -394,13 +419,25 @@ class PoolPeer(Protocol):
         try:
             offer = make()
         except (ValueError, TypeError, LocalProtocolError) as error:
-            log.info("{peer}: an object is refused: {why}", peer=self.address, why=error)
+            self._refused += 1
+            # The 1st, 2nd, 4th, 8th and so on: a peer must not fill the log.
+            if not self._refused & (self._refused - 1):
+                log.info(
+                    "{peer}: {count} objects refused, the latest: {why}",
+                    peer=self.address,
+                    count=self._refused,
+                    why=error,
+                )
             return None
         self._offers.append(offer)
         return offer
 
     def _offered_object(self, fields: Fields, version: Version | None) -> OfferedObject:
         """An object by its version; one that nobody told the version of has no stamp."""
+        # Before what takes as long as they are large.
+        if len(fields) > MAX_OBJECT_FIELDS or len(pack(dict(fields))) > MAX_OBJECT_BYTES:
+            raise LocalProtocolError("it has too many fields, or bytes")
+        check_fields(fields)
         types = self.context.pool.types
         kind = types.fit(fields)
         name = None if kind is None else kind.name
@@ -520,12 +557,18 @@ class PoolPeer(Protocol):
         stream = self._stream
         if stream is None or not self.is_open or self._paused or not stream.ready:
             return
-        part = stream.next_part(self._now())
+        try:
+            part = stream.next_part(self._now())
+            data = b"" if part is None else compressed(part)
+        except Exception:
+            # A store that cannot be read; what is left out would never come.
+            self._stream_failed(Failure())
+            return
         if part is None:
             self._stream = None
             return
         self.figures.messages_out += 1
-        self._write(Initialize, compressed(part))
+        self._write(Initialize, data)
         self._later(0, self._go_on_streaming)
 
     # What the transport says
@@ -537,6 +580,9 @@ class PoolPeer(Protocol):
     def resumeProducing(self) -> None:
         """The peer has caught up."""
         self._paused = False
+        if self._owes_pong:
+            self._owes_pong = False
+            self.send(Pong(t=self._now()))
         while self._queue and not self._paused and self.is_open:
             kind, data = self._queue.popleft()
             self._queued -= len(data)
@@ -545,3 +591,8 @@ class PoolPeer(Protocol):
 
     def stopProducing(self) -> None:
         """The connection is gone; `connectionLost` follows."""
+
+
+def _offered_change(change: Change) -> OfferedChange:
+    check_fields(change.d)
+    return OfferedChange(old=change.oh, hash=change.h, stamp=change.t, fields=change.d)

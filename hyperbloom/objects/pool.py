@@ -23,6 +23,7 @@ from twisted.logger import Logger
 
 from hyperbloom.objects.errors import ClashError, ObjectError, ObjectGone, PoolFull
 from hyperbloom.objects.limits import TURN_SECONDS
+from hyperbloom.objects.messagepack import check_fields
 from hyperbloom.objects.news import difference
 from hyperbloom.objects.types import ObjectType, Types, bind, binding_of
 from hyperbloom.store import (
@@ -40,6 +41,7 @@ from hyperbloom.store import (
     WriterInline,
 )
 from hyperbloom.store.object_forms import hash_text
+from hyperbloom.store.objects import later_than
 
 __all__ = ["SLICE_OBJECTS", "ObjectPool", "Record", "Subscriber"]
 
@@ -192,8 +194,13 @@ class ObjectPool:
     def _tell(self, outcome: Outcome, source: object) -> None:
         if outcome.verdict is Verdict.CLASH:
             self.clashes += 1
-            log.warn("An object is refused: another one has its hash")
-            log.debug("That hash is {hash}", hash=hash_text(outcome.hash))
+            # The 1st, 2nd, 4th, 8th and so on: a peer must not fill the log.
+            if not self.clashes & (self.clashes - 1):
+                log.warn(
+                    "An object is refused, for another one has its hash; until now: {count}",
+                    count=self.clashes,
+                )
+            log.debug("A hash that clashes is {hash}", hash=hash_text(outcome.hash))
         self._update_instance(outcome)
         for subscriber in list(self._subscribers):
             try:
@@ -222,6 +229,7 @@ class ObjectPool:
         `number` is its hash, for types whose hashCode only the caller knows. LocalProtocolError or
         ValueError, at once, for fields that no object may have.
         """
+        check_fields(fields)
         kind = self.types.type_of(type_name, fields)
         name = type_name if kind is None else kind.name
         offer = OfferedObject(
@@ -255,17 +263,27 @@ class ObjectPool:
         if changed is None:
             whole = {**record.fields, **fields}
             changed = self.types.changed_hash(number, record.type_name, whole)
-        return self._change(number, changed, fields)
+        check_fields(fields)
+        stamp = self._stamp_after(record)
+        return self._change(OfferedChange(old=number, hash=changed, stamp=stamp, fields=fields))
 
-    def _change(self, old: int, number: int, part: Mapping[str, Any]) -> Deferred[ObjectRecord]:
-        offer = OfferedChange(old=old, hash=number, stamp=self.milliseconds(), fields=part)
+    def _change(self, offer: OfferedChange) -> Deferred[ObjectRecord]:
         return self.offer([offer]).addCallback(lambda outcomes: _changed(outcomes[0]))
+
+    def _stamp_after(self, record: ObjectRecord | None) -> int:
+        """The stamp of what is done here to a version: a later one, whatever the clock says.
+
+        One that is not later than an earlier end of the same hash would be about what was then.
+        """
+        now = self.milliseconds()
+        return now if record is None else max(now, later_than(record.stamp))
 
     def remove_hash(self, number: int) -> Deferred[None]:
         """Remove an object. Fails with ObjectGone."""
-        if self.store.object(number) is None:
+        record = self.store.object(number)
+        if record is None:
             raise ObjectGone(f"there is no object {hash_text(number)} in the pool")
-        offer = OfferedRemoval(hash=number, stamp=self.milliseconds())
+        offer = OfferedRemoval(hash=number, stamp=self._stamp_after(record))
         return self.offer([offer]).addCallback(lambda outcomes: _removed(outcomes[0]))
 
     def figures(self) -> ObjectFigures:
@@ -319,17 +337,27 @@ class ObjectPool:
         whole = {**bound.kind.fields_of(instance), **fields}
         if not difference(bound.kind.fields_of(instance), fields):
             return succeed(None)
-        old, bound.shown = bound.shown, bound.kind.hash_of(whole, self.types.rule)
+        check_fields(fields)
+        offer = OfferedChange(
+            old=bound.shown,
+            hash=bound.kind.hash_of(whole, self.types.rule),
+            stamp=self._stamp_after(self._kept(bound)),
+            fields=fields,
+        )
+        # Nothing is refused at once from here on.
+        bound.shown = offer.hash
         bound.under_way += 1
         for name, value in fields.items():
             object.__setattr__(instance, name, value)
-        changing = self._change(old, bound.shown, fields)
-        return self._under_way(changing.addBoth(self._set_done, bound))
+        return self._under_way(self._change(offer).addBoth(self._set_done, bound))
+
+    def _kept(self, bound: _Bound) -> ObjectRecord | None:
+        return None if bound.kept is None else self.store.object(bound.kept)
 
     def _set_done(self, result: Any, bound: _Bound) -> Any:
         bound.under_way -= 1
-        if not bound.under_way and bound.kept is not None and bound.shown != bound.kept:
-            record = self.store.object(bound.kept)
+        if not bound.under_way and bound.shown != bound.kept:
+            record = self._kept(bound)
             if record is not None:
                 bound.show(record)
         return None if isinstance(result, ObjectRecord) else result
@@ -339,7 +367,7 @@ class ObjectPool:
         bound: _Bound | None = binding_of(instance)
         if bound is None or bound.kept is None:
             raise ObjectGone("the object is in the pool no more")
-        offer = OfferedRemoval(hash=bound.shown, stamp=self.milliseconds())
+        offer = OfferedRemoval(hash=bound.shown, stamp=self._stamp_after(self._kept(bound)))
         removing = self.offer([offer]).addCallback(lambda outcomes: _removed(outcomes[0]))
         return self._under_way(removing)
 
@@ -503,7 +531,7 @@ def _added(outcome: Outcome, offer: OfferedObject) -> ObjectRecord:
     if outcome.verdict is Verdict.FULL:
         raise PoolFull("the pool is full; raise [objects] objects, or remove some")
     after = outcome.after
-    if after is None or dict(after.fields) != dict(offer.fields):
+    if after is None:
         raise _clash(offer.hash)
     return after
 

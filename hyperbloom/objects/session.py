@@ -1,7 +1,7 @@
 """One connection of PPPP 2 as a machine without I/O: bytes in, payloads out, and the reverse.
 
 The client sends IDENTIFY, the server answers with OK or REJECTION; after OK both stream their pools
-by INITIALIZE and tell each other of every change (`states.diagram()` draws it).
+by INITIALIZE and tell each other of every change (drawn in docs/objects.md).
 
 How to use it: give what arrives to `receive_data`, then call `next_event` until it says NEED_DATA
 or PAUSED; an event is the payload that came, or ConnectionEnded. Frames wait as they came until
@@ -26,7 +26,11 @@ from hyperbloom.objects.aes import Processing
 from hyperbloom.objects.codec import compressed, decode
 from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.objects.framing import FrameReader, encode_frame
-from hyperbloom.objects.limits import MAX_FRAME_BYTES
+from hyperbloom.objects.limits import (
+    MAX_EARLY_FRAME_BYTES,
+    MAX_FRAME_BYTES,
+    MAX_PAYLOAD_BYTES,
+)
 from hyperbloom.objects.payloads import PAYLOADS, Identify, Ok, Payload
 from hyperbloom.objects.states import PAUSED_STATES, TRANSITIONS, Input, State
 
@@ -133,7 +137,8 @@ class Session:
         frame = self._frames.next_frame()
         if frame is None:
             return self._end() if self._eof else NEED_DATA
-        payload = decode(frame, self._processing)
+        limit = MAX_PAYLOAD_BYTES if self._state is State.OPEN else MAX_EARLY_FRAME_BYTES
+        payload = decode(frame, self._processing, limit=limit)
         self._enter(self._next_state(_RECEIVED[type(payload)], RemoteProtocolError))
         if isinstance(payload, Identify | Ok):
             self.is_kin = KIN in (payload.d or ())

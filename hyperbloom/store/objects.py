@@ -50,9 +50,21 @@ from hyperbloom.store.object_table import ObjectTable
 from hyperbloom.store.operations import OVERHEAD_BYTES, check_time
 from hyperbloom.store.transaction import WriteTransaction
 
-__all__ = ["Offer", "OfferObjects", "OfferedChange", "OfferedObject", "OfferedRemoval"]
+__all__ = [
+    "Offer",
+    "OfferObjects",
+    "OfferedChange",
+    "OfferedObject",
+    "OfferedRemoval",
+    "later_than",
+]
 
 _MAX_STAMP = (1 << 63) - 1
+
+
+def later_than(stamp: int) -> int:
+    """The next stamp; the greatest one is its own next, and then the hash alone decides."""
+    return min(stamp + 1, _MAX_STAMP)
 
 
 def _check_hash(number: int) -> None:
@@ -214,14 +226,14 @@ class _Settlement:
         if past is None:
             return self._create(offer, offer.stamp)
         if offer.local:
-            return self._create(offer, max(offer.stamp, past.ended + 1), ended=past.ended)
+            return self._create(offer, max(offer.stamp, later_than(past.ended)), ended=past.ended)
         if offer.stamp > past.ended:
             return self._create(offer, offer.stamp, ended=past.ended)
         return self._stale(offer.hash, past.fields)
 
     def _again(self, offer: OfferedObject, live: ObjectRecord) -> Outcome:
         names = {offer.type_name, live.type_name} - {None}
-        if dict(offer.fields) != live.fields or len(names) > 1:
+        if not _same_fields(offer.fields, live.fields) or len(names) > 1:
             return Outcome(verdict=Verdict.CLASH, hash=offer.hash, before=live)
         if offer.stamp > live.stamp and not offer.local:
             return self._restamp(live, offer.stamp)
@@ -284,9 +296,10 @@ class _Settlement:
         self, offer: OfferedChange, old: ObjectRecord | None, new: ObjectRecord
     ) -> Outcome:
         if old is not None and old.hash != new.hash and offer.stamp > old.ended:
-            if _changed(old.fields, offer.fields) != new.fields:
+            changed = _changed(old.fields, offer.fields)
+            if changed is None or not _same_fields(changed, new.fields):
                 return Outcome(verdict=Verdict.CLASH, hash=offer.hash, before=new)
-            stamp = max(offer.stamp, old.stamp + 1)
+            stamp = max(offer.stamp, later_than(old.stamp))
             self.table.end(old, stamp, new.hash)
             return Outcome(
                 verdict=Verdict.MERGED, hash=new.hash, stamp=stamp, before=old, after=new
@@ -306,7 +319,7 @@ class _Settlement:
         # One that is not later than an earlier end of this hash is about what was then.
         if offer.stamp <= old.ended or self._leads_to(offer.hash, old.hash):
             return self._against(old, offer.hash, offer.stamp, fields)
-        return self._follow(old, offer.hash, max(offer.stamp, old.stamp + 1), fields)
+        return self._follow(old, offer.hash, max(offer.stamp, later_than(old.stamp)), fields)
 
     def _against(
         self, live: ObjectRecord, number: int, stamp: int, fields: Mapping[str, Any]
@@ -371,7 +384,7 @@ class _Settlement:
         if live is not None:
             if offer.stamp <= live.ended:
                 return Outcome(verdict=Verdict.KNOWN, hash=offer.hash, stamp=live.stamp)
-            return self._remove(live, max(offer.stamp, live.stamp + 1), offer.hash)
+            return self._remove(live, max(offer.stamp, later_than(live.stamp)), offer.hash)
         if self.table.past(offer.hash) is None:
             return Outcome(verdict=Verdict.UNKNOWN, hash=offer.hash)
         live, number, last = self.table.successor(offer.hash)
@@ -400,6 +413,17 @@ class _Settlement:
             return Outcome(verdict=Verdict.UNKNOWN, hash=number)
         stamp = live.stamp if live is not None else last.ended if last is not None else 0
         return Outcome(verdict=Verdict.STALE, hash=number, stamp=stamp, after=live, offered=fields)
+
+
+def _same_fields(fields: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether two objects are equal; a field that is NaN is, though not to Python."""
+    if fields.keys() != others.keys():
+        return False
+    return dict(fields) == dict(others) or all(
+        pack_fields({name: value}) == pack_fields({name: others[name]})
+        for name, value in fields.items()
+        if value != others[name]
+    )
 
 
 def _changed(fields: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any] | None:

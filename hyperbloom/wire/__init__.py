@@ -86,7 +86,6 @@ from hyperbloom.wire.states import (
     TRANSITIONS,
     Input,
     State,
-    diagram,
 )
 from hyperbloom.wire.stream_cipher import (
     CIPHER_KEY_BYTES,
@@ -160,7 +159,6 @@ __all__ = [
     "UntrustedPeer",
     "Waiting",
     "XSalsa20Stream",
-    "diagram",
     "fits_set_digest",
     "max_value_bytes",
     "pack_values",

@@ -1,6 +1,6 @@
 """One connection as a machine without I/O: bytes in, events out; commands in, bytes out.
 
-The life of a connection (`states.diagram()` draws it):
+The life of a connection (drawn in docs/architecture.md):
 
 1. Each side sends Open: the feed's discovery key and a nonce. Who knows the feed may start; who
    was connected to waits for the other's Open, looks the feed up, and then sends its own.

@@ -17,7 +17,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["PAUSED_STATES", "TRANSITIONS", "Input", "State", "diagram"]
+__all__ = ["PAUSED_STATES", "TRANSITIONS", "Input", "State"]
 
 
 class State(Enum):
@@ -94,15 +94,3 @@ TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = MappingProxyType(
     }
 )
 """(state, input) → the state it leads to. What is not in it is an error and leads to CLOSED."""
-
-
-def diagram() -> str:
-    """The table as a Mermaid state diagram, one arrow for all inputs between the same states."""
-    arrows: dict[tuple[State, State], list[str]] = {}
-    for (state, received), target in TRANSITIONS.items():
-        arrows.setdefault((state, target), []).append(received.value)
-    lines = ["stateDiagram-v2", f"    [*] --> {State.IDLE.name}"]
-    for (state, target), inputs in arrows.items():
-        lines.append(f"    {state.name} --> {target.name} : {'<br/>'.join(inputs)}")
-    lines.append(f"    {State.CLOSED.name} --> [*]")
-    return "\n".join(lines) + "\n"

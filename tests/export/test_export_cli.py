@@ -237,3 +237,13 @@ def test_a_night_that_fails_says_why_and_keeps_what_is_there(night):
     assert "there is no store" in done.stderr
     assert night.run("--keep", "0").returncode == 2
     assert night.run("--what").returncode == 2
+
+
+def test_nights_whose_export_fails_keep_no_more_snapshots_than_others(night):
+    night.append(b"1")
+    night.tables.write_text("in the way")
+    for _ in range(3):
+        done = night.run("--keep", "2")
+        assert done.returncode == 1, done.stderr
+        assert "cannot be written" in done.stderr
+    assert len(night.kept()) == 2

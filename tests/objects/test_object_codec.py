@@ -7,6 +7,7 @@ import struct
 import tracemalloc
 
 import lz4.frame
+import msgpack
 import pytest
 import umsgpack
 from feeding import check_feedings
@@ -29,6 +30,7 @@ from hyperbloom.objects.limits import (
     MAX_ENTRIES,
     MAX_FRAME_BYTES,
     MAX_PAYLOAD_BYTES,
+    MAX_PLAIN_KEYS,
 )
 from hyperbloom.objects.messagepack import measure, pack, unpack_map
 from hyperbloom.objects.payloads import Change, Creation, Identify, Initialize, Ping, Version
@@ -282,3 +284,14 @@ def test_a_message_under_the_same_passphrase_and_another_salt_is_refused():
     other.incoming(bytes(range(32)))
     with pytest.raises(WrongPassphrase, match="another salt"):
         agreed("one").incoming(other.outgoing(b"x" * 40))
+
+
+@pytest.mark.parametrize("make", [int, float, lambda n: -1 - n], ids=["int", "float", "negative"])
+def test_a_map_has_few_keys_whose_hashes_a_peer_can_choose(make):
+    few = {make(n): n for n in range(MAX_PLAIN_KEYS)}
+    texts = {str(n): n for n in range(4 * MAX_PLAIN_KEYS)}
+    for found in (few, few | texts, {str(n).encode(): n for n in range(4 * MAX_PLAIN_KEYS)}):
+        assert unpack_map(msgpack.packb({"d": found})) == {"d": found}
+    for many in (few | {make(MAX_PLAIN_KEYS): 0}, few | texts | {make(MAX_PLAIN_KEYS): 0}):
+        with pytest.raises(RemoteProtocolError, match="neither texts nor byte strings"):
+            unpack_map(msgpack.packb({"d": [many]}))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 
+import msgpack
 import pytest
+from drawn_states import diagram_in
 from feeding import check_feedings
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from other_formats import write_frame
 
 from hyperbloom.objects.aes import AesProcessing, NoProcessing
 from hyperbloom.objects.codec import compressed, encode
+from hyperbloom.objects.compression import compress
 from hyperbloom.objects.errors import (
     FrameTooLong,
     LocalProtocolError,
@@ -43,7 +46,7 @@ from hyperbloom.objects.session import (
     ConnectionEnded,
     Session,
 )
-from hyperbloom.objects.states import TRANSITIONS, Input, State, diagram
+from hyperbloom.objects.states import TRANSITIONS, Input, State
 
 EXAMPLES = {
     "IDENTIFY": Identify(t=1, v=1),
@@ -175,9 +178,21 @@ def test_the_end_of_the_stream_and_closing_in_every_state(state):
 def test_the_table_knows_every_state_and_input():
     assert {state for state, _ in TRANSITIONS} == set(State)
     assert {happened for _, happened in TRANSITIONS} == set(Input)
-    text = diagram()
-    assert "IDLE --> IDENTIFY_SENT : send IDENTIFY" in text
-    assert "OPEN --> FAILED : anything else" in text
+
+
+def test_the_diagram_says_what_the_table_says():
+    first, *arrows, last = diagram_in("objects.md")
+    assert (first, last) == (("[*]", "IDLE", ""), ("CLOSED", "[*]", ""))
+    breaches = {arrow for arrow in arrows if arrow[2] == "anything else"}
+    ends = (State.FAILED, State.CLOSED)
+    assert breaches == {
+        (state.name, "FAILED", "anything else") for state in State if state not in ends
+    }
+    drawn = {
+        (State[state], Input(happened)): State[target]
+        for state, target, happened in set(arrows) - breaches
+    }
+    assert drawn == dict(TRANSITIONS)
 
 
 @pytest.mark.parametrize("flag", FLAGS)
@@ -250,6 +265,21 @@ def test_a_stranger_may_announce_little_and_a_peer_more():
     session = session_in(State.OPEN)
     session.receive_data(header)
     assert session.next_event() is NEED_DATA
+
+
+def test_a_stranger_may_say_little_after_decompression_too():
+    def stranger(size):
+        session = Session(NoProcessing())
+        packed = msgpack.packb({"op": 0, "t": 1, "d": {"x": bytes(size - 16)}})
+        session.receive_data(encode_frame(0, compress(packed)))
+        return len(packed), session
+
+    size, session = stranger(MAX_EARLY_FRAME_BYTES)
+    assert size == MAX_EARLY_FRAME_BYTES
+    assert isinstance(session.next_event(), Identify)
+    _, session = stranger(MAX_EARLY_FRAME_BYTES + 1)
+    with pytest.raises(RemoteProtocolError, match="longer than 65536 bytes when decompressed"):
+        session.next_event()
 
 
 def test_another_passphrase_is_named_with_the_first_message_that_shows_it():

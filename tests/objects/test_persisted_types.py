@@ -277,3 +277,17 @@ def test_a_subscriber_that_fails_keeps_nothing_from_the_peers(net):
     assert len(two) == 1
     end()
     end()
+
+
+def test_an_attribute_that_is_refused_at_once_leaves_the_instance_as_it_was(net):
+    node = net.add("node", classes=[Person])
+    ada = Person("Ada", 36)
+    fired(node.pool.add(ada))
+    for refused in ("x" * 70_000, [[[[[[[[[[[[[1]]]]]]]]]]]]]):
+        with pytest.raises((ValueError, LocalProtocolError)):
+            ada.name = refused
+        assert ada.name == "Ada"
+    ada.age = 37
+    net.run(1)
+    assert list(node.contents().values()) == [{"name": "Ada", "age": 37}]
+    assert ada.age == 37

@@ -26,6 +26,7 @@ from hyperbloom.objects.payloads import (
     Removal,
 )
 from hyperbloom.objects.session import KIN, Session, Waiting
+from hyperbloom.store import StoreError
 
 
 class Foreign(Protocol):
@@ -511,3 +512,26 @@ def test_an_object_that_changed_more_often_than_its_ancestors_are_told(net, skew
     net.run(2)
     assert one.contents() == two.contents()
     assert [fields["n"] for fields in one.contents().values()] == [100 if skew > 0 else 29]
+
+
+def test_a_stream_that_cannot_go_on_ends_the_connection(net):
+    node, far = net.add("node"), net.add("far")
+    for n in range(300):
+        node.put(n=n)
+    read, calls = node.store.objects, []
+
+    def fails_later(numbers):
+        calls.append(1)
+        if len(calls) > 1:
+            raise StoreError("the disk does not answer")
+        return read(numbers)
+
+    node.store.objects = fails_later
+    net.connect(far, node)
+    net.run(1)
+    assert len(far.contents()) == 128
+    assert ("failed", "this node could not send its pool") in closings(node)
+    node.store.objects = read
+    net.connect(far, node)
+    net.run(1)
+    assert far.contents() == node.contents()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from drawn_states import diagram_in
 from wire_peers import (
     LOCAL_NONCE,
     NOW,
@@ -40,7 +41,6 @@ from hyperbloom.wire import (
     Session,
     State,
     Sync,
-    diagram,
     sign_data,
 )
 
@@ -197,14 +197,9 @@ def test_all_states_are_reached_and_closed_is_left_by_nothing() -> None:
 
 
 def test_the_diagram_says_what_the_table_says() -> None:
-    lines = diagram().splitlines()
-    assert lines[:2] == ["stateDiagram-v2", "    [*] --> IDLE"]
-    drawn = {}
-    for line in lines[2:-1]:
-        arrow, _, inputs = line.partition(" : ")
-        state, target = (State[name] for name in arrow.strip().split(" --> "))
-        for received in inputs.split("<br/>"):
-            drawn[state, Input(received)] = target
+    first, *arrows, last = diagram_in("architecture.md")
+    assert (first, last) == (("[*]", "IDLE", ""), ("CLOSED", "[*]", ""))
+    drawn = {(State[state], Input(happened)): State[target] for state, target, happened in arrows}
     assert drawn == dict(TRANSITIONS)
 
 

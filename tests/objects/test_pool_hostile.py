@@ -1,0 +1,208 @@
+"""Peers of the pool that mean harm: what they send costs no long turn, no memory, no log."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+from other_formats import write_frame
+from pool_network import fired
+from test_pool_peers import dial, opened
+from twisted.logger import LogLevel, globalLogPublisher
+
+from hyperbloom.objects.errors import LocalProtocolError
+from hyperbloom.objects.framing import encode_frame
+from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, OBJECTS_PER_TURN
+from hyperbloom.objects.payloads import Change, Creation, Initialize
+
+PING = encode_frame(0, write_frame(b"\x82\xa1t\x01\xa2op\x03"))
+LATEST = 2**63 - 1
+INSIDE_INITIALIZE = MAX_DEPTH - 4
+"""Levels of a field's value: the message, its `d`, the list of objects and the object are four."""
+
+
+@pytest.fixture
+def logged():
+    """What is logged."""
+    events = []
+    globalLogPublisher.addObserver(events.append)
+    yield events
+    globalLogPublisher.removeObserver(events.append)
+
+
+def nested(levels):
+    value = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def send(foreign, found):
+    foreign.transport.write(encode_frame(0, write_frame(msgpack.packb(found))))
+
+
+def initialize(*objects):
+    return {"t": 1, "op": 6, "d": {"p": list(objects), "r": False}}
+
+
+def test_a_message_of_very_many_objects_is_taken_in_many_turns(net):
+    node = net.add("node")
+    foreign = opened(net, node)
+    sizes, offer = [], node.pool.offer
+    node.pool.offer = lambda offers, source: sizes.append(len(offers)) or offer(offers, source)
+    send(foreign, initialize(*({"n": n} for n in range(2_000))))
+    foreign.send(Creation(t=1, d={"last": True}, h=1))
+    net.run(3)
+    assert max(sizes) == OBJECTS_PER_TURN
+    assert len(node.contents()) == 2_001
+
+
+def test_what_is_left_of_a_message_goes_with_its_connection(net):
+    node = net.add("node")
+    foreign = opened(net, node)
+    offer = node.pool.offer
+
+    def cut(offers, source):
+        net.cut(foreign)
+        return offer(offers, source)
+
+    node.pool.offer = cut
+    send(foreign, initialize(*({"n": n} for n in range(1_000))))
+    net.run(1)
+    assert len(node.contents()) == OBJECTS_PER_TURN
+
+
+def test_an_object_too_large_for_the_store_is_not_hashed(net):
+    node = net.add("node")
+    foreign = opened(net, node)
+    hashed, hash_of = [], node.pool.types.hash_of
+    node.pool.types.hash_of = lambda name, fields: hashed.append(fields) or hash_of(name, fields)
+    many = {str(n): n for n in range(300)}
+    send(foreign, initialize({"text": "x" * 1_000_000}, many, {"n": 1}))
+    net.run(2)
+    assert hashed == [{"n": 1}]
+    assert list(node.contents().values()) == [{"n": 1}]
+
+
+def test_refusals_do_not_fill_the_log(net, logged):
+    node = net.add("node")
+    foreign = opened(net, node)
+    foreign.send(Creation(t=1, d={"n": 1}, h=5))
+    logged.clear()
+    send(foreign, initialize(*({"": n} for n in range(1_000))))
+    foreign.send(*(Creation(t=1, d={"other": n}, h=5) for n in range(500)))
+    net.run(3)
+    lines = [event for event in logged if event["log_level"] >= LogLevel.info]
+    assert [event["count"] for event in lines if "objects refused" in event["log_format"]] == [
+        1, 2, 4, 8, 16, 32, 64, 128, 256, 512,
+    ]  # fmt: skip
+    assert node.pool.clashes == 500
+    assert len(lines) == 10 + 9
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "before the handshake"])
+def test_pings_of_a_peer_that_does_not_read_are_not_answered_one_by_one(net, is_open):
+    node = net.add("node")
+    foreign = opened(net, node) if is_open else dial(net, node)
+    here, got = foreign.transport.other, bytearray()
+    foreign.dataReceived = got.extend
+    foreign.transport.write(PING)
+    net.run(1)
+    pong = len(got)
+    assert pong > 0
+    foreign.transport.pauseProducing()
+    before = here.written
+    for _ in range(100):
+        foreign.transport.write(100 * PING)
+        net.run(0.04)
+    assert 65_536 < here.written - before < 80_000
+    foreign.transport.resumeProducing()
+    net.run(1)
+    # What was on its way, and one for all that came meanwhile.
+    assert len(got) == pong + here.written - before
+    assert (here.written - before) // pong < 3_000
+    before = len(got)
+    foreign.transport.write(PING)
+    net.run(1)
+    assert len(got) == before + pong
+
+
+def test_the_greatest_stamp_does_not_end_an_object_s_life(net, logged):
+    node, far = net.add("node"), net.add("far")
+    net.connect(far, node)
+    foreign = opened(net, node)
+    foreign.send(Creation(t=LATEST, d={"n": 1}, h=5), Creation(t=LATEST, d={"n": 2}, h=6))
+    net.run(1)
+    changed = far.change(5, n=3)
+    node.remove(6)
+    net.run(1)
+    assert node.contents() == far.contents() == {changed: {"n": 3}}
+    assert [event for event in logged if event["log_level"] >= LogLevel.error] == []
+
+
+def test_an_object_too_deep_for_a_pool_s_stream_is_refused(net):
+    node = net.add("node")
+    foreign = opened(net, node)
+    deep, fits = nested(INSIDE_INITIALIZE + 1), nested(INSIDE_INITIALIZE)
+    foreign.send(Creation(t=1, d={"x": deep}, h=1), Creation(t=1, d={"x": fits, "y": 1}, h=2))
+    foreign.send(Change(t=2, d={"x": deep}, h=3, oh=2))
+    net.run(1)
+    for refused in (
+        lambda: node.put(x=deep),
+        lambda: node.change(2, x=deep),
+        lambda: node.put(x={n: n for n in range(300)}),
+        lambda: node.put(x={(1, 2): 3}),
+    ):
+        with pytest.raises(LocalProtocolError, match="an object cannot be sent"):
+            refused()
+    assert node.contents() == {2: {"x": fits, "y": 1}}
+    far = net.add("far")
+    net.connect(far, node)
+    net.run(1)
+    assert far.contents() == node.contents()
+
+
+def test_objects_of_very_many_entries_are_streamed_in_parts_that_may_hold_them(net):
+    node = net.add("node")
+    for n in range(5):
+        node.put(n=n, x=[1] * 60_000)
+    assert MAX_ENTRIES < 5 * 60_000
+    far = net.add("far")
+    net.connect(far, node)
+    foreign = opened(net, node)
+    net.run(1)
+    assert far.contents() == node.contents()
+    assert sum(len(part.objects) for part in foreign.of(Initialize)) == 5
+
+
+def test_a_field_that_is_not_equal_to_itself_is_no_clash(net):
+    node, far = net.add("node"), net.add("far")
+    number = node.put(x=float("nan"), n=1)
+    far.put(x=float("nan"), n=1)
+    net.connect(far, node)
+    foreign = opened(net, node)
+    foreign.send(*(Creation(t=1, d={"n": 1, "x": float("nan")}, h=number) for _ in range(2)))
+    net.run(1)
+    assert (node.pool.clashes, far.pool.clashes) == (0, 0)
+    assert fired(node.pool.put_fields({"x": float("nan"), "n": 1}, "Thing")).hash == number
+    foreign.send(Creation(t=1, d={"n": 2, "x": float("nan")}, h=number))
+    net.run(1)
+    assert node.pool.clashes == 1
+
+
+@pytest.mark.parametrize("what", ["change", "remove"])
+def test_what_was_created_anew_under_a_slow_clock_can_be_changed_at_once(net, what):
+    ahead, behind = net.add("ahead", skew=100.0), net.add("behind")
+    net.connect(ahead, behind)
+    number = ahead.put(n=1)
+    net.run(1)
+    ahead.remove(number)
+    net.run(1)
+    assert behind.put(n=1) == number
+    net.run(1)
+    if what == "change":
+        number = behind.change(number, n=2)
+    else:
+        behind.remove(number)
+    net.run(1)
+    expected = {number: {"n": 2}} if what == "change" else {}
+    assert ahead.contents() == behind.contents() == expected
