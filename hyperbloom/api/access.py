@@ -29,31 +29,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hyperbloom.addresses import format_host_port
+from hyperbloom.api.limits import CODE_SECONDS, MAX_CODES, MAX_SESSIONS, SESSION_SECONDS
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:
     from twisted.web.http_headers import Headers
 
-__all__ = [
-    "CODE_SECONDS",
-    "MAX_CODES",
-    "MAX_SESSIONS",
-    "SESSION_SECONDS",
-    "Access",
-    "Rights",
-    "load_token",
-]
+__all__ = ["Access", "Rights", "load_token"]
 
 TOKEN_BYTES: Final = 32
-#: A code is for the browser that is opened now.
-CODE_SECONDS: Final = 120.0
-#: A working day; the page then asks to be opened anew.
-SESSION_SECONDS: Final = 43_200.0
-#: Codes that wait to be used, and sessions. Only who holds the token, or may use the control
-#: socket, can ask for more; the oldest are dropped.
-MAX_CODES: Final = 32
-MAX_SESSIONS: Final = 64
 
 
 class Rights(IntEnum):

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from twisted.internet.defer import Deferred
 
 from hyperbloom.api.forms import bad_request, hex_bytes
+from hyperbloom.api.limits import MAX_QUERY_FIELDS
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.units import parse_duration
@@ -139,7 +140,10 @@ class Call:
         _, _, text = self.request.uri.partition(b"?")
         try:
             pairs = parse_qsl(
-                text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=16
+                text.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=MAX_QUERY_FIELDS,
             )
         except ValueError:
             raise bad_request("the query cannot be read") from None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode
 
 from hyperbloom.addresses import parse_host_port
+from hyperbloom.api.limits import SILENT_SECONDS
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.api.unix import connect_unix
 from hyperbloom.passphrase import load_passphrase
@@ -50,8 +51,6 @@ __all__ = [
 _KINDS = {kind.type: kind for kind in ProblemKind}
 #: Read at once from a watch.
 _STREAM_BYTES = 65_536
-#: A node sends a comment every 5 seconds to who watches; a longer silence means that it hangs.
-SILENT_SECONDS = 30.0
 
 
 class NodeUnreachable(Exception):

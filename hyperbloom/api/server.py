@@ -32,6 +32,15 @@ from hyperbloom.addresses import format_host_port
 from hyperbloom.api.access import Access, Rights
 from hyperbloom.api.call import STREAMED, Answer, Call, Context, Result
 from hyperbloom.api.lag import LagMeter
+from hyperbloom.api.limits import (
+    BACKLOG,
+    IDLE_SECONDS,
+    MAX_BODY_BYTES,
+    MAX_CONNECTIONS,
+    MAX_HEAD_BYTES,
+    MAX_OPEN_BODY_BYTES,
+    MAX_REFUSED_BYTES,
+)
 from hyperbloom.api.metrics import NodeCollector, make_registry
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
 from hyperbloom.api.routes import MethodNotAllowed, Route, Router
@@ -53,31 +62,12 @@ if TYPE_CHECKING:
     from hyperbloom.api.recent import RecentErrors
 
 __all__ = [
-    "MAX_BODY_BYTES",
-    "MAX_CONNECTIONS",
-    "MAX_OPEN_BODY_BYTES",
     "ApiResource",
     "ApiSite",
     "ControlService",
     "TcpService",
     "problem_of",
 ]
-
-#: Room for the longest value in hex (512 KiB) and for a batch of thousands of shorter ones; parsed
-#: in some 20 ms.
-MAX_BODY_BYTES = 2_097_152
-#: A body that is kept of a request without a token: a code, and no more.
-MAX_OPEN_BODY_BYTES = 4_096
-#: A client that goes on sending after its body was too large is cut here.
-MAX_REFUSED_BYTES = 64 * MAX_BODY_BYTES
-#: The request line and the headers together: a range's start and end may each be the longest value.
-MAX_HEAD_BYTES = 1_100_000
-#: An idle connection is closed after this long.
-IDLE_SECONDS = 600
-#: Connections over TCP, which any user of this machine may open; watches are among them.
-MAX_CONNECTIONS = 256
-#: Connections that wait to be taken.
-BACKLOG = 128
 
 log = Logger()
 

@@ -26,15 +26,13 @@ from zope.interface import implementer
 
 from hyperbloom.addresses import parse_host_port
 from hyperbloom.api.client import Arrival, NodeUnreachable, arrival_of, feed_path, problem_of
+from hyperbloom.api.limits import MAX_EVENT_BYTES
 from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:
     from hyperbloom.api.forms import CountForm, FeedForm, LinkForm, MemberForm, PutForm
 
 __all__ = ["TwistedClient", "Watch"]
-
-#: Text of a watch that is kept while an event is not complete: the longest value in hex, and more.
-MAX_EVENT_BYTES = 2_097_152
 
 
 @implementer(IAgentEndpointFactory)

@@ -13,18 +13,17 @@ import pytest
 from twisted.logger import globalLogPublisher
 from twisted.web.http_headers import Headers
 
-from hyperbloom.api.access import (
+from hyperbloom.api.access import Access, Rights, load_token
+from hyperbloom.api.client import Client
+from hyperbloom.api.limits import (
     CODE_SECONDS,
     MAX_CODES,
+    MAX_CONNECTIONS,
+    MAX_OPEN_BODY_BYTES,
     MAX_SESSIONS,
     SESSION_SECONDS,
-    Access,
-    Rights,
-    load_token,
 )
-from hyperbloom.api.client import Client
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
-from hyperbloom.api.server import MAX_CONNECTIONS, MAX_OPEN_BODY_BYTES
 from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.passphrase import PassphraseError
 

@@ -16,10 +16,9 @@ from twisted.logger import globalLogPublisher
 
 from hyperbloom import __version__
 from hyperbloom.api.client import Client, NodeTimeout
-from hyperbloom.api.forms import MAX_VALUES
+from hyperbloom.api.limits import MAX_BODY_BYTES, MAX_VALUES
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.api.routes import ROUTES
-from hyperbloom.api.server import MAX_BODY_BYTES
 from hyperbloom.invitation import Invitation, decode_invitation, encode_invitation
 from hyperbloom.keys import Identity
 from hyperbloom.replication.settings import FeedSettings
