@@ -642,6 +642,8 @@ def snapshot_target(text: str) -> Path:
     target = Path(text)
     if not target.is_absolute():
         raise bad_request("target must be an absolute path")
+    if "\0" in text:
+        raise bad_request("no path holds a NUL")
     if os.path.lexists(target):
         raise Problem(ProblemKind.CONFLICT, f"{target} exists already; name a new folder")
     if not target.parent.is_dir():
