@@ -306,7 +306,27 @@ class ApiSite(Site):
             transport.loseConnection()
 
 
-class ControlService(Service):
+class _Listening(Service):
+    """Holds `_site` and, while it listens, `_port`."""
+
+    _site: ApiSite
+    _port: Any = None
+
+    def stopService(self) -> Deferred[None]:
+        """Takes no more connections and closes those that are open."""
+        super().stopService()
+        port, self._port = self._port, None
+        if port is None:
+            return succeed(None)
+        closed: Deferred[None] = maybeDeferred(port.stopListening)
+        return closed.addBoth(self._closed)
+
+    def _closed(self, result: Any) -> Any:
+        self._site.close()
+        return result
+
+
+class ControlService(_Listening):
     """Listens on the control socket of a node.
 
     reactor: a reactor with `adoptStreamPort` and threads. collectors: of metrics, beside those of
@@ -345,7 +365,6 @@ class ControlService(Service):
             recent=recent,
         )
         self._site = ApiSite(self.context, reactor=reactor)
-        self._port: Any = None
         #: What the socket's address needs while it is listened on.
         self._open = ExitStack()
 
@@ -370,21 +389,15 @@ class ControlService(Service):
 
     def stopService(self) -> Deferred[None]:
         """Takes no more connections and closes those that are open."""
-        super().stopService()
         self._lag.stop()
-        port, self._port = self._port, None
-        if port is None:
-            return succeed(None)
-        closed: Deferred[None] = maybeDeferred(port.stopListening)
-        return closed.addBoth(self._closed)
+        return super().stopService()
 
     def _closed(self, result: Any) -> Any:
         self._open.close()
-        self._site.close()
-        return result
+        return super()._closed(result)
 
 
-class TcpService(Service):
+class TcpService(_Listening):
     """The same API, guarded by `access`, on the TCP port of its address.
 
     Its start raises `CannotListenError`.
@@ -395,7 +408,6 @@ class TcpService(Service):
         self._address = access.address
         self._reactor = reactor
         self._site = ApiSite(context, reactor=reactor, access=access, most=MAX_CONNECTIONS)
-        self._port: Any = None
 
     def startService(self) -> None:
         """Listens."""
@@ -403,16 +415,3 @@ class TcpService(Service):
         host, port = self._address
         self._port = self._reactor.listenTCP(port, self._site, backlog=BACKLOG, interface=host)
         log.info("The API is at {address}", address=format_host_port(host, port))
-
-    def stopService(self) -> Deferred[None]:
-        """Takes no more connections and closes those that are open."""
-        super().stopService()
-        port, self._port = self._port, None
-        if port is None:
-            return succeed(None)
-        closed: Deferred[None] = maybeDeferred(port.stopListening)
-        return closed.addBoth(self._closed)
-
-    def _closed(self, result: Any) -> Any:
-        self._site.close()
-        return result
