@@ -94,7 +94,7 @@ def encode_fields(fields: Iterable[tuple[str, str]]) -> bytes:
     """The datagram that holds the fields."""
     parts: list[bytes] = []
     for name, value in fields:
-        text = value.encode("utf-8", "surrogateescape")
+        text = value.encode("utf-8", "backslashreplace")
         if b"\n" in text:
             parts += [name.encode(), b"\n", struct.pack("<Q", len(text)), text, b"\n"]
         else:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+import tempfile
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,31 +30,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hyperbloom.addresses import format_host_port
+from hyperbloom.api.limits import CODE_SECONDS, MAX_CODES, MAX_SESSIONS, SESSION_SECONDS
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.passphrase import load_passphrase
+from hyperbloom.passphrase import PassphraseError, load_passphrase
 
 if TYPE_CHECKING:
     from twisted.web.http_headers import Headers
 
-__all__ = [
-    "CODE_SECONDS",
-    "MAX_CODES",
-    "MAX_SESSIONS",
-    "SESSION_SECONDS",
-    "Access",
-    "Rights",
-    "load_token",
-]
+__all__ = ["Access", "Rights", "load_token"]
 
 TOKEN_BYTES: Final = 32
-#: A code is for the browser that is opened now.
-CODE_SECONDS: Final = 120.0
-#: A working day; the page then asks to be opened anew.
-SESSION_SECONDS: Final = 43_200.0
-#: Codes that wait to be used, and sessions. Only who holds the token, or may use the control
-#: socket, can ask for more; the oldest are dropped.
-MAX_CODES: Final = 32
-MAX_SESSIONS: Final = 64
 
 
 class Rights(IntEnum):
@@ -69,11 +55,28 @@ def load_token(path: Path) -> str:
 
     Raises `PassphraseError` when it cannot be made, or others than its owner may read it.
     """
-    with suppress(OSError):  # what is wrong is found out and said by reading
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    if not os.path.lexists(path):
+        try:
+            _make_token(path)
+        except OSError as error:
+            raise PassphraseError(
+                f"the token file {path} cannot be made ({error.strerror}); check its folder"
+            ) from None
+    return load_passphrase(path, what="token")
+
+
+def _make_token(path: Path) -> None:
+    """Whole or not at all: on a full disk, and to who is killed meanwhile."""
+    descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+    try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(TOKEN_BYTES) + "\n")
-    return load_passphrase(path, what="token")
+            file.flush()
+            os.fsync(descriptor)
+        with suppress(FileExistsError):  # somebody was faster: theirs holds
+            os.link(name, path)
+    finally:
+        os.unlink(name)
 
 
 def _texts(headers: Headers, name: bytes) -> list[str]:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from twisted.internet.defer import Deferred
 
 from hyperbloom.api.forms import bad_request, hex_bytes
+from hyperbloom.api.limits import MAX_QUERY_FIELDS
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.units import parse_duration
@@ -125,8 +126,13 @@ class Call:
 
     def body(self) -> dict[str, Any]:
         """The body, which must be a JSON object."""
+        data: bytes = self.request.content.read()  # type: ignore[union-attr]
         try:
-            found = json.loads(self.request.content.read())  # type: ignore[union-attr]
+            found = json.loads(data)
+            if b"\\ud" in data.lower():
+                # JSON can write half of a surrogate pair, which is no text: it fits no file, no
+                # hash and no log.
+                json.dumps(found, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             raise bad_request("the body is not JSON") from None
         if type(found) is not dict:
@@ -139,7 +145,10 @@ class Call:
         _, _, text = self.request.uri.partition(b"?")
         try:
             pairs = parse_qsl(
-                text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=16
+                text.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=MAX_QUERY_FIELDS,
             )
         except ValueError:
             raise bad_request("the query cannot be read") from None
@@ -159,7 +168,9 @@ class Call:
         text = self.query.get(name)
         if text is None:
             return default
-        if not text.isascii() or not text.isdigit() or not least <= int(text[:20]) <= most:
+        # More digits than the largest has are not read: that takes time, and fails, for thousands.
+        is_short = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+        if not is_short or not least <= int(text) <= most:
             raise bad_request(f"{name} must be a whole number from {least:,} to {most:,}")
         return int(text)
 

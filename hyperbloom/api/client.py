@@ -12,26 +12,38 @@ import math
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from hyperbloom.addresses import parse_host_port
-from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.asking import (
+    Arrival,
+    Closing,
+    EventReader,
+    NodeTimeout,
+    NodeUnreachable,
+    ObjectEvent,
+    answer_of,
+    arrival_of,
+    feed_path,
+    hex_list,
+    page_of,
+    problem_of,
+    range_path,
+    with_query,
+)
+from hyperbloom.api.limits import MAX_VALUES, SILENT_SECONDS
 from hyperbloom.api.unix import connect_unix
 from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from hyperbloom.api.forms import (
         FeedForm,
         InvitationForm,
         LinkForm,
         MemberForm,
         PutForm,
-        RangeForm,
         SessionOfferForm,
     )
     from hyperbloom.api.objects import ObjectForm
@@ -42,43 +54,10 @@ __all__ = [
     "NodeTimeout",
     "NodeUnreachable",
     "ObjectEvent",
-    "arrival_of",
-    "feed_path",
-    "problem_of",
 ]
 
-_KINDS = {kind.type: kind for kind in ProblemKind}
 #: Read at once from a watch.
 _STREAM_BYTES = 65_536
-#: A node sends a comment every 5 seconds to who watches; a longer silence means that it hangs.
-SILENT_SECONDS = 30.0
-
-
-class NodeUnreachable(Exception):
-    """No node answers on the socket; the message is one sentence that says what to do."""
-
-
-class NodeTimeout(Exception):
-    """The node did not answer in the time it was given."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A value as it arrived: its arrival number, the peer that brought it, when (seconds)."""
-
-    seq: int
-    value: bytes
-    origin: bytes
-    received_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectEvent:
-    """What happened: `created`, `changed` or `removed`; the object before and after it."""
-
-    kind: str
-    before: ObjectForm | None
-    after: ObjectForm | None
 
 
 class _Connection(http.client.HTTPConnection):
@@ -97,29 +76,8 @@ class _TcpConnection(http.client.HTTPConnection):
         self.headers = {"Authorization": f"Bearer {token}"}
 
 
-def arrival_of(event: Mapping[str, Any]) -> Arrival:
-    """The arrival that an event of a watch tells of."""
-    return Arrival(
-        event["seq"],
-        bytes.fromhex(event["value"]),
-        bytes.fromhex(event["origin"]),
-        event["received_at"],
-    )
-
-
-def feed_path(feed: str | None, end: str = "") -> str:
-    """The path of what belongs to a feed; None is the node's default."""
-    return f"/v1/feeds/{'-' if feed is None else quote(feed, safe='')}{end}"
-
-
 def _object_path(number: str) -> str:
     return f"/v1/objects/{quote(number, safe='')}"
-
-
-def problem_of(form: Mapping[str, Any]) -> Problem:
-    """The problem that an answer tells of."""
-    kind = _KINDS.get(form.get("type", ""), ProblemKind.UNEXPECTED)
-    return Problem(kind, str(form.get("detail", kind.title)))
 
 
 def _expiry(moment: float) -> float | None:
@@ -127,11 +85,7 @@ def _expiry(moment: float) -> float | None:
     return moment if math.isfinite(moment) else None
 
 
-def _hex_list(values: Sequence[bytes]) -> list[str]:
-    return [value.hex() for value in values]
-
-
-class Client:
+class Client(Closing):
     """Asks the node whose control socket is at `path`.
 
     timeout: seconds to wait for each answer, None for as long as it takes. run_command: what a
@@ -144,8 +98,9 @@ class Client:
         self, path: Path, *, timeout: float | None = None, run_command: str = "hyperbloom run"
     ) -> None:
         self._path = path
+        self._where = f"on {path}"
         self._timeout = timeout
-        self._run_command = run_command
+        self._hint = f"no node runs on {path.parent}; start it with `{run_command}`"
         self._connection: _Connection | _TcpConnection = _Connection(path, timeout)
 
     @classmethod
@@ -157,20 +112,10 @@ class Client:
         """
         host, port = parse_host_port(address)
         client = cls(Path(address), timeout=timeout)
+        client._hint = f'no node answers at {address}; start it with [api] listen = "{address}"'
         text = load_passphrase(token, what="token")
         client._connection = _TcpConnection(host, port, timeout, text)
         return client
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the connection; another request opens a new one."""
@@ -232,7 +177,7 @@ class Client:
 
     def put(self, values: Sequence[bytes], *, feed: str | None = None) -> PutForm:
         """Stores 1 to 10,000 values; returns once they are on disk."""
-        body = {"values": _hex_list(values)}
+        body = {"values": hex_list(values)}
         return cast("PutForm", self._ask("POST", feed_path(feed, "/values"), body))
 
     def range_page(
@@ -244,16 +189,7 @@ class Client:
         limit: int | None = None,
     ) -> tuple[list[bytes], bytes | None]:
         """A page of values in byte order, and where the next one starts (None: no more)."""
-        query = {"start": start.hex()}
-        if end is not None:
-            query["end"] = end.hex()
-        if limit is not None:
-            query["limit"] = str(limit)
-        path = feed_path(feed, f"/values?{urlencode(query)}")
-        page = cast("RangeForm", self._ask("GET", path))
-        following = page["next"]
-        values = list(map(bytes.fromhex, page["values"]))
-        return values, None if following is None else bytes.fromhex(following)
+        return page_of(self._ask("GET", range_path(feed, "/values", start, end, limit=limit)))
 
     def range(
         self,
@@ -289,7 +225,7 @@ class Client:
 
     def has(self, values: Sequence[bytes], *, feed: str | None = None) -> list[bool]:
         """Which of 1 to 10,000 values are there."""
-        answer = self._ask("POST", feed_path(feed, "/has"), {"values": _hex_list(values)})
+        answer = self._ask("POST", feed_path(feed, "/has"), {"values": hex_list(values)})
         return cast("list[bool]", answer["has"])
 
     def count(self, *, feed: str | None = None) -> Mapping[str, Any]:
@@ -332,8 +268,8 @@ class Client:
         """What a peer brought, in the order of arrival: `seq`, `value` (hex), `received_at`."""
         after: int | None = 0
         while after is not None:
-            query = urlencode({"after": after, "limit": page})
-            answer = self._ask("GET", feed_path(feed, f"/by/{key.hex()}?{query}"))
+            path = with_query(feed_path(feed, f"/by/{key.hex()}"), after=after, limit=page)
+            answer = self._ask("GET", path)
             yield cast("list[dict[str, Any]]", answer["values"])
             after = cast("int | None", answer["next"])
 
@@ -371,13 +307,8 @@ class Client:
         self, *, feed: str | None = None, start: bytes = b"", end: bytes | None = None
     ) -> tuple[list[bytes], bytes | None, int]:
         """A page of the forgotten values kept whole, the next one's start, and how many hashes."""
-        query = {"start": start.hex(), "limit": "10000"}
-        if end is not None:
-            query["end"] = end.hex()
-        page = self._ask("GET", feed_path(feed, f"/forgotten?{urlencode(query)}"))
-        following = page["next"]
-        values = list(map(bytes.fromhex, page["values"]))
-        return values, None if following is None else bytes.fromhex(following), page["hashes"]
+        page = self._ask("GET", range_path(feed, "/forgotten", start, end, limit=MAX_VALUES))
+        return *page_of(page), page["hashes"]
 
     # Trust
 
@@ -402,7 +333,7 @@ class Client:
 
     def add_links(self, links: Sequence[bytes], *, feed: str | None = None) -> Mapping[str, Any]:
         """Stores a chain of links: `holder`, `links`, `expires`."""
-        return self._ask("POST", feed_path(feed, "/chains"), {"links": _hex_list(links)})
+        return self._ask("POST", feed_path(feed, "/chains"), {"links": hex_list(links)})
 
     def links(self, *, feed: str | None = None) -> list[LinkForm]:
         """Every link stored for the feed."""
@@ -438,9 +369,7 @@ class Client:
         self, *, after: str | None = None, limit: int | None = None
     ) -> tuple[list[ObjectForm], str | None]:
         """Objects in the order of their hashes, and the hash to go on after (None: no more)."""
-        query = {"after": after, "limit": None if limit is None else str(limit)}
-        given = urlencode({name: text for name, text in query.items() if text is not None})
-        page = self._ask("GET", f"/v1/objects?{given}" if given else "/v1/objects")
+        page = self._ask("GET", with_query("/v1/objects", after=after, limit=limit))
         return page["objects"], page["next"]
 
     def objects(self) -> Iterator[ObjectForm]:
@@ -480,13 +409,14 @@ class Client:
         Ends with `NodeTimeout` after `seconds`, with `NodeUnreachable` when the node stops, with
         `Problem` when this reader falls behind.
         """
-        count = 0
-        events = self._events("/v1/objects/watch", seconds)
-        next(events)
-        yield None
-        for kind, event in events:
+        count = -1  # the first says that the watch has begun
+        for event in self._events("/v1/objects/watch", seconds):
             count += 1
-            yield ObjectEvent(kind, event["before"], event["after"])
+            if event is None:
+                yield None
+            else:
+                kind, form = event
+                yield ObjectEvent(kind, form["before"], form["after"])
         came = f"{count:,} changes and no more" if count else "nothing"
         raise NodeTimeout(f"{came} happened within {seconds:g} s")
 
@@ -507,47 +437,38 @@ class Client:
         Ends with `NodeTimeout` after `seconds`, with `NodeUnreachable` when the node stops, with
         `Problem` when the feed is left.
         """
-        query = {"start": start.hex()}
-        if end is not None:
-            query["end"] = end.hex()
-        if after is not None:
-            query["after"] = str(after)
-        path = feed_path(feed, f"/watch?{urlencode(query)}")
-        count = 0
-        events = self._events(path, seconds)
-        next(events)
-        yield None
-        for _, event in events:
+        path = range_path(feed, "/watch", start, end, after=after)
+        count = -1  # the first says that the watch has begun
+        for event in self._events(path, seconds):
             count += 1
-            yield arrival_of(event)
-
+            yield None if event is None else arrival_of(event[1])
         came = (
             f"{count:,} {'value' if count == 1 else 'values'} and no more" if count else "no value"
         )
         raise NodeTimeout(f"{came} came within {seconds:g} s")
 
-    def _events(self, path: str, seconds: float | None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Kind and data of the events that come within `seconds`; the first item says "begun"."""
+    def _events(
+        self, path: str, seconds: float | None
+    ) -> Iterator[tuple[str, dict[str, Any]] | None]:
+        """None once the watch has begun, then kind and data of what comes within `seconds`."""
         response = self._send("GET", path, None)
         if response.status != 200:
             self._result(response)
-        yield "begun", {}
-        kind = ""
-        for line in self._lines(response, seconds):
-            name, _, text = line.partition(b": ")
-            if name == b"event":
-                kind = text.decode("ascii")
-            elif name == b"data":
-                event = json.loads(text)
-                if kind == "problem":
-                    raise problem_of(event)
-                yield kind, event
+        reader = EventReader(where=self._where)
+        try:
+            yield None
+            for part in self._parts(response, seconds):
+                for kind, form in reader.take(part):
+                    if kind == "problem":
+                        raise problem_of(form)
+                    yield kind, form
+        finally:
+            self.close()  # what is left of the answer is in the way of the next request
 
-    def _lines(self, response: http.client.HTTPResponse, seconds: float | None) -> Iterator[bytes]:
+    def _parts(self, response: http.client.HTTPResponse, seconds: float | None) -> Iterator[bytes]:
         """What comes within `seconds`."""
         connection = cast("socket.socket", self._connection.sock)
         deadline = math.inf if seconds is None else time.monotonic() + seconds
-        rest = b""
         while True:
             left = deadline - time.monotonic()
             try:
@@ -566,8 +487,7 @@ class Client:
                 part = b""
             if not part:
                 raise NodeUnreachable("the node has stopped")
-            *lines, rest = (rest + part).split(b"\n")
-            yield from lines
+            yield part
 
     # The request
 
@@ -605,9 +525,7 @@ class Client:
 
     def _unreachable(self, error: Exception) -> NodeUnreachable:
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)):
-            return NodeUnreachable(
-                f"no node runs on {self._path.parent}; start it with `{self._run_command}`"
-            )
+            return NodeUnreachable(self._hint)
         if isinstance(error, PermissionError):
             return NodeUnreachable(
                 f"{self._path} belongs to another user; run this as the user of the node"
@@ -623,14 +541,4 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise self._unreachable(error) from None
-        if response.status == 204:
-            return None
-        try:
-            answer = json.loads(data)
-        except ValueError:
-            raise NodeUnreachable(
-                f"what listens on {self._path} does not speak as a node does"
-            ) from None
-        if response.status < 400:
-            return answer
-        raise problem_of(answer)
+        return answer_of(response.status, data, where=self._where)

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperbloom.api.call import Answer, Call
-from hyperbloom.api.forms import MAX_VALUES, bad_request, bytes_list, hex_bytes, member, only
-from hyperbloom.api.values import PAGE_BYTES, PAGE_VALUES, page_form
+from hyperbloom.api.forms import bad_request, bytes_list, hex_bytes, member, only
+from hyperbloom.api.limits import MAX_SEQ, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
+from hyperbloom.api.values import page_form
 from hyperbloom.replication.forgetting import Selection
 from hyperbloom.replication.tombstones import make_tombstone
 from hyperbloom.store import FORGET_STEP
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["drop_hashes", "forget_values", "list_forgotten", "undo_forgetting", "values_by"]
 
-MAX_SEQ = 2**64 - 1
 _SELECTION = ("values", "by", "start", "end", "after")
 KEY_BYTES = 32
 

@@ -24,6 +24,16 @@ from typing import (
 )
 
 from hyperbloom.addresses import parse_host_port
+from hyperbloom.api.limits import (
+    LATEST_EXPIRY,
+    MAX_FEED_PEERS,
+    MAX_FEED_RANGES,
+    MAX_FETCH_SECONDS,
+    MAX_LINKS,
+    MAX_SYNCED_PEERS,
+    MAX_SYNCED_SECONDS,
+    MAX_VALUES,
+)
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.config import DEFAULT_DIALECT, KNOWN_DIALECTS, check_alias
 from hyperbloom.keys import parse_public_key
@@ -34,7 +44,6 @@ if TYPE_CHECKING:
     from hyperbloom.api.node import ServedFeed
 
 __all__ = [
-    "MAX_VALUES",
     "AllowedKeyForm",
     "ChainAddedForm",
     "ChainForm",
@@ -95,14 +104,6 @@ __all__ = [
     "trust_word",
 ]
 
-#: Values of one request: some 20 ms of work at most, so that the reactor is never held for long.
-MAX_VALUES = 10_000
-#: Peers a feed may name.
-MAX_PEERS = 64
-MAX_RANGES = 64
-#: The year 9999; a later expiry is a slip, and dates cannot show it.
-LATEST_EXPIRY = 253_402_300_799
-
 T = TypeVar("T")
 
 
@@ -154,7 +155,7 @@ class FetchForm(TypedDict):
     start: NotRequired[Hex | None]
     end: NotRequired[Hex | None]
     limit: NotRequired[Annotated[int, ("minimum", 1)] | None]
-    timeout: NotRequired[Annotated[float, ("exclusiveMinimum", 0), ("maximum", 300)]]
+    timeout: NotRequired[Annotated[float, ("exclusiveMinimum", 0), ("maximum", MAX_FETCH_SECONDS)]]
 
 
 class FetchedForm(TypedDict):
@@ -231,8 +232,8 @@ class StepForm(TypedDict):
 class SyncedForm(TypedDict):
     """Peers to wait for (a key, the beginning of one, an address); `timeout` in seconds."""
 
-    peers: Annotated[list[str], ("minItems", 1), ("maxItems", 64)]
-    timeout: NotRequired[Annotated[float, ("exclusiveMinimum", 0), ("maximum", 86_400)]]
+    peers: Annotated[list[str], ("minItems", 1), ("maxItems", MAX_SYNCED_PEERS)]
+    timeout: NotRequired[Annotated[float, ("exclusiveMinimum", 0), ("maximum", MAX_SYNCED_SECONDS)]]
 
 
 class FeedSettingsForm(TypedDict):
@@ -286,7 +287,7 @@ class IssuedForm(TypedDict):
 class LinksGivenForm(TypedDict):
     """A chain of links, from the feed's owner on."""
 
-    links: Annotated[list[Value], ("minItems", 1), ("maxItems", 64)]
+    links: Annotated[list[Value], ("minItems", 1), ("maxItems", MAX_LINKS)]
 
 
 class ChainAddedForm(TypedDict):
@@ -539,15 +540,15 @@ def _ranges(body: Mapping[str, Any]) -> tuple[KeyRange, ...]:
         ranges.append(
             (hex_bytes(start or "", "start"), None if end is None else hex_bytes(end, "end"))
         )
-    if len(ranges) > MAX_RANGES:
-        raise bad_request(f"ranges may hold {MAX_RANGES}")
+    if len(ranges) > MAX_FEED_RANGES:
+        raise bad_request(f"ranges may hold {MAX_FEED_RANGES}")
     return tuple(ranges)
 
 
 def _peers(body: Mapping[str, Any]) -> tuple[str, ...]:
     found = member(body, "peers", list, [])
-    if len(found) > MAX_PEERS:
-        raise bad_request(f"peers may hold {MAX_PEERS} addresses")
+    if len(found) > MAX_FEED_PEERS:
+        raise bad_request(f"peers may hold {MAX_FEED_PEERS} addresses")
     for address in found:
         if type(address) is not str:
             raise bad_request("each of peers must be a text HOST:PORT")
@@ -641,6 +642,8 @@ def snapshot_target(text: str) -> Path:
     target = Path(text)
     if not target.is_absolute():
         raise bad_request("target must be an absolute path")
+    if "\0" in text:
+        raise bad_request("no path holds a NUL")
     if os.path.lexists(target):
         raise Problem(ProblemKind.CONFLICT, f"{target} exists already; name a new folder")
     if not target.parent.is_dir():

@@ -5,19 +5,17 @@ that is behind is sent nothing until it has caught up, and then the newest frame
 memory of one.
 """
 
-# mypy: disallow-untyped-calls=False
-# (twisted.web has no annotations on its requests)
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from hyperbloom.api.call import STREAMED, Answer, Call
+from hyperbloom.api.events import EventStream
+from hyperbloom.api.limits import FRAME_SECONDS, SHARED_SECONDS
 from hyperbloom.api.nodes import status_form
 from hyperbloom.api.recent import ErrorForm
 
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANSWER_SECONDS",
-    "FRAME_SECONDS",
-    "SHARED_SECONDS",
     "Frames",
     "LiveReader",
     "Step",
@@ -37,10 +33,6 @@ __all__ = [
     "watch_node",
 ]
 
-#: How often a reader is sent a frame.
-FRAME_SECONDS = 2.0
-#: How long one frame is good enough for another reader.
-SHARED_SECONDS = 1.0
 #: What an answer to a Sync may take; before that nothing can be said.
 ANSWER_SECONDS = 2.0
 
@@ -121,42 +113,20 @@ def watch_node(call: Call) -> Answer:
     return STREAMED
 
 
-@implementer(IPushProducer)
-class LiveReader:
+class LiveReader(EventStream):
     """One reader of the frames: the producer of its response."""
 
+    BEAT_SECONDS = FRAME_SECONDS
+
     def __init__(self, call: Call, frames: Frames) -> None:
-        self._request = call.request
-        self._clock = call.context.clock
+        super().__init__(call)
         self._frames = frames
-        self._paused = self._over = False
-        self._call: Any = None
 
-    def begin(self) -> None:
-        """Sends the head of the response and the first frame."""
-        self._request.responseHeaders.setRawHeaders(b"content-type", [b"text/event-stream"])
-        self._request.responseHeaders.setRawHeaders(b"cache-control", [b"no-store"])
-        self._request.notifyFinish().addBoth(lambda _: self.stopProducing())
-        self._request.registerProducer(self, True)
-        self._send()
+    def started(self) -> None:
+        """Sends the first frame."""
+        self.beat()
 
-    def _send(self) -> None:
-        if self._over:
-            return
-        self._call = self._clock.callLater(FRAME_SECONDS, self._send)
-        if not self._paused:
-            self._request.write(self._frames.newest())
-
-    def pauseProducing(self) -> None:
-        """The reader is behind: it is sent nothing."""
-        self._paused = True
-
-    def resumeProducing(self) -> None:
-        """The reader has caught up: the next frame is for it, too."""
-        self._paused = False
-
-    def stopProducing(self) -> None:
-        """The reader is gone."""
-        self._over = True
-        if self._call is not None and self._call.active():
-            self._call.cancel()
+    def beat(self) -> None:
+        """Sends a frame; a reader that is behind gets the one after it has caught up."""
+        if not self.paused:
+            self.write(self._frames.newest())

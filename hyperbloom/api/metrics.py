@@ -206,7 +206,10 @@ def make_registry(collectors: Iterable[Collector]) -> CollectorRegistry:
 def show_metrics(call: Call) -> Answer:
     """All figures, in the text format of Prometheus or, if it is asked for, OpenMetrics."""
     accepted = call.request.getHeader(b"accept") or b""
-    encode, media_type = choose_encoder(accepted.decode("latin-1"))
+    try:
+        encode, media_type = choose_encoder(accepted.decode("latin-1"))
+    except (TypeError, ValueError):  # it takes every version for a row of numbers
+        encode, media_type = choose_encoder("")
     call.media_type = media_type.encode("ascii")
     body: bytes = encode(call.context.registry)
     return body

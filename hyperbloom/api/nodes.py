@@ -10,7 +10,6 @@ from hyperbloom import __version__
 from hyperbloom.api.call import Answer, Call, Context, told
 from hyperbloom.api.discovery import discovery_of
 from hyperbloom.api.forms import (
-    MAX_VALUES,
     feed_form,
     feed_settings,
     flat_json,
@@ -19,6 +18,7 @@ from hyperbloom.api.forms import (
     snapshot_target,
     trust_word,
 )
+from hyperbloom.api.limits import MAX_OFFSET, MAX_VALUES
 from hyperbloom.api.reach import own_addresses
 from hyperbloom.replication.status import PeerStatus
 
@@ -35,10 +35,6 @@ __all__ = [
     "take_snapshot",
     "verify_store",
 ]
-
-
-#: Far more peers than a node can have.
-MAX_OFFSET = 1_000_000
 
 
 def ping(call: Call) -> Answer:

@@ -7,18 +7,19 @@ in the order in which they stand.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
 
 from hyperbloom.api.call import Answer, Call, told
 from hyperbloom.api.forms import bad_request, member, only
+from hyperbloom.api.limits import MAX_OBJECTS, OBJECTS_PAGE_BYTES
 from hyperbloom.api.node import ServedObjects
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.store import ObjectRecord
 from hyperbloom.store.object_forms import from_json_fields, hash_text, json_fields, parse_hash
 
 __all__ = [
-    "MAX_LISTED",
     "NewObjectForm",
     "ObjectChangeForm",
     "ObjectForm",
@@ -32,9 +33,9 @@ __all__ = [
     "show_object",
 ]
 
-#: Objects of one answer: some milliseconds of work.
-MAX_LISTED = 1_000
 
+#: Objects that are read from the store at once.
+_READ_OBJECTS = 4
 
 Hash: TypeAlias = Annotated[str, ("pattern", "^[0-9a-fA-F]{16}$")]
 
@@ -118,12 +119,19 @@ def list_objects(call: Call) -> Answer:
     call.only_query("after", "limit")
     store = served_objects(call).pool.store
     after = call.query.get("after")
-    limit = call.number("limit", MAX_LISTED, 1, MAX_LISTED)
-    found = store.objects_slice(None if after is None else _hash(after), limit=limit)
-    return {
-        "objects": [object_form(record) for record in found],
-        "next": hash_text(found[-1].hash) if len(found) == limit else None,
-    }
+    limit = call.number("limit", MAX_OBJECTS, 1, MAX_OBJECTS)
+    position = None if after is None else _hash(after)
+    forms: list[str] = []
+    size, following = 0, "null"
+    # Read a few at a time: how long objects are is known only when they are here.
+    while found := store.objects_slice(position, limit=min(_READ_OBJECTS, limit - len(forms))):
+        position = found[-1].hash
+        forms += (json.dumps(object_form(record), separators=(",", ":")) for record in found)
+        size += sum(map(len, forms[-len(found) :]))
+        if len(forms) == limit or size >= OBJECTS_PAGE_BYTES:
+            following = f'"{hash_text(position)}"'
+            break
+    return f'{{"objects":[{",".join(forms)}],"next":{following}}}'.encode("ascii")
 
 
 async def add_object(call: Call) -> Mapping[str, Any]:

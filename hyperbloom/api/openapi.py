@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from hyperbloom import __version__
 from hyperbloom.api.call import Answer, Call
-from hyperbloom.api.forms import MAX_VALUES, Problems, TrustWord
+from hyperbloom.api.forms import Problems, TrustWord
+from hyperbloom.api.limits import MAX_OFFSET, MAX_SEQ, MAX_VALUES
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, ProblemKind
 from hyperbloom.api.schema import Definitions, Schema, schema_of
 from hyperbloom.replication.status import NodeStatus
@@ -26,9 +27,9 @@ _QUERY: dict[str, tuple[Schema, str]] = {
     "start": (_HEX, "the first value, in hex; left out: from the first on"),
     "end": (_HEX, "the first value that is not meant, in hex; left out: to the last"),
     "limit": ({"type": "integer", "minimum": 1, "maximum": MAX_VALUES}, "at most so many"),
-    "offset": ({"type": "integer", "minimum": 0, "maximum": 1_000_000}, "so many are passed over"),
+    "offset": ({"type": "integer", "minimum": 0, "maximum": MAX_OFFSET}, "so many are passed over"),
     "after": (
-        {"type": "integer", "minimum": 0, "maximum": 2**64 - 1},
+        {"type": "integer", "minimum": 0, "maximum": MAX_SEQ},
         "the arrival number to begin behind; left out: what arrives from now on",
     ),
     "feed": ({"type": "string"}, "a feed's key, its alias, `own`, or `-` for the default"),

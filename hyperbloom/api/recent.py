@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
 from zope.interface import implementer
 
-__all__ = ["MAX_ERRORS", "MAX_ERROR_CHARACTERS", "ErrorForm", "RecentErrors"]
+from hyperbloom.api.limits import MAX_ERROR_CHARACTERS, MAX_ERRORS
 
-#: More than fit a screen; the log has them all. A peer can bring warnings about: the oldest go.
-MAX_ERRORS: Final = 50
-#: One sentence. What is longer holds a traceback or somebody's data.
-MAX_ERROR_CHARACTERS: Final = 300
+__all__ = ["ErrorForm", "RecentErrors"]
 
 _TOLD = (LogLevel.warn, LogLevel.error, LogLevel.critical)
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hyperbloom.api.client import Client, NodeTimeout
+from hyperbloom.api.asking import Closing, NodeTimeout
+from hyperbloom.api.client import Client
 from hyperbloom.objects.errors import ObjectError, ObjectGone
 from hyperbloom.objects.hashes import HashRule
 from hyperbloom.objects.types import ObjectType, Types, bind, binding_of
@@ -60,7 +60,7 @@ class _Bound:
         self.pool.set(instance, **{name: value})
 
 
-class RemotePool:
+class RemotePool(Closing):
     """The pool behind a control socket.
 
     classes: the persisted classes the program knows. rule: the node's `[objects] hash_rule`.
@@ -81,17 +81,6 @@ class RemotePool:
         self._types = Types(classes, rule=rule)
         self._bound: weakref.WeakValueDictionary[str, _Bound] = weakref.WeakValueDictionary()
         self._callbacks: list[tuple[str, ObjectType | None, Callback]] = []
-
-    def __enter__(self) -> RemotePool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections."""

@@ -32,6 +32,15 @@ from hyperbloom.addresses import format_host_port
 from hyperbloom.api.access import Access, Rights
 from hyperbloom.api.call import STREAMED, Answer, Call, Context, Result
 from hyperbloom.api.lag import LagMeter
+from hyperbloom.api.limits import (
+    BACKLOG,
+    IDLE_SECONDS,
+    MAX_BODY_BYTES,
+    MAX_CONNECTIONS,
+    MAX_HEAD_BYTES,
+    MAX_OPEN_BODY_BYTES,
+    MAX_REFUSED_BYTES,
+)
 from hyperbloom.api.metrics import NodeCollector, make_registry
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
 from hyperbloom.api.routes import MethodNotAllowed, Route, Router
@@ -53,31 +62,12 @@ if TYPE_CHECKING:
     from hyperbloom.api.recent import RecentErrors
 
 __all__ = [
-    "MAX_BODY_BYTES",
-    "MAX_CONNECTIONS",
-    "MAX_OPEN_BODY_BYTES",
     "ApiResource",
     "ApiSite",
     "ControlService",
     "TcpService",
     "problem_of",
 ]
-
-#: Room for the longest value in hex (512 KiB) and for a batch of thousands of shorter ones; parsed
-#: in some 20 ms.
-MAX_BODY_BYTES = 2_097_152
-#: A body that is kept of a request without a token: a code, and no more.
-MAX_OPEN_BODY_BYTES = 4_096
-#: A client that goes on sending after its body was too large is cut here.
-MAX_REFUSED_BYTES = 64 * MAX_BODY_BYTES
-#: The request line and the headers together: a range's start and end may each be the longest value.
-MAX_HEAD_BYTES = 1_100_000
-#: An idle connection is closed after this long.
-IDLE_SECONDS = 600
-#: Connections over TCP, which any user of this machine may open; watches are among them.
-MAX_CONNECTIONS = 256
-#: Connections that wait to be taken.
-BACKLOG = 128
 
 log = Logger()
 
@@ -316,7 +306,27 @@ class ApiSite(Site):
             transport.loseConnection()
 
 
-class ControlService(Service):
+class _Listening(Service):
+    """Holds `_site` and, while it listens, `_port`."""
+
+    _site: ApiSite
+    _port: Any = None
+
+    def stopService(self) -> Deferred[None]:
+        """Takes no more connections and closes those that are open."""
+        super().stopService()
+        port, self._port = self._port, None
+        if port is None:
+            return succeed(None)
+        closed: Deferred[None] = maybeDeferred(port.stopListening)
+        return closed.addBoth(self._closed)
+
+    def _closed(self, result: Any) -> Any:
+        self._site.close()
+        return result
+
+
+class ControlService(_Listening):
     """Listens on the control socket of a node.
 
     reactor: a reactor with `adoptStreamPort` and threads. collectors: of metrics, beside those of
@@ -355,7 +365,6 @@ class ControlService(Service):
             recent=recent,
         )
         self._site = ApiSite(self.context, reactor=reactor)
-        self._port: Any = None
         #: What the socket's address needs while it is listened on.
         self._open = ExitStack()
 
@@ -380,21 +389,15 @@ class ControlService(Service):
 
     def stopService(self) -> Deferred[None]:
         """Takes no more connections and closes those that are open."""
-        super().stopService()
         self._lag.stop()
-        port, self._port = self._port, None
-        if port is None:
-            return succeed(None)
-        closed: Deferred[None] = maybeDeferred(port.stopListening)
-        return closed.addBoth(self._closed)
+        return super().stopService()
 
     def _closed(self, result: Any) -> Any:
         self._open.close()
-        self._site.close()
-        return result
+        return super()._closed(result)
 
 
-class TcpService(Service):
+class TcpService(_Listening):
     """The same API, guarded by `access`, on the TCP port of its address.
 
     Its start raises `CannotListenError`.
@@ -405,7 +408,6 @@ class TcpService(Service):
         self._address = access.address
         self._reactor = reactor
         self._site = ApiSite(context, reactor=reactor, access=access, most=MAX_CONNECTIONS)
-        self._port: Any = None
 
     def startService(self) -> None:
         """Listens."""
@@ -413,16 +415,3 @@ class TcpService(Service):
         host, port = self._address
         self._port = self._reactor.listenTCP(port, self._site, backlog=BACKLOG, interface=host)
         log.info("The API is at {address}", address=format_host_port(host, port))
-
-    def stopService(self) -> Deferred[None]:
-        """Takes no more connections and closes those that are open."""
-        super().stopService()
-        port, self._port = self._port, None
-        if port is None:
-            return succeed(None)
-        closed: Deferred[None] = maybeDeferred(port.stopListening)
-        return closed.addBoth(self._closed)
-
-    def _closed(self, result: Any) -> Any:
-        self._site.close()
-        return result

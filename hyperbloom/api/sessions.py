@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hyperbloom.api.access import CODE_SECONDS, SESSION_SECONDS, Access
+from hyperbloom.api.access import Access
 from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.forms import SessionForm, SessionOfferForm, member, only
+from hyperbloom.api.limits import CODE_SECONDS, SESSION_SECONDS
 from hyperbloom.api.problems import Problem, ProblemKind
 
 __all__ = ["claim_session", "offer_session"]

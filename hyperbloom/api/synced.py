@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperbloom.api.call import Call, told
 from hyperbloom.api.forms import bad_request, flat_json, only
+from hyperbloom.api.limits import MAX_SYNCED_PEERS, MAX_SYNCED_SECONDS
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
@@ -14,10 +15,6 @@ if TYPE_CHECKING:
     from hyperbloom.replication.waiting import InSync
 
 __all__ = ["wait_synced"]
-
-#: Peers that one call may name.
-MAX_NAMES = 64
-MAX_SECONDS = 86_400.0
 
 
 async def wait_synced(call: Call) -> Mapping[str, Any]:
@@ -31,9 +28,9 @@ async def wait_synced(call: Call) -> Mapping[str, Any]:
     names = body.get("peers")
     if type(names) is not list or not names or any(type(name) is not str for name in names):
         raise bad_request("peers must be a list of texts, with at least one in it")
-    if len(names) > MAX_NAMES:
-        raise bad_request(f"peers may hold {MAX_NAMES} names")
-    timeout = call.seconds(body.get("timeout", 30.0), "timeout", MAX_SECONDS)
+    if len(names) > MAX_SYNCED_PEERS:
+        raise bad_request(f"peers may hold {MAX_SYNCED_PEERS} names")
+    timeout = call.seconds(body.get("timeout", 30.0), "timeout", MAX_SYNCED_SECONDS)
 
     def wait() -> Deferred[list[InSync]]:
         waiting = call.node.wait_synced(feed.key, names, timeout=timeout)

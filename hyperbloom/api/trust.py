@@ -21,6 +21,7 @@ from hyperbloom.api.forms import (
     only,
     public_key,
 )
+from hyperbloom.api.limits import MAX_LINKS
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.api.reach import own_addresses
 from hyperbloom.invitation import (
@@ -48,10 +49,6 @@ __all__ = [
     "list_members",
 ]
 
-#: A chain has at most 5 links; a few more are let in, so that the chain's own check names them.
-MAX_LINKS_GIVEN = 64
-MAX_ADDRESSES_GIVEN = MAX_ADDRESSES
-
 
 async def issue_link(call: Call) -> Mapping[str, Any]:
     """`{"trustee": key, "expires": seconds or null}`: signs and stores a link for another node."""
@@ -68,7 +65,7 @@ async def add_chain(call: Call) -> Mapping[str, Any]:
     """`{"links": [hex, …]}`: stores a chain, its links from the feed's owner on."""
     feed, body = call.feed(), call.body()
     only(body, ("links",))
-    links = bytes_list(body, "links", most=MAX_LINKS_GIVEN)
+    links = bytes_list(body, "links", most=MAX_LINKS)
     chain = await told(lambda: feed.add_links(links))
     return {
         "holder": chain.holder.hex(),
@@ -149,8 +146,8 @@ def _invitation_addresses(call: Call, body: Mapping[str, Any]) -> list[str]:
     given = body.get("addresses")
     if given is None:
         return own_addresses(call.node)[:MAX_ADDRESSES]
-    if type(given) is not list or len(given) > MAX_ADDRESSES_GIVEN:
-        raise bad_request(f"addresses must be a list of at most {MAX_ADDRESSES_GIVEN} HOST:PORT")
+    if type(given) is not list or len(given) > MAX_ADDRESSES:
+        raise bad_request(f"addresses must be a list of at most {MAX_ADDRESSES} HOST:PORT")
     try:
         return [format_host_port(*parse_host_port(str(address))) for address in given]
     except ValueError as error:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlencode
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
+from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
@@ -25,16 +26,26 @@ from twisted.web.iweb import IAgentEndpointFactory, IBodyProducer, IResponse
 from zope.interface import implementer
 
 from hyperbloom.addresses import parse_host_port
-from hyperbloom.api.client import Arrival, NodeUnreachable, arrival_of, feed_path, problem_of
+from hyperbloom.api.asking import (
+    Arrival,
+    EventReader,
+    NodeUnreachable,
+    answer_of,
+    arrival_of,
+    feed_path,
+    hex_list,
+    page_of,
+    problem_of,
+    range_path,
+    with_query,
+)
+from hyperbloom.api.unix import unix_address
 from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:
     from hyperbloom.api.forms import CountForm, FeedForm, LinkForm, MemberForm, PutForm
 
 __all__ = ["TwistedClient", "Watch"]
-
-#: Text of a watch that is kept while an event is not complete: the longest value in hex, and more.
-MAX_EVENT_BYTES = 2_097_152
 
 
 @implementer(IAgentEndpointFactory)
@@ -47,6 +58,31 @@ class _OneEndpoint:
     def endpointForURI(self, uri: object) -> Any:
         """Called by the agent."""
         return self._endpoint
+
+
+@implementer(IStreamClientEndpoint)
+class _SocketOfAnyPath:
+    """Connects to a Unix socket, also where its path is longer than an address."""
+
+    def __init__(self, reactor: Any, path: Path) -> None:
+        self._reactor = reactor
+        self._path = path
+
+    def connect(self, factory: Any) -> Deferred[Any]:
+        """Called by the agent."""
+        opened = ExitStack()
+        try:
+            address = opened.enter_context(unix_address(self._path))
+        except OSError:
+            return fail(Failure())
+        # The address is used only in a later turn of the reactor.
+        connecting: Deferred[Any] = UNIXClientEndpoint(self._reactor, address).connect(factory)
+
+        def close(outcome: Any) -> Any:
+            opened.close()
+            return outcome
+
+        return connecting.addBoth(close)
 
 
 @implementer(IBodyProducer)
@@ -100,8 +136,9 @@ class Watch(Protocol):
 
     def __init__(self, arrived: Callable[[Arrival], None]) -> None:
         self._arrived = arrived
-        self._rest = b""
+        self._events = EventReader(where="there")
         self._outcome: Any = NodeUnreachable("the node has stopped")
+        self._is_over = False
         self.ended: Deferred[None] = Deferred()
 
     def stop(self) -> Deferred[None]:
@@ -111,24 +148,23 @@ class Watch(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Called with parts of the stream; the transport is read no faster than `arrived` takes."""
-        *events, self._rest = (self._rest + data).split(b"\n\n")
-        for event in events:
-            self._take(event)
-        if len(self._rest) > MAX_EVENT_BYTES:
-            self._end(NodeUnreachable("what listens there does not speak as a node does"))
-
-    def _take(self, event: bytes) -> None:
-        fields = dict(line.split(b": ", 1) for line in event.split(b"\n") if b": " in line)
-        if b"data" not in fields or self.ended.called:
+        try:
+            events = self._events.take(data)
+        except NodeUnreachable as problem:
+            self._end(problem)
             return
-        form = json.loads(fields[b"data"])
-        if fields.get(b"event") == b"problem":
-            self._end(problem_of(form))
-        else:
-            self._arrived(arrival_of(form))
+        for kind, form in events:
+            if self._is_over:
+                return
+            if kind == "problem":
+                self._end(problem_of(form))
+            else:
+                self._arrived(arrival_of(form))
 
     def _end(self, outcome: BaseException | None) -> None:
-        self._outcome = outcome
+        if self._is_over:
+            return
+        self._is_over, self._outcome = True, outcome
         transport: Any = self.transport
         if transport is not None:
             transport.loseConnection()
@@ -157,7 +193,7 @@ class TwistedClient:
     @classmethod
     def over_unix(cls, reactor: Any, path: Path) -> TwistedClient:
         """A client of the node whose control socket is at `path`."""
-        return cls(reactor, UNIXClientEndpoint(reactor, str(path)), host="localhost")
+        return cls(reactor, _SocketOfAnyPath(reactor, path), host="localhost")
 
     @classmethod
     def over_tcp(cls, reactor: Any, address: str, token: Path) -> TwistedClient:
@@ -190,14 +226,14 @@ class TwistedClient:
 
     def peers(self, feed: str | None = None) -> Deferred[list[dict[str, Any]]]:
         """Every peer, or those of one feed."""
-        query = "" if feed is None else f"?{urlencode({'feed': feed})}"
-        return self.ask("GET", f"/v1/peers{query}").addCallback(lambda answer: answer["peers"])
+        asked = self.ask("GET", with_query("/v1/peers", feed=feed))
+        return asked.addCallback(lambda answer: answer["peers"])
 
     # Values
 
     def put(self, values: Sequence[bytes], *, feed: str | None = None) -> Deferred[PutForm]:
         """Stores 1 to 10,000 values; fires once they are on disk."""
-        body = {"values": [value.hex() for value in values]}
+        body = {"values": hex_list(values)}
         return self.ask("POST", feed_path(feed, "/values"), body)
 
     def range_page(
@@ -209,22 +245,12 @@ class TwistedClient:
         limit: int | None = None,
     ) -> Deferred[tuple[list[bytes], bytes | None]]:
         """A page of values in byte order, and where the next one starts (None: no more)."""
-        query = {"start": start.hex()}
-        if end is not None:
-            query["end"] = end.hex()
-        if limit is not None:
-            query["limit"] = str(limit)
-
-        def read(page: Any) -> tuple[list[bytes], bytes | None]:
-            following = page["next"]
-            values = list(map(bytes.fromhex, page["values"]))
-            return values, None if following is None else bytes.fromhex(following)
-
-        return self.ask("GET", feed_path(feed, f"/values?{urlencode(query)}")).addCallback(read)
+        path = range_path(feed, "/values", start, end, limit=limit)
+        return self.ask("GET", path).addCallback(page_of)
 
     def has(self, values: Sequence[bytes], *, feed: str | None = None) -> Deferred[list[bool]]:
         """Which of 1 to 10,000 values are there."""
-        body = {"values": [value.hex() for value in values]}
+        body = {"values": hex_list(values)}
         asked = self.ask("POST", feed_path(feed, "/has"), body)
         return asked.addCallback(lambda answer: answer["has"])
 
@@ -243,7 +269,6 @@ class TwistedClient:
 
         after: arrival number to begin behind (0: everything), default what arrives from now on.
         """
-        query = "" if after is None else f"?after={after}"
 
         def opened(response: IResponse) -> Watch | Deferred[Any]:
             if response.code != 200:
@@ -252,7 +277,9 @@ class TwistedClient:
             response.deliverBody(watch)
             return watch
 
-        return self._send("GET", feed_path(feed, f"/watch{query}"), None).addCallback(opened)
+        return self._send(
+            "GET", with_query(feed_path(feed, "/watch"), after=after), None
+        ).addCallback(opened)
 
     # Trust
 
@@ -285,21 +312,12 @@ class TwistedClient:
         return sent.addErrback(_unreachable)
 
     def _read(self, response: IResponse) -> Deferred[Any]:
-        def read(data: bytes) -> Any:
-            if response.code == 204:
-                return None
-            try:
-                form = json.loads(data)
-            except ValueError:
-                raise NodeUnreachable("what listens there does not speak as a node does") from None
-            if response.code >= 400:
-                raise problem_of(form)
-            return form
-
         body = _Body()
         response.deliverBody(body)
         whole: Deferred[Any] = body.read
-        return whole.addErrback(_unreachable).addCallback(read)
+        return whole.addErrback(_unreachable).addCallback(
+            lambda data: answer_of(response.code, data, where="there")
+        )
 
 
 def _unreachable(failure: Failure) -> Failure:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperbloom.api.call import Answer, Call
-from hyperbloom.api.forms import MAX_VALUES, bad_request, bytes_list, hex_bytes, member, only
+from hyperbloom.api.forms import bad_request, bytes_list, hex_bytes, member, only
+from hyperbloom.api.limits import MAX_FETCH_SECONDS, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
@@ -14,12 +15,6 @@ if TYPE_CHECKING:
     from hyperbloom.store import Appended, RangeSlice
 
 __all__ = ["count_values", "fetch_values", "has_values", "page_form", "put_values", "range_values"]
-
-#: Values of a page where the client names no limit.
-PAGE_VALUES = 1_000
-#: Bytes of the values of a page; a single longer value still makes a page.
-PAGE_BYTES = 1_048_576
-MAX_FETCH_SECONDS = 300.0
 
 
 def put_values(call: Call) -> Answer:

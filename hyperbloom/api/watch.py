@@ -5,19 +5,16 @@ arrival log behind it while the transport takes more, and is woken when somethin
 reader therefore costs one slice of memory and no value is left out.
 """
 
-# mypy: disallow-untyped-calls=False
-# (twisted.web has no annotations on its requests)
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from hyperbloom.api.call import STREAMED, Answer, Call
+from hyperbloom.api.events import EventStream
+from hyperbloom.api.limits import MAX_SEQ, SLICE_BYTES, SLICE_VALUES
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.store import NoSuchFeed
 
@@ -25,14 +22,7 @@ if TYPE_CHECKING:
     from hyperbloom.api.node import ServedFeed
     from hyperbloom.store import LogRecord, LogSlice
 
-__all__ = ["KEEP_ALIVE_SECONDS", "Watcher", "watch_values"]
-
-#: A comment line this often lets both sides notice that the other is gone.
-KEEP_ALIVE_SECONDS = 5.0
-#: One turn's work: read, turned into text and handed to the transport in a few milliseconds.
-SLICE_VALUES = 1_000
-SLICE_BYTES = 262_144
-MAX_SEQ = 2**64 - 1
+__all__ = ["Watcher", "watch_values"]
 
 FEED_LEFT = Problem(ProblemKind.UNKNOWN_FEED, "the feed was left")
 
@@ -56,59 +46,45 @@ def watch_values(call: Call) -> Answer:
     return STREAMED
 
 
-@implementer(IPushProducer)
-class Watcher:
+class Watcher(EventStream):
     """One open watch: the producer of one response."""
 
     def __init__(
         self, call: Call, feed: ServedFeed, start: bytes, end: bytes | None, after: int
     ) -> None:
-        self._request = call.request
-        self._clock = call.context.clock
+        super().__init__(call)
         self._node = call.node
         self._feed = feed
         self._start, self._end = start, end
         self._seq = after
-        self._paused = self._reading = self._over = False
+        self._reading = False
         #: Something was stored since the last read began.
         self._woken = True
         self._unsubscribe = feed.subscribe(self._wake)
         # A node that keeps no copy of the range asks its peers for it as long as this is open.
         self._lose_interest = feed.take_interest(start, end)
-        self._keep_alive: Any = None
 
-    def begin(self) -> None:
-        """Sends the head of the response and starts to read."""
-        headers = self._request.responseHeaders
-        headers.setRawHeaders(b"content-type", [b"text/event-stream"])
-        headers.setRawHeaders(b"cache-control", [b"no-store"])
-        self._request.notifyFinish().addBoth(lambda _: self.stopProducing())
+    def started(self) -> None:
+        """Begins to read."""
         # The comment tells the client that nothing stored from now on will be missed.
-        self._request.write(b": watching after %d\n\n" % self._seq)
-        self._request.registerProducer(self, True)
-        self._schedule_keep_alive()
+        self.write(b": watching after %d\n\n" % self._seq)
         self._read()
 
-    # What the transport says
-
-    def pauseProducing(self) -> None:
-        """The reader is behind: no more slices."""
-        self._paused = True
-
-    def resumeProducing(self) -> None:
-        """The reader has caught up."""
-        self._paused = False
+    def caught_up(self) -> None:
+        """Goes on reading."""
         self._read()
 
-    def stopProducing(self) -> None:
-        """The reader is gone."""
-        if self._over:
-            return
-        self._over = True
+    def released(self) -> None:
+        """Lets go of the feed."""
         self._unsubscribe()
         self._lose_interest()
-        if self._keep_alive is not None and self._keep_alive.active():
-            self._keep_alive.cancel()
+
+    def beat(self) -> None:
+        """A comment, or the end if the feed was left."""
+        if self._node.feeds.get(self._feed.key) is not self._feed:
+            self.end(FEED_LEFT)
+        else:
+            super().beat()
 
     # What the feed says
 
@@ -117,21 +93,21 @@ class Watcher:
         self._read()
 
     def _read(self) -> None:
-        if self._over or self._paused or self._reading or not self._woken:
+        if self.over or self.paused or self._reading or not self._woken:
             return
         self._reading, self._woken = True, False
         slice_ = self._feed.log_after(self._seq, limit=SLICE_VALUES, max_bytes=SLICE_BYTES)
-        slice_.addCallbacks(self._write, self._fail)
+        slice_.addCallbacks(self._take, self._fail)
 
-    def _write(self, found: LogSlice) -> None:
-        if self._over:
+    def _take(self, found: LogSlice) -> None:
+        if self.over:
             return
         if found.records:
             self._seq = found.records[-1].seq
             self._woken = True
         text = "".join(self._event(record) for record in found.records if self._wanted(record))
         if text:
-            self._request.write(text.encode("ascii"))
+            self.write(text.encode("ascii"))
         # The next slice comes in another turn, so that a long log leaves the reactor to others.
         self._clock.callLater(0, self._again)
 
@@ -151,30 +127,12 @@ class Watcher:
         )
 
     def _fail(self, failure: Failure) -> None:
-        if self._over:
+        if self.over:
             return
         if failure.check(NoSuchFeed):
-            self._end_response(FEED_LEFT)
+            self.end(FEED_LEFT)
             return
         log.failure("A watch ended early", failure)
-        self._end_response(
+        self.end(
             Problem(ProblemKind.UNEXPECTED, "the watch ended early; the node's log has the details")
         )
-
-    def _end_response(self, problem: Problem) -> None:
-        self.stopProducing()
-        text = json.dumps(problem.as_json(), separators=(",", ":"))
-        self._request.write(f"event: problem\ndata: {text}\n\n".encode("ascii"))
-        self._request.unregisterProducer()
-        self._request.finish()
-
-    def _schedule_keep_alive(self) -> None:
-        self._keep_alive = self._clock.callLater(KEEP_ALIVE_SECONDS, self._send_keep_alive)
-
-    def _send_keep_alive(self) -> None:
-        if self._node.feeds.get(self._feed.key) is not self._feed:
-            self._end_response(FEED_LEFT)
-            return
-        if not self._paused:
-            self._request.write(b":\n\n")
-        self._schedule_keep_alive()

@@ -1,33 +1,25 @@
 """Watching the pool: what happens to objects, as text/event-stream.
 
 There is no log of what happened to objects, so a watch holds what its reader has not taken, and
-that is bounded: a reader that falls behind by MAX_WAITING events is told so, and reads the pool
-anew.
+that is bounded: a reader that falls behind by more than MAX_WAITING_BYTES is told so, and reads the
+pool anew.
 """
 
-# mypy: disallow-untyped-calls=False
-# (twisted.web has no annotations on its requests)
 from __future__ import annotations
 
 import json
 from collections import deque
-from typing import Any
-
-from twisted.internet.interfaces import IPushProducer
-from zope.interface import implementer
 
 from hyperbloom.api.call import STREAMED, Answer, Call
+from hyperbloom.api.events import EventStream
+from hyperbloom.api.limits import MAX_WAITING_BYTES
 from hyperbloom.api.node import ServedPool
 from hyperbloom.api.objects import object_form, served_objects
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.api.watch import KEEP_ALIVE_SECONDS
 from hyperbloom.store import Outcome, Verdict
 from hyperbloom.store.object_forms import hash_text
 
-__all__ = ["MAX_WAITING", "ObjectWatcher", "watch_objects"]
-
-#: Events that wait for a slow reader; about as many kilobytes.
-MAX_WAITING = 10_000
+__all__ = ["ObjectWatcher", "watch_objects"]
 
 _KINDS = {
     Verdict.CREATED: "created",
@@ -50,74 +42,44 @@ def watch_objects(call: Call) -> Answer:
     return STREAMED
 
 
-@implementer(IPushProducer)
-class ObjectWatcher:
+class ObjectWatcher(EventStream):
     """One open watch: the producer of one response."""
 
     def __init__(self, call: Call, pool: ServedPool) -> None:
-        self._request = call.request
-        self._clock = call.context.clock
+        super().__init__(call)
         self._waiting: deque[bytes] = deque()
-        self._paused = self._over = False
-        self._keep_alive: Any = None
+        self._waiting_bytes = 0
         self._unsubscribe = pool.subscribe(self._told)
 
-    def begin(self) -> None:
-        """Sends the head of the response."""
-        headers = self._request.responseHeaders
-        headers.setRawHeaders(b"content-type", [b"text/event-stream"])
-        headers.setRawHeaders(b"cache-control", [b"no-store"])
-        self._request.notifyFinish().addBoth(lambda _: self.stopProducing())
-        self._request.write(b": watching objects\n\n")
-        self._request.registerProducer(self, True)
-        self._schedule_keep_alive()
+    def started(self) -> None:
+        """From here on nothing is missed."""
+        self.write(b": watching objects\n\n")
 
-    def pauseProducing(self) -> None:
-        """The reader is behind: events wait."""
-        self._paused = True
+    def caught_up(self) -> None:
+        """Sends what has waited, until the reader is behind again."""
+        while self._waiting and not self.paused and not self.over:
+            event = self._waiting.popleft()
+            self._waiting_bytes -= len(event)
+            self.write(event)
 
-    def resumeProducing(self) -> None:
-        """The reader has caught up."""
-        self._paused = False
-        while self._waiting and not self._paused and not self._over:
-            self._request.write(self._waiting.popleft())
-
-    def stopProducing(self) -> None:
-        """The reader is gone."""
-        if self._over:
-            return
-        self._over = True
+    def released(self) -> None:
+        """Lets go of the pool, and of what has waited."""
         self._unsubscribe()
         self._waiting.clear()
-        if self._keep_alive is not None and self._keep_alive.active():
-            self._keep_alive.cancel()
 
     def _told(self, outcome: Outcome, source: object) -> None:
         kind = _KINDS.get(outcome.verdict)
-        if kind is None or self._over:
+        if kind is None or self.over:
             return
         event = _event(kind, outcome)
-        if not self._paused:
-            self._request.write(event)
-        elif len(self._waiting) < MAX_WAITING:
+        # What waits goes first, also in the turn in which the reader has caught up.
+        if not self.paused and not self._waiting:
+            self.write(event)
+        elif self._waiting_bytes + len(event) <= MAX_WAITING_BYTES:
             self._waiting.append(event)
+            self._waiting_bytes += len(event)
         else:
-            self._fall_behind()
-
-    def _fall_behind(self) -> None:
-        self.stopProducing()
-        text = json.dumps(BEHIND.as_json(), separators=(",", ":"))
-        self._request.write(f"event: problem\ndata: {text}\n\n".encode("ascii"))
-        self._request.unregisterProducer()
-        self._request.finish()
-
-    def _schedule_keep_alive(self) -> None:
-        self._keep_alive = self._clock.callLater(KEEP_ALIVE_SECONDS, self._send_keep_alive)
-
-    def _send_keep_alive(self) -> None:
-        if not self._paused:
-            self._request.write(b":\n\n")
-        self._schedule_keep_alive()
+            self.end(BEHIND)
 
 
 def _event(kind: str, outcome: Outcome) -> bytes:

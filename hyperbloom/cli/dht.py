@@ -10,7 +10,7 @@ import click
 
 from hyperbloom.addresses import format_host_port, parse_host_port
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
-from hyperbloom.cli.parameters import HOST_PORT, as_bytes
+from hyperbloom.cli.parameters import HOST_PORT, as_bytes, whole_hex
 from hyperbloom.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -40,11 +40,8 @@ class HexDigits(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         """Called by click."""
         if isinstance(value, bytes):
             return value
-        try:
-            data = bytes.fromhex(value)
-        except ValueError:
-            data = b""
-        if len(data) not in self._lengths or len(value) != 2 * len(data):
+        data = whole_hex(value, *self._lengths)
+        if data is None:
             digits = " or ".join(str(2 * length) for length in self._lengths)
             self.fail(f"{value!r} is not {digits} hex digits", param, ctx)
         return data

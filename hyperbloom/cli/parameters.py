@@ -23,12 +23,22 @@ __all__ = [
     "hex_option",
     "optional_bytes",
     "range_options",
+    "whole_hex",
 ]
 
 _KEY_DIGITS = 64
 
 #: As in `hyperbloom.config`, repeated because that loads more than `--help` needs; a test compares.
 DIALECT_NAMES = ("2", "1", "draft")
+
+
+def whole_hex(text: str, *lengths: int) -> bytes | None:
+    """The bytes of hex digits and nothing else; None where they are not as many as one of these."""
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        return None
+    return data if len(data) in lengths and len(text) == 2 * len(data) else None
 
 
 class PublicKey(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -42,11 +52,8 @@ class PublicKey(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         """Called by click."""
         if isinstance(value, bytes):
             return value
-        try:
-            key = bytes.fromhex(value)
-        except ValueError:
-            key = b""
-        if len(value) != _KEY_DIGITS or len(key) * 2 != _KEY_DIGITS:
+        key = whole_hex(value, _KEY_DIGITS // 2)
+        if key is None:
             self.fail(f"{value!r} is not a public key: that has {_KEY_DIGITS} hex digits")
         return key
 

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from twisted.logger import globalLogPublisher
+from twisted.logger import LogLevel, globalLogPublisher
 from twisted.web.http_headers import Headers
 
-from hyperbloom.api.access import (
+from hyperbloom.api.access import Access, Rights, load_token
+from hyperbloom.api.client import Client
+from hyperbloom.api.limits import (
     CODE_SECONDS,
     MAX_CODES,
+    MAX_CONNECTIONS,
+    MAX_OPEN_BODY_BYTES,
     MAX_SESSIONS,
     SESSION_SECONDS,
-    Access,
-    Rights,
-    load_token,
 )
-from hyperbloom.api.client import Client
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
-from hyperbloom.api.server import MAX_CONNECTIONS, MAX_OPEN_BODY_BYTES
 from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.passphrase import PassphraseError
 
 TOKEN = "ab" * 32
+#: Makes a token, and ends at the first call by which the files change after as many others.
+KILLED = """
+import os, sys
+from pathlib import Path
+from hyperbloom.api.access import load_token
+left = int(sys.argv[2])
+def hook(name, arguments):
+    global left
+    if name in ("open", "os.link", "os.remove"):
+        left -= 1
+        if left < 0:
+            os._exit(1)
+sys.addaudithook(hook)
+load_token(Path(sys.argv[1]))
+"""
 
 
 class Seconds:
@@ -192,8 +209,36 @@ def test_a_token_that_others_can_read_is_refused(tmp_path):
     path.chmod(0o640)
     with pytest.raises(PassphraseError, match=r"the token file .* is open to others"):
         load_token(path)
-    with pytest.raises(PassphraseError, match="cannot be read"):
+    with pytest.raises(PassphraseError, match=r"cannot be made \(No such file"):
         load_token(tmp_path / "none" / "api.token")
+
+
+@pytest.mark.parametrize("failing", ["fsync", "link"])
+def test_a_token_that_cannot_be_written_leaves_nothing_that_stops_the_next_start(
+    tmp_path, monkeypatch, failing
+):
+    def full(*_given):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, failing, full)
+        with pytest.raises(PassphraseError, match="No space left"):
+            load_token(tmp_path / "api.token")
+    assert list(tmp_path.iterdir()) == []
+    assert load_token(tmp_path / "api.token")
+
+
+def test_a_token_is_made_whole_or_not_at_all(tmp_path):
+    """A process that ends after any number of its system calls leaves one that the next can use."""
+    for calls in itertools.count():
+        folder = tmp_path / str(calls)
+        folder.mkdir()
+        program = [sys.executable, "-c", KILLED, str(folder / "api.token"), str(calls)]
+        done = subprocess.run(program, timeout=60, check=False)
+        assert len(load_token(folder / "api.token")) == 64
+        if done.returncode == 0:
+            break
+    assert calls >= 4
 
 
 # The configuration
@@ -303,6 +348,18 @@ def test_a_body_without_a_token_is_bounded(over_tcp):
     assert over_tcp.ask_tcp(claim, "POST", fits)[0] == 401
     assert over_tcp.ask_tcp(claim, "POST", fits + b" ")[0] == 413
     assert over_tcp.ask_tcp(claim, "POST", fits + b" ", token=over_tcp.token)[0] == 401
+
+
+def test_nothing_a_stranger_claims_with_reaches_the_log(over_tcp):
+    events = []
+    globalLogPublisher.addObserver(events.append)
+    try:
+        for code in (b'"\\ud800"', b'"\\u0000"', b"1e999", b"[]", b'"\xff"', b"\xff"):
+            body = b'{"code":%s}' % code
+            assert over_tcp.ask_tcp("/v1/sessions/claim", "POST", body)[0] in (400, 401), code
+    finally:
+        globalLogPublisher.removeObserver(events.append)
+    assert [event for event in events if event["log_level"] > LogLevel.info] == []
 
 
 def test_connections_are_bounded(over_tcp):

@@ -16,10 +16,9 @@ from twisted.logger import globalLogPublisher
 
 from hyperbloom import __version__
 from hyperbloom.api.client import Client, NodeTimeout
-from hyperbloom.api.forms import MAX_VALUES
+from hyperbloom.api.limits import MAX_BODY_BYTES, MAX_VALUES
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.api.routes import ROUTES
-from hyperbloom.api.server import MAX_BODY_BYTES
 from hyperbloom.invitation import Invitation, decode_invitation, encode_invitation
 from hyperbloom.keys import Identity
 from hyperbloom.replication.settings import FeedSettings
@@ -503,6 +502,9 @@ REFUSED = [
     ("POST", VALUES, b"{", 400, "bad-request", "not JSON"),
     ("POST", VALUES, b"\xff", 400, "bad-request", "not JSON"),
     ("POST", VALUES, b"[" * 100_000, 400, "bad-request", "not JSON"),
+    ("POST", VALUES, b'{"values":["\\uD800"]}', 400, "bad-request", "not JSON"),
+    ("POST", VALUES, b'{"\\udfff":1}', 400, "bad-request", "not JSON"),
+    ("POST", VALUES, b'{"values":["\\ud83d\\ude00"]}', 400, "bad-request", "hex digits"),
     ("POST", VALUES, None, 400, "bad-request", "not JSON"),
     ("POST", VALUES, [], 400, "bad-request", "a JSON object"),
     ("POST", VALUES, {}, 400, "bad-request", "values must be a list"),
@@ -519,6 +521,10 @@ REFUSED = [
     ("GET", VALUES + "?limit=1e3", None, 400, "bad-request", "limit must be a whole number"),
     ("GET", VALUES + "?limit=99999", None, 400, "bad-request", "from 1 to 10,000"),
     ("GET", VALUES + "?limit=" + "9" * 5000, None, 400, "bad-request", "from 1 to 10,000"),
+    ("GET", VALUES + "?limit=" + "0" * 19 + "1" + "0" * 9, None, 400, "bad-request", "10,000"),
+    ("GET", VALUES + "?limit=" + "0" * 19 + "1" * 5000, None, 400, "bad-request", "10,000"),
+    ("GET", "/v1/feeds/-/watch?after=" + "1" * 21, None, 400, "bad-request", "after must be"),
+    ("POST", "/v1/snapshots", {"target": "/a\0b"}, 400, "bad-request", "NUL"),
     ("GET", VALUES + "?start=z", None, 400, "bad-request", "start must be a text of hex"),
     ("GET", VALUES + "?start=61&start=62", None, 400, "bad-request", "there twice"),
     ("GET", VALUES + "?begin=61", None, 400, "bad-request", "no query parameter 'begin'"),

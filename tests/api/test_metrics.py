@@ -89,6 +89,15 @@ def test_openmetrics_is_given_to_who_asks_for_it(over_tcp):
     assert ("hyperbloom_operations_total",) in samples(families)
 
 
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text; version=abc", "text/plain; version=1.x", "é;;=,"]
+)
+def test_who_asks_for_a_version_that_is_none_gets_the_plain_text(over_tcp, accept):
+    kind, families = scrape(over_tcp, accept)
+    assert kind.startswith("text/plain; version=0.0.4")
+    assert ("hyperbloom_operations_total",) in samples(families)
+
+
 def test_metrics_need_the_token_and_health_does_not(over_tcp):
     assert over_tcp.ask_tcp("/metrics")[0] == 401
     status, _, body = over_tcp.ask_tcp("/health")

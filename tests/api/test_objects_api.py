@@ -11,8 +11,8 @@ from serving import Served
 from twisted.internet.defer import succeed
 
 from hyperbloom.api.client import NodeTimeout
+from hyperbloom.api.limits import MAX_WAITING_BYTES, OBJECTS_PAGE_BYTES
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.api.watch_objects import MAX_WAITING
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.types import Types
 from hyperbloom.store import Store, WriterInline
@@ -113,6 +113,15 @@ def test_pages(pooled):
     assert {form["hash"] for form in client.objects()} == hashes
 
 
+def test_a_page_of_long_objects_is_cut_so_that_none_holds_the_reactor(pooled):
+    client = pooled.client()
+    text = "x" * 60_000
+    hashes = {client.add_object({"n": n, "text": text})["hash"] for n in range(25)}
+    page, after = client.objects_page()
+    assert (after, len(page) <= OBJECTS_PAGE_BYTES // len(text) + 4) == (page[-1]["hash"], True)
+    assert {form["hash"] for form in client.objects()} == hashes
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
@@ -195,20 +204,24 @@ def test_a_watch_ends_after_its_time(pooled):
         list(pooled.client().watch_objects(seconds=0.2))
 
 
-def test_a_watch_whose_reader_falls_behind_is_told_and_costs_no_more(pooled, monkeypatch):
-    monkeypatch.setattr("hyperbloom.api.watch_objects.MAX_WAITING", 5)
-    assert MAX_WAITING == 10_000
+def test_a_watch_whose_reader_falls_behind_is_told_and_costs_no_more(pooled):
     connection = pooled.connection()
     connection.request("GET", "/v1/objects/watch")
     response = connection.getresponse()
     text = "x" * 60_000
+    held = []
 
-    def fill():
-        for number in range(60):
-            pooled.pool.put_fields({"n": number, "text": text})
+    def put(number):
+        pooled.pool.put_fields({"n": number, "text": text})
+        held.extend(
+            sum(map(len, subscriber.__self__._waiting)) for subscriber in pooled.pool._subscribers
+        )
         return pooled.pool._subscribers
 
-    assert pooled.call(fill) == []
+    # What the system's buffers take comes on top of what waits in the node.
+    most = MAX_WAITING_BYTES // len(text) + 100
+    assert any(pooled.call(put, number) == [] for number in range(most))
+    assert MAX_WAITING_BYTES - 2 * len(text) < max(held) <= MAX_WAITING_BYTES
     lines = response.read().decode().splitlines()
     assert "event: problem" in lines
     last = json.loads(lines[-2].removeprefix("data: "))

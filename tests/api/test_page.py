@@ -18,16 +18,15 @@ from twisted.internet.task import Clock
 from twisted.logger import Logger, LogLevel, LogPublisher
 from twisted.web.http_headers import Headers
 
-from hyperbloom.api.live import (
-    ANSWER_SECONDS,
+from hyperbloom.api.limits import (
     FRAME_SECONDS,
+    MAX_ERROR_CHARACTERS,
+    MAX_ERRORS,
     SHARED_SECONDS,
-    Frames,
-    LiveReader,
-    step,
 )
+from hyperbloom.api.live import ANSWER_SECONDS, Frames, LiveReader, step
 from hyperbloom.api.page import CONTENT_SECURITY_POLICY
-from hyperbloom.api.recent import MAX_ERROR_CHARACTERS, MAX_ERRORS, RecentErrors
+from hyperbloom.api.recent import RecentErrors
 
 WIDTHS = {"desktop": (1280, 900, False), "phone": (390, 844, True)}
 needs_chromium = pytest.mark.skipif(browser_path() is None, reason="no Chromium is installed")

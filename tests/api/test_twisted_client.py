@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
+from serving import Served
 
 from hyperbloom.api.client import NodeUnreachable
 from hyperbloom.api.problems import Problem, ProblemKind
@@ -89,3 +91,20 @@ def test_a_node_that_stops(over_tcp):
 def test_a_token_that_cannot_be_read(over_tcp, tmp_path):
     with pytest.raises(PassphraseError):
         TwistedClient.over_tcp(over_tcp.thread.reactor, "127.0.0.1:1", tmp_path / "none")
+
+
+def test_a_path_longer_than_a_socket_address(reactor_thread, tmp_path):
+    folder = tmp_path
+    while len(str(folder)) < 150:
+        folder = folder / "a-rather-long-name"
+    folder.mkdir(parents=True)
+    served = Served(reactor_thread, folder)
+    client = TwistedClient.over_unix(reactor_thread.reactor, served.path)
+    try:
+        assert served.call(client.ping)["version"]
+        # The server's own: the client lets go of the folder once it is connected.
+        assert [file.resolve() for file in Path("/proc/self/fd").iterdir()].count(folder) == 1
+    finally:
+        served.close()
+    with pytest.raises(NodeUnreachable, match="no node answers"):
+        served.call(client.ping)

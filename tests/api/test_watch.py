@@ -8,9 +8,9 @@ import time
 import pytest
 
 from hyperbloom.api import client as client_module
-from hyperbloom.api import watch as watch_module
 from hyperbloom.api.client import NodeTimeout, NodeUnreachable
 from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.watch import Watcher
 from hyperbloom.replication.settings import FeedSettings
 
 
@@ -111,7 +111,7 @@ def test_a_watcher_that_goes_leaves_nothing_behind(served):
 
 
 def test_a_watch_ends_with_its_feed(served, monkeypatch):
-    monkeypatch.setattr(watch_module, "KEEP_ALIVE_SECONDS", 0.1)
+    monkeypatch.setattr(Watcher, "BEAT_SECONDS", 0.1)
     key = bytes(range(32))
     served.call(served.node.add, FeedSettings(key=key))
     watch = served.client().watch(feed=key.hex())

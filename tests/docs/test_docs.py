@@ -46,6 +46,7 @@ def test_what_scripts_write_is_fresh(script: str) -> None:
         ("config-docs", "operations.md", "`connections` | `2000`", "`connections` | `3000`"),
         ("config-docs", "operations.md", "| 9 | ", "| 10 | "),
         ("config-docs", "wire.md", "262,144 | Message id", "262,145 | Message id"),
+        ("config-docs", "api.md", "256 | Connections over TCP", "257 | Connections over TCP"),
         ("config-docs", "store.md", "10,000 | Every chain", "20,000 | Every chain"),
     ],
 )

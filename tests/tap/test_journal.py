@@ -87,6 +87,11 @@ def test_no_text_brings_in_a_field_of_its_own(fields: list[tuple[str, str]]) -> 
     assert decoded(encode_fields(fields)) == fields
 
 
+def test_what_is_no_text_is_told_all_the_same() -> None:
+    fields = journal_fields(event("{name}", name="a\ud800b\udcff"))
+    assert dict(decoded(encode_fields(fields)))["NAME"] == "a\\ud800b\\udcff"
+
+
 def test_keywords_become_fields() -> None:
     fields = dict(journal_fields(event("{peer} of {feed}", peer="192.0.2.1:7", feed="ab", n=3)))
     assert fields == {

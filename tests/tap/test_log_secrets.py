@@ -1,33 +1,29 @@
-"""Logs hold no secret: two nodes at level debug do everything there is, and the log is searched."""
+"""Logs hold no secret: nodes at level debug use each rightly and wrongly, and say nothing of it."""
 
 from __future__ import annotations
 
 import base64
+import http.client
+import json
 import os
+import re
 import signal
 import socket
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nodes import Nodes, RealNode, real_nodes, wait_until
+from nodes import HYPERBLOOM, TWISTD, Nodes, RealNode, free_port, real_nodes, wait_until
+
+from hyperbloom.exit_codes import ExitCode
 
 PATIENCE = 30.0
 PASSPHRASE = "correct-horse-battery-staple-of-this-test"
 MARK = b"value-that-no-log-may-hold"
-DISCOVERY = """
-[discovery]
-enabled = true
-bootstrap = []
-port = 0
-interface = "127.0.0.1"
-lan = "off"
-secret = "passphrase"
-[objects]
-enabled = true
-listen = ["tcp:0:interface=127.0.0.1"]
-passphrase_file = "passphrase"
-"""
+#: What a node of another pool has.
+OTHER_PASSPHRASE = "another-horse-that-does-not-fit"
 
 
 @pytest.fixture
@@ -36,12 +32,78 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
         yield made
 
 
-def secret_node(nodes: Nodes, name: str, **more: str) -> RealNode:
-    node = nodes.make(name, **more)
-    secret = node.folder / "passphrase"
-    secret.write_text(PASSPHRASE + "\n")
-    secret.chmod(0o600)
-    return node
+@pytest.fixture
+def dht_port() -> Iterator[int]:
+    """A DHT node by which others find each other."""
+    process = subprocess.Popen(
+        [HYPERBLOOM, "dht", "bootstrap", "--port", "0", "--interface", "127.0.0.1"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+    assert found is not None
+    yield int(found[1])
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+
+
+class SecretNode:
+    """A node with an API token and passphrases for discovery and for its pool."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        name: str,
+        dht_port: int,
+        *,
+        dials: int = 0,
+        passphrase: str = PASSPHRASE,
+    ) -> None:
+        self.api_port, self.pool_port = free_port(), free_port()
+        peers = [f"127.0.0.1:{dials}"] if dials else []
+        self.node = nodes.make(
+            name,
+            config=f"""
+[api]
+listen = "127.0.0.1:{self.api_port}"
+[discovery]
+enabled = true
+bootstrap = ["127.0.0.1:{dht_port}"]
+port = 0
+interface = "127.0.0.1"
+lan = "off"
+secret = "passphrase"
+[objects]
+enabled = true
+listen = ["tcp:{self.pool_port}:interface=127.0.0.1"]
+peers = {json.dumps(peers)}
+retry_first = 0.1
+passphrase_file = "passphrase"
+""",
+        )
+        secret = self.node.folder / "passphrase"
+        secret.write_text(passphrase + "\n")
+        secret.chmod(0o600)
+
+    @property
+    def token(self) -> str:
+        return (self.node.folder / "api.token").read_text().strip()
+
+    def ask(
+        self, path: str, authorization: str, method: str = "GET", body: object = None
+    ) -> tuple[int, dict]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.api_port, timeout=PATIENCE)
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, {"Authorization": authorization})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def objects(self) -> dict:
+        with self.node.client() as client:
+            return dict(client.status()["objects"])
 
 
 def spellings(secret: bytes) -> Iterator[str]:
@@ -95,21 +157,103 @@ def go_wrong(node: RealNode) -> None:
     wait_until(lambda: "not taken" in node.log_path.read_text(), PATIENCE, "the file is refused")
 
 
-def test_logs_hold_no_secret(nodes: Nodes) -> None:
-    owner = secret_node(nodes, "owner", config=DISCOVERY).start()
-    member = nodes.make("member", config=DISCOVERY.split("secret = ")[0])
-    member.start()
-    line = owner.command("invite", member.key.hex()).stdout.decode().strip()
-    assert member.command("join", line).returncode == 0
-    do_everything(owner, member)
-    for node in (owner, member):
+def use_the_token(owner: SecretNode) -> list[str]:
+    """Rightly and wrongly; the code and the session that came of it."""
+    token = owner.token
+    assert owner.ask("/v1/status", f"Bearer {token}")[0] == 200
+    for wrong in (f"Bearer {token}x", f"Basic {token}", token, f"Bearer {token[:-1]}"):
+        assert owner.ask("/v1/status", wrong)[0] == 401
+    assert owner.ask(f"/v1/{token}", f"Bearer {token}")[0] == 404
+    assert owner.ask(f"/v1/peers?token={token}", f"Bearer {token}")[0] == 400
+    claim = "/v1/sessions/claim"
+    assert owner.ask(claim, "Bearer x", "POST", {"code": token})[0] == 401
+    status, offer = owner.ask("/v1/sessions", f"Bearer {token}", "POST", {})
+    assert status == 201
+    connection = http.client.HTTPConnection("127.0.0.1", owner.api_port, timeout=PATIENCE)
+    connection.request("POST", claim, json.dumps({"code": offer["code"]}))
+    session = json.loads(connection.getresponse().read())["token"]
+    connection.close()
+    assert owner.ask("/v1/status", f"Bearer {session}")[0] == 200
+    assert owner.ask("/v1/sessions", f"Bearer {session}", "POST", {})[0] == 403
+    return [token, offer["code"], session]
+
+
+def use_the_passphrases(owner: SecretNode, member: SecretNode, stranger: SecretNode) -> None:
+    """The pool's: two nodes share an object, and one with another passphrase is refused."""
+    with owner.node.client() as client:
+        client.add_object({"word": MARK.decode()})
+    wait_until(lambda: member.objects()["count"] == 1, PATIENCE, "the member has the object")
+    stranger.node.start()
+    wait_until(
+        lambda: "is the passphrase the same" in owner.node.log_path.read_text(), PATIENCE, "refused"
+    )
+    assert stranger.objects()["count"] == 0
+
+
+def spoil_the_secrets(node: RealNode) -> None:
+    """Files that hold a secret and something else, for a node that runs and for one that starts."""
+    key = node.folder / "identity.key"
+    good = key.read_text()
+    key.write_text(good.strip() + "zz\n")
+    told = node.log_path.read_text().count("not taken")
+    node.process.send_signal(signal.SIGHUP)
+    wait_until(
+        lambda: node.log_path.read_text().count("not taken") > told, PATIENCE, "the key is refused"
+    )
+    key.write_text(good)
+
+
+def fails_to_start(node: RealNode) -> str:
+    """What a node says whose passphrase and token are no single line."""
+    said = ""
+    for name in ("passphrase", "api.token"):
+        path = node.folder / name
+        good = path.read_text()
+        path.write_text(good + good)
+        done = subprocess.run(
+            [TWISTD, "-n", "--pidfile=", "hyperbloom", "-c", str(node.config_path)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            cwd=node.folder, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == ExitCode.CONFIG, done.stdout
+        said += done.stdout
+        path.write_text(good)
+    return said
+
+
+def test_logs_hold_no_secret(nodes: Nodes, dht_port: int) -> None:
+    owner = SecretNode(nodes, "owner", dht_port)
+    owner.node.start()
+    member = SecretNode(nodes, "member", dht_port, dials=owner.pool_port)
+    stranger = SecretNode(
+        nodes, "stranger", dht_port, dials=owner.pool_port, passphrase=OTHER_PASSPHRASE
+    )
+    text = member.node.config_path.read_text()
+    member.node.config_path.write_text(f'{text}\n[[feeds]]\nkey = "{owner.node.key.hex()}"\n')
+    member.node.start()
+    with owner.node.client() as client:
+        link = client.issue_link(member.node.key, expires=time.time() + 86_400)
+    with member.node.client() as client:
+        client.add_links([bytes.fromhex(link["link"])], feed=owner.node.key.hex())
+    # They know no address: only records sealed with the passphrase bring them together.
+    do_everything(owner.node, member.node)
+    secrets = use_the_token(owner)
+    use_the_passphrases(owner, member, stranger)
+    for node in (owner.node, member.node):
+        start_of_file = node.config_path.read_text()
+        spoil_the_secrets(node)
         go_wrong(node)
         assert node.stop()
-    logs = "".join(node.log_path.read_text(errors="replace") for node in (owner, member))
+        node.config_path.write_text(start_of_file)
+    assert stranger.node.stop()
+    logs = fails_to_start(owner.node)
+    for one in (owner, member, stranger):
+        logs += one.node.log_path.read_text(errors="replace")
+        secrets += (one.token, one.node.identity.seed.decode("latin-1"))
     assert "broke the protocol" in logs
-    secrets = [owner.identity.seed, member.identity.seed, PASSPHRASE.encode(), MARK]
-    found = [text for secret in secrets for text in spellings(secret) if text in logs]
-    assert found == []
+    secrets += (PASSPHRASE, OTHER_PASSPHRASE, MARK.decode())
+    hidden = {text for one in secrets for text in spellings(one.encode("latin-1"))}
+    assert [text for text in hidden if text in logs] == []
 
 
 @pytest.mark.parametrize("secret", [os.urandom(32), MARK], ids=["key", "value"])
