@@ -41,6 +41,7 @@ from hyperbloom.store import (
     Appended,
     AppendValues,
     FeedRecord,
+    Holding,
     LinkRecord,
     LogSlice,
     Operation,
@@ -106,7 +107,7 @@ class Feed:
         #: Broadcasts that go out in the turn in which their values are stored.
         self.broadcasts = Turns(context.clock, most=BROADCASTS_PER_TURN, seconds=TURN_SECONDS)
         #: Sums of parts of the feed, which peers are compared by.
-        self.sums = KeptSums(self.record)
+        self.sums = KeptSums(self.holding)
         #: Calls that wait until peers are in sync.
         self.waits = 0
         self._signed: tuple[Appended, Sequence[Data]] | None = None
@@ -121,6 +122,10 @@ class Feed:
         if record is None:
             raise LookupError("the feed was left")
         return record
+
+    def holding(self) -> Holding:
+        """Count and digest of what is here, and of that with what was forgotten."""
+        return self.context.store.holding(self.key)
 
     def has(self, values: Sequence[bytes]) -> list[bool]:
         """Which of `values` are here."""
@@ -412,6 +417,12 @@ class Feed:
     def read_slice(self, start: bytes, end: bytes | None) -> RangeSlice:
         """The next values of a range, as many as a slice holds."""
         return self.context.store.range_slice(
+            self.key, start, end, limit=SLICE_VALUES, max_bytes=SLICE_BYTES
+        )
+
+    def read_forgotten(self, start: bytes, end: bytes | None) -> RangeSlice:
+        """The next forgotten values of a range, of those that are kept whole."""
+        return self.context.store.forgotten_slice(
             self.key, start, end, limit=SLICE_VALUES, max_bytes=SLICE_BYTES
         )
 
