@@ -31,6 +31,7 @@ from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, NodeTraffic, PeerStatus
+from hyperbloom.replication.tombstones import TombstoneReader
 from hyperbloom.replication.waiting import InSync, wait_synced
 from hyperbloom.store import (
     AllowKey,
@@ -260,6 +261,7 @@ class Node(Service):
             # First of all, so that no connection about it comes in any more.
             del self._by_discovery_key[feed.discovery_key]
         await self._disconnect(feed_key, "the feed was left")
+        await self._written(TombstoneReader.forget_position(feed_key))
         await self._written(DropFeed(feed_key=feed_key))
         if feed is not None:
             feed.wake_all()
