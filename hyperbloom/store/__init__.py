@@ -65,7 +65,7 @@ from hyperbloom.store.records import (
     VerifyReport,
 )
 from hyperbloom.store.refusals import ForgetRefused, RememberRefused
-from hyperbloom.store.restore import REPLACED, SEEDED_FROM, restore_store, seed_store
+from hyperbloom.store.restore import REPLACED, SEEDED_FROM, SeededFeed, restore_store, seed_store
 from hyperbloom.store.shelf import KeptSnapshot, list_snapshots, prune_snapshots
 from hyperbloom.store.snapshot import NODE_ID, load_snapshot_info
 from hyperbloom.store.store import Store
@@ -128,6 +128,7 @@ __all__ = [
     "RememberRefused",
     "RestoreValues",
     "SchemaMismatch",
+    "SeededFeed",
     "SetFigures",
     "SnapshotInfo",
     "Store",

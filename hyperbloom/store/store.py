@@ -4,7 +4,6 @@ Reads are here and go on wherever they are called, from any thread, each in one 
 Writes are operations (operations.py and its neighbours), and go through a Writer.
 """
 
-import os
 import shutil
 import time
 from array import array
@@ -17,6 +16,7 @@ import lmdb
 from hyperbloom.store.denied import parse_denied_record
 from hyperbloom.store.environment import COMPACTING, DATA_FILE, Environment, FolderLock
 from hyperbloom.store.errors import StoreCorrupt, StoreError
+from hyperbloom.store.files import sync
 from hyperbloom.store.index import OrderedIndex
 from hyperbloom.store.layout import (
     ASIDE_TAGS,
@@ -111,7 +111,8 @@ class Store:
                 if not create:
                     raise StoreError(f"there is no store in {path}; name the folder of one")
                 _create(path, map_bytes, migrations)
-            shutil.rmtree(path / COMPACTING, ignore_errors=True)  # a compaction was killed
+            for left in (COMPACTING, NEW_FOLDER):  # by a compaction or a restore that was killed
+                shutil.rmtree(path / left, ignore_errors=True)
             environment = Environment(path, map_bytes=map_bytes, durable=durable)
             try:
                 migrate(environment, migrations)
@@ -536,8 +537,4 @@ def _create(path: Path, map_bytes: int, migrations: Sequence[Migration]) -> None
         environment.close()
     (aside / DATA_FILE).rename(path / DATA_FILE)
     shutil.rmtree(aside)
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(path)

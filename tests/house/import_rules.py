@@ -86,7 +86,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "cli": Room(
             knows=("keys", "trust", "wire", "store", "units", "addresses", "exit_codes",
                    "invitation", "config", "config_table", "api", "export", "discovery",
-                   "objects"),
+                   "objects", "replication"),
             packages=("click", "rich", "twisted"),
         ),
     }
