@@ -252,18 +252,13 @@ class Feed:
             received_at=int(self.context.now() * 1e6),
             restores=restores,
         )
-        result: Deferred[Appended] = Deferred()
 
-        def done(outcome: Appended | BaseException) -> None:
-            if isinstance(outcome, BaseException):
-                result.errback(outcome)
-                return
+        def stored(outcome: Appended) -> Appended:
             self.forgetting.refused += outcome.forgotten
             self.stored(outcome, origin)
-            result.callback(outcome)
+            return outcome
 
-        self.context.writer.submit(op, done)
-        return result
+        return self.context.written(op).addCallback(stored)
 
     def shrunk(self, count: int, size: int) -> None:
         """So many values of so many bytes have been removed from disk."""
@@ -513,16 +508,7 @@ class Feed:
     def _answer(self, put: PutLinks | None, value: T) -> Deferred[T]:
         if put is None:
             return succeed(value)
-        result: Deferred[T] = Deferred()
-
-        def done(outcome: object) -> None:
-            if isinstance(outcome, BaseException):
-                result.errback(outcome)
-            else:
-                result.callback(value)
-
-        self.context.writer.submit(put, done)
-        return result
+        return self.context.written(put).addCallback(lambda _: value)
 
     def members(self) -> list[Member]:
         """Who may write now, through whom and until when."""
