@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hyperbloom.cli.app import App, Command, pass_app
-from hyperbloom.cli.output import Progress
+from hyperbloom.cli.output import Progress, say
 from hyperbloom.cli.tables import Key
 from hyperbloom.units import format_duration, format_size
 
@@ -64,6 +64,7 @@ def restore(
             replace=replace,
             verify=verify,
             progress=lambda count: progress.show(f"{count:,} values verified"),
+            warn=say,
         )
     _tell(app, info, store)
 
@@ -92,6 +93,7 @@ def seed(app: App, snapshot: Path, feeds: tuple[str, ...], verify: bool, replace
 def _seed(
     app: App, snapshot: Path, store: Path, feeds: tuple[str, ...], *, verify: bool, replace: bool
 ) -> None:
+    from hyperbloom.replication.seeding import taken_of
     from hyperbloom.store import seed_store
 
     keys = [_feed_key(snapshot, name) for name in feeds] or None
@@ -103,7 +105,9 @@ def _seed(
             now=time.time(),
             replace=replace,
             verify=verify,
+            take=taken_of,
             progress=lambda count: progress.show(f"{count:,} values"),
+            warn=say,
         )
     _tell(app, info, store)
 

@@ -2,7 +2,11 @@
 
 One question of each side is open at a time; a peer that asks again before it is answered is
 answered once, for the last. Adding up a range is a job of the connection like any other and counts
-against the peer's work as its Syncs do. An answer nobody asked for is dropped.
+against the peer's work as its Syncs do. An answer nobody asked for, or a second one, is dropped.
+
+Forgotten values count as settled: two nodes are in sync, too, where they differ only by what one of
+them has forgotten, as Sync would have it (their filters hold what is forgotten, and nothing is
+sent). Those of which a node kept no more than the hash are in no sum.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ from hyperbloom.replication.agreement import Agreement, common
 from hyperbloom.replication.limits import DIGEST_SECONDS
 from hyperbloom.replication.reply import QUESTION_VALUES
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.sums import Figures, Sum
+from hyperbloom.replication.sums import Sum
+from hyperbloom.store import Holding, SetFigures
 from hyperbloom.wire import SET_DIGEST, Digest, DigestRequest, Range
 
 if TYPE_CHECKING:
@@ -48,8 +53,9 @@ class Comparing:
         self._number = 0
         self._timeout: IDelayedCall | None = None
         self._answer = _Answer(self._peer)
-        #: What the peer told last: its count, and that of the same ranges here.
-        self.counts: tuple[int, int] | None = None
+        #: What the peer told last, and what there was in the same ranges here.
+        self.told: tuple[Holding, Holding] | None = None
+        self._is_answered = False
 
     @property
     def is_possible(self) -> bool:
@@ -65,6 +71,7 @@ class Comparing:
         """Ask the peer; to be called where it `is_possible` and not while one is open."""
         peer = self._peer
         self._number = (self._number + 1) & _MAX_NUMBER
+        self._is_answered = False
         request = DigestRequest(number=self._number, ranges=_to_wire(peer.feed.kept))
         self._timeout = peer.context.clock.callLater(DIGEST_SECONDS, self._end, None)
         peer.send_digest_request(request)
@@ -83,8 +90,9 @@ class Comparing:
 
     def take_digest(self, digest: Digest) -> None:
         """The peer answers: add up the same ranges here."""
-        if self._timeout is None or digest.number != self._number:
+        if self._timeout is None or digest.number != self._number or self._is_answered:
             return
+        self._is_answered = True
         ranges = _from_wire(digest.ranges)
         if common(self._peer.feed.kept, ranges) != ranges:
             self._peer.connection.strike("its digest is of ranges it was not asked about")
@@ -93,16 +101,19 @@ class Comparing:
             self._end(None)
         else:
             self._timeout.reset(DIGEST_SECONDS)
-            self._peer.outflow.add(_Addition(self._peer, ranges, self._figures_of(digest)))
+            self._peer.outflow.add(_Addition(self._peer, ranges, self._compare_with(digest)))
 
-    def _figures_of(self, digest: Digest) -> Callable[[Figures, float], None]:
-        number = digest.number
+    def _compare_with(self, digest: Digest) -> Callable[[Holding, float], None]:
+        there = Holding(
+            here=SetFigures(digest.count, digest.digest),
+            settled=SetFigures(digest.settled_count, digest.settled_digest),
+        )
 
-        def added(here: Figures, seconds: float) -> None:
-            if self._timeout is None or number != self._number:
+        def added(here: Holding, seconds: float) -> None:
+            if self._timeout is None or digest.number != self._number:
                 return
-            self.counts = (digest.count, here.count)
-            same = here == Figures(digest.count, digest.digest)
+            self.told = (there, here)
+            same = here.agrees_with(there)
             now = self._peer.context.now()
             self._end(Agreement(in_sync=same, at=now, source="digest"), seconds)
 
@@ -119,18 +130,19 @@ class _Addition:
     ready_at = 0.0
 
     def __init__(
-        self, peer: Peering, ranges: list[KeyRange], added: Callable[[Figures, float], None]
+        self, peer: Peering, ranges: list[KeyRange], added: Callable[[Holding, float], None]
     ) -> None:
         self._peer = peer
         self._ranges = ranges
         self._added = added
         self._seconds = 0.0
-        self._of: Figures | None = None
+        self._of: Holding | None = None
         self._sum: Sum | None = None
 
     async def step(self) -> bool:
         """Add the next slice; whether there is more to add."""
-        sums, clock = self._peer.feed.sums, self._peer.context.clock
+        feed, clock = self._peer.feed, self._peer.context.clock
+        sums = feed.sums
         if self._sum is None or self._of is None:
             known = sums.find(self._ranges)
             if known is not None:
@@ -138,15 +150,15 @@ class _Addition:
                 self._added(known, 0.0)
                 return False
             self._of = sums.state()
-            self._sum = Sum(self._ranges, read=self._peer.feed.read_slice)
+            self._sum = Sum(self._ranges, read=feed.read_slice, read_forgotten=feed.read_forgotten)
         begun = clock.seconds()
         await self._peer.context.in_thread(self._sum.step)
         self._seconds += clock.seconds() - begun
         self.ready_at = self._charge(self._sum.take_tested())
         if not self._sum.done:
             return True
-        sums.keep(self._ranges, self._sum.figures, of=self._of)
-        self._added(self._sum.figures, self._seconds)
+        sums.keep(self._ranges, self._sum.holding, of=self._of)
+        self._added(self._sum.holding, self._seconds)
         return False
 
     def _charge(self, tested: int) -> float:
@@ -193,13 +205,15 @@ class _Answer:
 
     def _send(
         self, request: DigestRequest, ranges: list[KeyRange]
-    ) -> Callable[[Figures, float], None]:
-        def added(here: Figures, _: float) -> None:
+    ) -> Callable[[Holding, float], None]:
+        def added(holding: Holding, _: float) -> None:
             if self._request is request:
                 digest = Digest(
                     number=request.number,
-                    count=here.count,
-                    digest=here.digest,
+                    count=holding.here.count,
+                    digest=holding.here.digest,
+                    settled_count=holding.settled.count,
+                    settled_digest=holding.settled.digest,
                     ranges=_to_wire(ranges),
                 )
                 self._peer.send_digest(digest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -13,7 +13,7 @@ from hyperbloom.keys import Identity
 from hyperbloom.replication.denied import DenyList
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import SyncSettings
-from hyperbloom.store import Store, Writer, WriterInline
+from hyperbloom.store import Operation, Store, Writer, WriterInline
 
 __all__ = ["FeedContext", "InThread"]
 
@@ -48,6 +48,19 @@ class FeedContext:
     peer_id: bytes
     leeway: float = 0.0
     denied: DenyList = field(default_factory=DenyList)
+
+    def written(self, op: Operation) -> Deferred[Any]:
+        """Hand an operation to the writer; fires with its result once that is on disk."""
+        result: Deferred[Any] = Deferred()
+
+        def done(outcome: object) -> None:
+            if isinstance(outcome, BaseException):
+                result.errback(outcome)
+            else:
+                result.callback(outcome)
+
+        self.writer.submit(op, done)
+        return result
 
     def jittered(self, seconds: float) -> float:
         """`seconds` varied at random by the setting `[sync] jitter`, so that nodes spread out."""

@@ -41,6 +41,7 @@ from hyperbloom.store import (
     Appended,
     AppendValues,
     FeedRecord,
+    Holding,
     LinkRecord,
     LogSlice,
     Operation,
@@ -106,7 +107,7 @@ class Feed:
         #: Broadcasts that go out in the turn in which their values are stored.
         self.broadcasts = Turns(context.clock, most=BROADCASTS_PER_TURN, seconds=TURN_SECONDS)
         #: Sums of parts of the feed, which peers are compared by.
-        self.sums = KeptSums(self.record)
+        self.sums = KeptSums(self.holding)
         #: Calls that wait until peers are in sync.
         self.waits = 0
         self._signed: tuple[Appended, Sequence[Data]] | None = None
@@ -121,6 +122,10 @@ class Feed:
         if record is None:
             raise LookupError("the feed was left")
         return record
+
+    def holding(self) -> Holding:
+        """Count and digest of what is here, and of that with what was forgotten."""
+        return self.context.store.holding(self.key)
 
     def has(self, values: Sequence[bytes]) -> list[bool]:
         """Which of `values` are here."""
@@ -247,18 +252,13 @@ class Feed:
             received_at=int(self.context.now() * 1e6),
             restores=restores,
         )
-        result: Deferred[Appended] = Deferred()
 
-        def done(outcome: Appended | BaseException) -> None:
-            if isinstance(outcome, BaseException):
-                result.errback(outcome)
-                return
+        def stored(outcome: Appended) -> Appended:
             self.forgetting.refused += outcome.forgotten
             self.stored(outcome, origin)
-            result.callback(outcome)
+            return outcome
 
-        self.context.writer.submit(op, done)
-        return result
+        return self.context.written(op).addCallback(stored)
 
     def shrunk(self, count: int, size: int) -> None:
         """So many values of so many bytes have been removed from disk."""
@@ -415,6 +415,12 @@ class Feed:
             self.key, start, end, limit=SLICE_VALUES, max_bytes=SLICE_BYTES
         )
 
+    def read_forgotten(self, start: bytes, end: bytes | None) -> RangeSlice:
+        """The next forgotten values of a range, of those that are kept whole."""
+        return self.context.store.forgotten_slice(
+            self.key, start, end, limit=SLICE_VALUES, max_bytes=SLICE_BYTES
+        )
+
     def _read_for_plan(self, start: bytes, end: bytes | None) -> RangeSlice:
         # What is forgotten is listed as well, or peers would send it with every Sync.
         return self.context.store.settled_slice(
@@ -502,16 +508,7 @@ class Feed:
     def _answer(self, put: PutLinks | None, value: T) -> Deferred[T]:
         if put is None:
             return succeed(value)
-        result: Deferred[T] = Deferred()
-
-        def done(outcome: object) -> None:
-            if isinstance(outcome, BaseException):
-                result.errback(outcome)
-            else:
-                result.callback(value)
-
-        self.context.writer.submit(put, done)
-        return result
+        return self.context.written(put).addCallback(lambda _: value)
 
     def members(self) -> list[Member]:
         """Who may write now, through whom and until when."""

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
-
-from twisted.internet.defer import Deferred
+from typing import TYPE_CHECKING, cast
 
 from hyperbloom.replication.limits import SLICE_BYTES
 from hyperbloom.store import (
@@ -160,30 +158,19 @@ class Forgetting:
     ) -> Forgotten:
         """Forget at most `FORGET_STEP` values; see `hyperbloom.store.ForgetValues`."""
         op = ForgetValues(self._feed.key, values, erase=erase, absent=absent, brought_by=brought_by)
-        done = cast("Forgotten", await self._written(op))
+        done = cast("Forgotten", await self._feed.context.written(op))
         self._feed.shrunk(done.count, done.bytes)
         self.kept = self.figures().count
         return done
 
     async def restore(self, values: Sequence[bytes]) -> Appended:
         """Forget no more that these were forgotten; see `hyperbloom.store.RestoreValues`."""
-        back = cast("Appended", await self._written(RestoreValues(self._feed.key, values)))
+        op = RestoreValues(self._feed.key, values)
+        back = cast("Appended", await self._feed.context.written(op))
         self.kept = self.figures().count
         self._feed.stored(back, self._feed.context.identity.public_key)
         return back
 
     async def drop_hashes(self) -> None:
         """Let all values come again of which only the hash is kept."""
-        await self._written(DropForgottenHashes(self._feed.key))
-
-    def _written(self, op: Any) -> Deferred[object]:
-        result: Deferred[object] = Deferred()
-
-        def done(outcome: object) -> None:
-            if isinstance(outcome, BaseException):
-                result.errback(outcome)
-            else:
-                result.callback(outcome)
-
-        self._feed.context.writer.submit(op, done)
-        return result
+        await self._feed.context.written(DropForgottenHashes(self._feed.key))

@@ -203,6 +203,10 @@ class Membership:
         """The chain by which `identity` may write at `now`, or None."""
         return self._graph.shortest_chain(identity, now=now, without=self._denied)
 
+    def writers_among(self, keys: Iterable[bytes], *, now: float) -> set[bytes]:
+        """Those of these keys that may write at `now`."""
+        return self._graph.writers_among(keys, now=now, without=self._denied)
+
     @property
     def has_links(self) -> bool:
         """Whether anybody was ever invited, as far as this node knows."""

@@ -31,6 +31,7 @@ from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, NodeTraffic, PeerStatus
+from hyperbloom.replication.tombstones import TombstoneReader
 from hyperbloom.replication.waiting import InSync, wait_synced
 from hyperbloom.store import (
     AllowKey,
@@ -39,7 +40,6 @@ from hyperbloom.store import (
     DropExpiredLinks,
     DropFeed,
     FeedRecord,
-    Operation,
     PutFeed,
     Store,
     WriterInline,
@@ -234,7 +234,7 @@ class Node(Service):
 
     async def _join(self, settings: FeedSettings) -> Feed:
         op = PutFeed(feed_key=settings.key, settings=settings.to_json())
-        record: FeedRecord = await self._written(op)
+        record: FeedRecord = await self.context.written(op)
         await self._disconnect(settings.key, "its settings have changed")
         feed = self.feeds.get(settings.key) or self._take_in(settings, record)
         feed.settings = settings
@@ -260,21 +260,10 @@ class Node(Service):
             # First of all, so that no connection about it comes in any more.
             del self._by_discovery_key[feed.discovery_key]
         await self._disconnect(feed_key, "the feed was left")
-        await self._written(DropFeed(feed_key=feed_key))
+        await self.context.written(TombstoneReader.forget_position(feed_key))
+        await self.context.written(DropFeed(feed_key=feed_key))
         if feed is not None:
             feed.wake_all()
-
-    def _written(self, op: Operation) -> Deferred[Any]:
-        result: Deferred[Any] = Deferred()
-
-        def done(outcome: object) -> None:
-            if isinstance(outcome, BaseException):
-                result.errback(outcome)
-            else:
-                result.callback(outcome)
-
-        self.context.writer.submit(op, done)
-        return result
 
     def _disconnect(self, feed_key: bytes, why: str) -> Deferred[object]:
         """Stop dialling for a feed and close its connections."""
@@ -358,7 +347,7 @@ class Node(Service):
         self.context.denied.add(key)
         self._denied_changed()
         try:
-            return cast("bool", await self._written(op))
+            return cast("bool", await self.context.written(op))
         except ValueError:
             self.context.denied.discard(key)
             self._denied_changed()
@@ -366,7 +355,7 @@ class Node(Service):
 
     async def allow(self, key: bytes) -> bool:
         """Deny a key no more; whether it was denied. Its links count again, if they still hold."""
-        was_denied = cast("bool", await self._written(AllowKey(key)))
+        was_denied = cast("bool", await self.context.written(AllowKey(key)))
         self.context.denied.discard(key)
         self._denied_changed()
         return was_denied

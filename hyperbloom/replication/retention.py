@@ -11,21 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
-from twisted.logger import Logger
-from twisted.python.failure import Failure
 
+from hyperbloom.replication.chore import Chore
 from hyperbloom.replication.limits import RETENTION_PAUSE, SLICE_BYTES
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.store import FORGET_STEP, LogRecord, NoSuchFeed
+from hyperbloom.store import FORGET_STEP, LogRecord
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed import Feed
 
 __all__ = ["Retention", "outdated"]
-
-log = Logger()
 
 
 def outdated(
@@ -54,25 +50,18 @@ class Retention:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._running: Deferred[None] | None = None
+        self._chore = Chore(self._run, "keeping a feed within what it retains")
         #: Values forgotten since the start.
         self.forgotten = 0
 
     def look(self) -> None:
         """Begin a run, unless one is under way or everything is retained."""
-        if self._running is None and not self._feed.settings.retains_all:
-            self._running = Deferred.fromCoroutine(self._run())
-            self._running.addBoth(self._over)
+        if not self._feed.settings.retains_all:
+            self._chore.begin()
 
     def stop(self) -> None:
         """End a run behind its step."""
-        if self._running is not None:
-            self._running.cancel()
-
-    def _over(self, result: object) -> None:
-        self._running = None
-        if isinstance(result, Failure) and not result.check(CancelledError, NoSuchFeed):
-            log.failure("A feed could not be kept within what it retains", failure=result)
+        self._chore.stop()
 
     async def _run(self) -> None:
         while await self._step():

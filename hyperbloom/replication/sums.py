@@ -1,4 +1,4 @@
-"""Count and digest of a feed's values in some ranges.
+"""Count and digest of a feed's values in some ranges: of those here, and of all that are settled.
 
 Of the whole feed the store keeps both. Of a part they are added up slice by slice, each in a short
 read transaction, and remembered until the feed changes. A value that is stored meanwhile may count
@@ -9,34 +9,49 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from hyperbloom.replication.limits import MAX_KEPT_SUMS
 from hyperbloom.replication.plan import ReadSlice
 from hyperbloom.replication.reply import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.replication.settings import WHOLE, KeyRange
-from hyperbloom.store import FeedRecord, digest_sum
+from hyperbloom.store import Holding, SetFigures, digest_sum
 
-__all__ = ["Figures", "KeptSums", "Sum"]
+__all__ = ["KeptSums", "Sum"]
 
 _MODULUS = 1 << 256
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """How many values, and the sum of their hashes modulo 2^256 as 32 bytes, big endian."""
+_NOTHING = SetFigures(0, bytes(32))
 
-    count: int
-    digest: bytes
+
+class _Tally:
+    """How many values, and the sum of their hashes."""
+
+    def __init__(self) -> None:
+        self.count = self.total = 0
+
+    def add(self, count: int, total: int) -> None:
+        self.count += count
+        self.total += total
+
+    def figures(self) -> SetFigures:
+        return SetFigures(self.count, (self.total % _MODULUS).to_bytes(32, "big"))
 
 
 class Sum:
-    """An addition under way; `tested` counts its work in values of 64 bytes, as replies do."""
+    """An addition under way; `tested` counts its work in values of 64 bytes, as replies do.
 
-    def __init__(self, ranges: Sequence[KeyRange], *, read: ReadSlice) -> None:
-        self._todo = deque(ranges)
-        self._read = read
-        self._count = self._total = 0
+    `read` gives what is here, `read_forgotten` what was forgotten and is kept whole.
+    """
+
+    def __init__(
+        self, ranges: Sequence[KeyRange], *, read: ReadSlice, read_forgotten: ReadSlice
+    ) -> None:
+        self._todo = deque(
+            (is_here, start, end) for is_here in (False, True) for start, end in ranges
+        )
+        self._read, self._read_forgotten = read, read_forgotten
+        self._here, self._settled = _Tally(), _Tally()
         self.tested = QUESTION_VALUES
 
     @property
@@ -45,9 +60,9 @@ class Sum:
         return not self._todo
 
     @property
-    def figures(self) -> Figures:
+    def holding(self) -> Holding:
         """What was added up so far."""
-        return Figures(self._count, (self._total % _MODULUS).to_bytes(32, "big"))
+        return Holding(here=self._here.figures(), settled=self._settled.figures())
 
     def take_tested(self) -> int:
         """The work since the last time this was asked."""
@@ -55,45 +70,47 @@ class Sum:
         return tested
 
     def step(self) -> None:
-        """Add the next slice (reads the store: run it in a thread)."""
-        if not self._todo:
-            return
-        start, end = self._todo.popleft()
-        piece = self._read(start, end)
-        self._count += len(piece.values)
-        self._total += digest_sum(piece.values)
-        self.tested += max(len(piece.values), sum(map(len, piece.values)) // VALUE_BYTES)
+        """Add the next slice that is not empty (reads the store: run it in a thread)."""
+        while self._todo and not self._add_slice():
+            pass
+
+    def _add_slice(self) -> bool:
+        is_here, start, end = self._todo.popleft()
+        piece = (self._read if is_here else self._read_forgotten)(start, end)
         if piece.next_start is not None:
-            self._todo.appendleft((piece.next_start, end))
+            self._todo.appendleft((is_here, piece.next_start, end))
+        total = digest_sum(piece.values)
+        for tally in (self._here, self._settled) if is_here else (self._settled,):
+            tally.add(len(piece.values), total)
+        self.tested += max(len(piece.values), sum(map(len, piece.values)) // VALUE_BYTES)
+        return bool(piece.values)
 
 
 class KeptSums:
-    """The sums of one feed that hold as long as its values stay as they are."""
+    """The sums of one feed that hold as long as its values stay as they are.
 
-    def __init__(self, record: Callable[[], FeedRecord]) -> None:
-        self._record = record
-        self._of: Figures | None = None
-        self._kept: dict[tuple[KeyRange, ...], Figures] = {}
+    `state` tells of the whole feed as it is now: as long as that stays, its values do.
+    """
 
-    def state(self) -> Figures:
-        """The figures of the whole feed now: as long as they stay, its values do."""
-        record = self._record()
-        return Figures(record.count, record.digest)
+    def __init__(self, state: Callable[[], Holding]) -> None:
+        self.state = state
+        self._of: Holding | None = None
+        self._kept: dict[tuple[KeyRange, ...], Holding] = {}
 
-    def find(self, ranges: Sequence[KeyRange]) -> Figures | None:
-        """The figures of these ranges, if they are known."""
+    def find(self, ranges: Sequence[KeyRange]) -> Holding | None:
+        """What there is in these ranges, if it is known."""
         now = self.state()
         if tuple(ranges) == (WHOLE,):
             return now
         if not ranges:
-            return Figures(0, bytes(32))
+            return Holding(here=_NOTHING, settled=_NOTHING)
         return self._kept.get(tuple(ranges)) if self._of == now else None
 
-    def keep(self, ranges: Sequence[KeyRange], figures: Figures, *, of: Figures) -> None:
+    def keep(self, ranges: Sequence[KeyRange], holding: Holding, *, of: Holding) -> None:
         """Remember a sum that was begun at the state `of`, unless values came meanwhile."""
         now = self.state()
         if of != now:
             return
         if self._of != now or len(self._kept) >= MAX_KEPT_SUMS:
             self._of, self._kept = now, {}
-        self._kept[tuple(ranges)] = figures
+        self._kept[tuple(ranges)] = holding

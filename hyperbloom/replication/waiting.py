@@ -16,6 +16,7 @@ from twisted.internet.interfaces import IDelayedCall
 
 from hyperbloom.replication.agreement import Source
 from hyperbloom.replication.limits import MAX_WAITS
+from hyperbloom.store import Holding
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed import Feed
@@ -100,6 +101,11 @@ def _check_known(feed: Feed, name: str, dialled: Mapping[str, Peering | None]) -
         )
 
 
+def _in_words(holding: Holding) -> str:
+    forgotten = holding.settled.count - holding.here.count
+    return f"{holding.here.count:,} values" + (f", {forgotten:,} forgotten" if forgotten else "")
+
+
 class _Wait:
     """One call that waits; `result` fires or fails once."""
 
@@ -158,6 +164,11 @@ class _Wait:
             self._stop()
             self.result.callback(list(self._found.values()))
 
+    def _erased(self) -> str:
+        """Hashes are in no digest: a difference by them alone stays, and Sync cannot end it."""
+        hashes = self._feed.forgetting.figures().hashes
+        return f" and keeps {hashes:,} out by their hashes alone" if hashes else ""
+
     def _give_up(self) -> None:
         self._stop()
         reasons = "; ".join(f"{name} {self._reason(name)}" for name in self._missing)
@@ -167,9 +178,10 @@ class _Wait:
         peers = self._peers(name)
         if not peers:
             return "is not connected"
-        counts = peers[0].comparing.counts
-        if counts is not None:
-            return f"differs (it had {counts[0]:,} values, this node {counts[1]:,})"
+        told = peers[0].comparing.told
+        if told is not None:
+            there, here = map(_in_words, told)
+            return f"differs (it had {there}, this node {here}{self._erased()})"
         if peers[0].comparing.is_possible:
             return "has not answered, or keeps nothing that this node keeps"
         return "has no digest to compare, and Sync has not shown both sides the same yet"

@@ -50,6 +50,7 @@ from hyperbloom.store.records import (
     FeedRecord,
     Forgotten,
     ForgottenFigures,
+    Holding,
     LinkRecord,
     LogRecord,
     LogSlice,
@@ -58,12 +59,13 @@ from hyperbloom.store.records import (
     PeerRecord,
     RangeSlice,
     RefusedRecord,
+    SetFigures,
     SnapshotInfo,
     StoreSize,
     VerifyReport,
 )
 from hyperbloom.store.refusals import ForgetRefused, RememberRefused
-from hyperbloom.store.restore import REPLACED, SEEDED_FROM, restore_store, seed_store
+from hyperbloom.store.restore import REPLACED, SEEDED_FROM, SeededFeed, restore_store, seed_store
 from hyperbloom.store.shelf import KeptSnapshot, list_snapshots, prune_snapshots
 from hyperbloom.store.snapshot import NODE_ID, load_snapshot_info
 from hyperbloom.store.store import Store
@@ -99,6 +101,7 @@ __all__ = [
     "ForgetValues",
     "Forgotten",
     "ForgottenFigures",
+    "Holding",
     "KeptSnapshot",
     "LinkRecord",
     "LogRecord",
@@ -125,6 +128,8 @@ __all__ = [
     "RememberRefused",
     "RestoreValues",
     "SchemaMismatch",
+    "SeededFeed",
+    "SetFigures",
     "SnapshotInfo",
     "Store",
     "StoreClosed",

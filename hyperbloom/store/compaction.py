@@ -6,7 +6,6 @@ whoever did would go on reading and writing the old file; hence at rest only, un
 lock.
 """
 
-import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from hyperbloom.store.environment import COMPACTING, DATA_FILE, Environment, FolderLock
 from hyperbloom.store.errors import StoreCorrupt, StoreError, StoreFull
+from hyperbloom.store.files import sync
 from hyperbloom.store.migrations import check_schema
 from hyperbloom.store.snapshot import read_figures
 
@@ -54,9 +54,9 @@ def compact_store(path: Path, progress: Callable[[int, int], None] | None = None
             figures = read_figures(environment)
         _check_copy(partial, figures)
         (partial / DATA_FILE).chmod(0o600)
-        _sync(partial / DATA_FILE)
+        sync(partial / DATA_FILE)
         (partial / DATA_FILE).rename(path / DATA_FILE)
-        _sync(path)
+        sync(path)
         return Compacted(before=before, after=(path / DATA_FILE).stat().st_size)
     except OSError as error:
         raise StoreError(f"the store {path} cannot be compacted: {error}") from error
@@ -106,11 +106,3 @@ class _Watched:
         while not self._over.wait(_SECONDS_BETWEEN):
             if self._progress is not None and self._file.exists():
                 self._progress(min(self._file.stat().st_size, self._total), self._total)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

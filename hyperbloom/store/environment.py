@@ -29,6 +29,7 @@ import lmdb
 
 from hyperbloom.store.datafile import check_data_file
 from hyperbloom.store.errors import (
+    SchemaMismatch,
     StoreClosed,
     StoreCorrupt,
     StoreError,
@@ -163,7 +164,10 @@ class Environment:
             except lmdb.MapFullError:
                 self._enlarge(self._env.info()["map_size"])
             except lmdb.NotFoundError:
-                raise self._foreign() from None
+                raise SchemaMismatch(
+                    f"the store {self.path} was written by an older version; open it once with a "
+                    "node to bring it up to date"
+                ) from None
 
     def _check_mark(self) -> None:
         """Before anything is written into it: is the file a store at all?"""

@@ -29,7 +29,7 @@ from hyperbloom.store.limits import (
     MAX_FORGOTTEN_VALUES,
     MAX_VALUE_BYTES,
 )
-from hyperbloom.store.operations import OVERHEAD_BYTES, Unfinished, check_key
+from hyperbloom.store.operations import OVERHEAD_BYTES, FeedOperation, Unfinished, check_key
 from hyperbloom.store.records import Appended, Forgotten
 from hyperbloom.store.transaction import WriteTransaction
 from hyperbloom.store.value_set import (
@@ -137,17 +137,8 @@ class RestoreValues:
 
 
 @dataclass(frozen=True, slots=True)
-class DropForgottenHashes:
+class DropForgottenHashes(FeedOperation):
     """Let all values come again of which a feed kept only the hashes. Result: None, at the end."""
-
-    feed_key: bytes
-
-    def __post_init__(self) -> None:
-        check_key("feed_key", self.feed_key)
-
-    @property
-    def size(self) -> int:
-        return OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> Unfinished | None:
         hashed = transaction.find_aside(transaction.feed(self.feed_key), _HASHED)

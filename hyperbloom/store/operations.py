@@ -26,6 +26,7 @@ __all__ = [
     "OVERHEAD_BYTES",
     "AppendValues",
     "DropFeed",
+    "FeedOperation",
     "Operation",
     "PutFeed",
     "PutMeta",
@@ -165,12 +166,8 @@ class PutFeed:
 
 
 @dataclass(frozen=True, slots=True)
-class DropFeed:
-    """Remove a feed, if it is there: at once for every reader, its records bit by bit.
-
-    The record goes and the id is noted in ``meta``, in one transaction; SweepDropped then removes
-    what is under the id, and is done again when a writer starts. Result: None, when all is gone.
-    """
+class FeedOperation:
+    """Of operations that need nothing but a feed's key."""
 
     feed_key: bytes
 
@@ -180,6 +177,15 @@ class DropFeed:
     @property
     def size(self) -> int:
         return OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class DropFeed(FeedOperation):
+    """Remove a feed, if it is there: at once for every reader, its records bit by bit.
+
+    The record goes and the id is noted in ``meta``, in one transaction; SweepDropped then removes
+    what is under the id, and is done again when a writer starts. Result: None, when all is gone.
+    """
 
     def apply(self, transaction: WriteTransaction) -> Unfinished | None:
         feed = transaction.find_feed(self.feed_key)

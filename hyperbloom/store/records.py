@@ -18,6 +18,7 @@ __all__ = [
     "FeedRecord",
     "Forgotten",
     "ForgottenFigures",
+    "Holding",
     "LinkRecord",
     "LogRecord",
     "LogSlice",
@@ -26,6 +27,7 @@ __all__ = [
     "PeerRecord",
     "RangeSlice",
     "RefusedRecord",
+    "SetFigures",
     "SnapshotInfo",
     "StoreSize",
     "VerifyReport",
@@ -111,6 +113,32 @@ class ForgottenFigures:
     count: int
     bytes: int
     hashes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetFigures:
+    """How many values, and the sum of their keyed hashes modulo 2^256 as 32 bytes, big endian."""
+
+    count: int
+    digest: Octets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What is ``here``, and what is ``settled``: that and the forgotten values kept whole.
+
+    A value that is settled need not be sent here.
+    """
+
+    here: SetFigures
+    settled: SetFigures
+
+    def agrees_with(self, other: "Holding") -> bool:
+        """Whether neither side has a value that the other would keep, as far as these show it.
+
+        They hold the same, or differ by what one or both have forgotten.
+        """
+        return bool({self.here, self.settled} & {other.here, other.settled})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

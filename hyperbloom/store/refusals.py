@@ -17,7 +17,7 @@ from hyperbloom.store.limits import (
     MAX_REFUSED_VALUES,
     MAX_VALUE_BYTES,
 )
-from hyperbloom.store.operations import OVERHEAD_BYTES, check_key, check_time
+from hyperbloom.store.operations import OVERHEAD_BYTES, FeedOperation, check_key, check_time
 from hyperbloom.store.records import RefusedRecord
 from hyperbloom.store.transaction import WriteTransaction
 
@@ -92,17 +92,8 @@ class RememberRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetRefused:
+class ForgetRefused(FeedOperation):
     """Forget all refused values of a feed, as when the policy changed. Result: how many."""
-
-    feed_key: bytes
-
-    def __post_init__(self) -> None:
-        check_key("feed_key", self.feed_key)
-
-    @property
-    def size(self) -> int:
-        return OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> int:
         feed = transaction.feed(self.feed_key)

@@ -5,20 +5,27 @@ synced, and one rename gives its file the real name. A process that is killed me
 was there: the old store, or none. The folder's lock is held all the time, so that no node runs on
 it, and none starts.
 
-To restore is to copy the file: everything is as it was. To seed is to read the values and links of
-some feeds into a new store: another node's refusals, addresses and identity stay with it. Each
-value keeps its place in the order of arrival, and the peer and time that the snapshot's node wrote
-down with it; these are that node's word, which `seeded_from` in the meta table names.
+To restore is to copy the file: everything is as it was, what is forgotten and the objects among it.
+To seed is to read the values and links of some feeds into a new store: another node's refusals,
+addresses, denied keys, forgotten values, objects and identity stay with it. Each value keeps its
+place in the order of arrival, and the peer and time that the snapshot's node wrote down with it;
+these are that node's word, which `seeded_from` in the meta table names.
+
+A store that is replaced hands on its deny list either way: a key is denied until it is allowed, and
+not until an older snapshot is restored.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from hyperbloom.store.denied import DenyKey
 from hyperbloom.store.environment import DATA_FILE, LMDB_LOCK_FILE, Environment, FolderLock
 from hyperbloom.store.errors import (
     ForeignSnapshot,
@@ -27,17 +34,18 @@ from hyperbloom.store.errors import (
     StoreError,
     StoreExists,
 )
+from hyperbloom.store.files import sync
 from hyperbloom.store.limits import DEFAULT_MAP_BYTES, GROUP_OPERATIONS
 from hyperbloom.store.links import PutLinks
-from hyperbloom.store.migrations import MIGRATIONS, initialize
+from hyperbloom.store.migrations import MIGRATIONS, initialize, migrate
 from hyperbloom.store.operations import AppendValues, Operation, PutFeed, PutMeta
-from hyperbloom.store.records import FeedFigures, FeedRecord, LogRecord, SnapshotInfo
+from hyperbloom.store.records import FeedFigures, FeedRecord, LinkRecord, LogRecord, SnapshotInfo
 from hyperbloom.store.snapshot import load_snapshot_info, read_figures
 from hyperbloom.store.store import NEW_FOLDER, Store
 from hyperbloom.store.verify import Progress, verify_environment
 from hyperbloom.store.writer import commit_group
 
-__all__ = ["REPLACED", "SEEDED_FROM", "restore_store", "seed_store"]
+__all__ = ["REPLACED", "SEEDED_FROM", "SeededFeed", "restore_store", "seed_store"]
 
 REPLACED = ".replaced"
 """Behind the store's name: the folder that keeps the store which was replaced."""
@@ -49,6 +57,19 @@ _SLICE_VALUES = 10_000
 _SLICE_BYTES = 4 * 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeededFeed:
+    """What is taken of a feed beside its values."""
+
+    settings: Mapping[str, object]
+    links: Sequence[LinkRecord]
+
+
+def take_all(record: FeedRecord, links: Sequence[LinkRecord]) -> SeededFeed:
+    """For a snapshot of whom one trusts like oneself."""
+    return SeededFeed(settings=record.settings, links=links)
+
+
 def restore_store(
     snapshot: Path,
     target: Path,
@@ -57,24 +78,29 @@ def restore_store(
     replace: bool = False,
     verify: bool = False,
     progress: Progress | None = None,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> SnapshotInfo:
     """Make the store `target` from a snapshot of the node `node_key` (None: of any node).
 
-    `replace`: a store that is there is kept beside it as `target` + REPLACED. `verify`: walk all of
-    the copy before it is used. Raises StoreExists, ForeignSnapshot, StoreLocked, StoreCorrupt (the
-    snapshot is not what it says), and StoreError.
+    `replace`: a store that is there is kept beside it as `target` + REPLACED; what it denied
+    stays denied, or `warn` is told that it cannot be read. `verify`: walk all of the copy
+    before it is used. A snapshot of an older schema is brought up to date. Raises StoreExists,
+    ForeignSnapshot, StoreLocked, StoreCorrupt (the snapshot is not what it says), and
+    StoreError.
     """
     info = load_snapshot_info(snapshot)
     if node_key is not None and info.node_key != node_key:
         raise ForeignSnapshot(
             f"{snapshot} is of another node: begin with its values by `hyperbloom seed`"
         )
-    with _aside(target, replace) as aside:
+    with _aside(target, replace) as aside, _understood(snapshot):
         shutil.copyfile(snapshot / DATA_FILE, aside / DATA_FILE)
-        with closing(Environment(aside, map_bytes=0, readonly=True)) as copy:
+        with closing(Environment(aside, map_bytes=0, durable=False)) as copy:
+            migrate(copy)
             _compare(snapshot, read_figures(copy), info.feeds)
             if verify:
                 _verify(snapshot, copy, progress)
+            _commit(copy, _denied_before(target, warn))
     return info
 
 
@@ -86,15 +112,19 @@ def seed_store(
     now: float,
     replace: bool = False,
     verify: bool = False,
+    take: Callable[[FeedRecord, Sequence[LinkRecord]], SeededFeed] = take_all,
     progress: Progress | None = None,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> SnapshotInfo:
     """Make the store `target` with the values and unexpired links of a snapshot's feeds.
 
-    `feeds`: their keys; None: each that holds anything. `now` in seconds: no value arrived later.
-    Returns the snapshot's word, with the feeds taken. Raises as `restore_store`, and NoSuchFeed.
+    `feeds`: their keys; None: each that holds anything. `now` in seconds: no value arrived
+    later. `take` says what is taken of a feed's settings and links; it may raise ValueError,
+    TypeError or KeyError for what is none. `warn` as in `restore_store`. Returns the snapshot's
+    word, with the feeds taken. Raises as `restore_store`, and NoSuchFeed.
     """
     info = load_snapshot_info(snapshot)
-    with closing(Store.open_readonly(snapshot)) as source:
+    with _understood(snapshot), closing(Store.open_readonly(snapshot)) as source:
         _compare(snapshot, read_figures(source.environment), info.feeds)
         chosen = _choose(source, feeds)
         taken = tuple(one for one in info.feeds if one.key in {record.key for record in chosen})
@@ -104,10 +134,10 @@ def seed_store(
             )
             with closing(environment):
                 initialize(environment, MIGRATIONS)
-                _commit(environment, [_seeded_from(info)])
+                _commit(environment, [_seeded_from(info), *_denied_before(target, warn)])
                 done = 0
                 for record in chosen:
-                    done = _take_feed(source, environment, record, now, done, progress)
+                    done = _take_feed(source, environment, record, take, now, done, progress)
                 found = [(one.key, one.count, one.digest) for one in read_figures(environment)]
                 if found != [(one.key, one.count, one.digest) for one in taken]:
                     raise StoreCorrupt(
@@ -116,6 +146,27 @@ def seed_store(
                 if verify:
                     _verify(snapshot, environment, progress)
     return SnapshotInfo(node_key=info.node_key, taken_at=info.taken_at, feeds=taken)
+
+
+@contextmanager
+def _understood(snapshot: Path) -> Iterator[None]:
+    """What was read of the snapshot and makes no sense is its damage, not a fault of ours."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, struct.error) as error:
+        raise StoreCorrupt(f"{snapshot} is damaged ({error}); use another one") from error
+
+
+def _denied_before(target: Path, warn: Callable[[str], None]) -> list[Operation]:
+    """What denies again whom the store that is replaced denies."""
+    if not (target / DATA_FILE).exists():
+        return []
+    try:
+        with closing(Store.open_readonly(target)) as store:
+            return [DenyKey(one.key, one.denied_at, one.reason) for one in store.denied()]
+    except (StoreError, ValueError, struct.error):
+        warn("the deny list of the store that was replaced cannot be read; deny its keys again")
+        return []
 
 
 @contextmanager
@@ -134,21 +185,30 @@ def _aside(target: Path, replace: bool) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(mode=0o700)
         yield aside
-        _sync(aside / DATA_FILE)
+        sync(aside / DATA_FILE)
         (aside / DATA_FILE).chmod(0o600)
         if (target / DATA_FILE).exists():
-            kept.mkdir(mode=0o700)
-            os.link(target / DATA_FILE, kept / DATA_FILE)
-            _sync(kept)
+            _keep(target, kept)
         # LMDB's table of readers is of the file that goes.
         (target / LMDB_LOCK_FILE).unlink(missing_ok=True)
         (aside / DATA_FILE).rename(target / DATA_FILE)
-        _sync(target)
+        sync(target)
     except OSError as error:
         raise StoreError(f"the store {target} cannot be written: {error}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
         lock.release()
+
+
+def _keep(target: Path, kept: Path) -> None:
+    """Give the file that is to be replaced a second name, or leave nothing behind."""
+    kept.mkdir(mode=0o700)
+    try:
+        os.link(target / DATA_FILE, kept / DATA_FILE)
+        sync(kept)
+    except OSError:
+        shutil.rmtree(kept, ignore_errors=True)
+        raise
 
 
 def _check_free(target: Path, kept: Path, replace: bool) -> None:
@@ -197,15 +257,19 @@ def _take_feed(
     source: Store,
     environment: Environment,
     record: FeedRecord,
+    take: Callable[[FeedRecord, Sequence[LinkRecord]], SeededFeed],
     now: float,
     done: int,
     progress: Callable[[int], None] | None,
 ) -> int:
     """Copy one feed; how many values are done by then."""
-    links = tuple(link for link in source.links(record.key) if link.expires >= now)
+    taken = take(record, [link for link in source.links(record.key) if link.expires >= now])
     _commit(
         environment,
-        [PutFeed(feed_key=record.key, settings=record.settings), PutLinks(record.key, links)],
+        [
+            PutFeed(feed_key=record.key, settings=taken.settings),
+            PutLinks(record.key, tuple(taken.links)),
+        ],
     )
     latest, after = int(now * 1e6), 0
     while True:
@@ -239,11 +303,3 @@ def _commit(environment: Environment, operations: Sequence[Operation]) -> None:
         for result in commit_group(environment, operations[start : start + GROUP_OPERATIONS]):
             if isinstance(result, BaseException):
                 raise result
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

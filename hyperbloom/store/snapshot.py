@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hyperbloom.store.environment import DATA_FILE, Environment
 from hyperbloom.store.errors import StoreCorrupt, StoreError
+from hyperbloom.store.files import sync
 from hyperbloom.store.layout import FeedState
 from hyperbloom.store.limits import MIN_HEADROOM_BYTES
 from hyperbloom.store.operations import meta_key
@@ -44,10 +45,10 @@ def take_snapshot(environment: Environment, target: Path, *, taken_at: int) -> S
         info = _describe(partial, taken_at)
         (partial / DATA_FILE).chmod(0o600)
         _write_info(partial / SNAPSHOT_FILE, info)
-        _sync(partial / DATA_FILE)
-        _sync(partial)
+        sync(partial / DATA_FILE)
+        sync(partial)
         partial.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
     except OSError as error:
         raise StoreError(f"the snapshot {target} cannot be written: {error}") from error
     finally:
@@ -91,7 +92,7 @@ def load_snapshot_info(path: Path) -> SnapshotInfo:
                 for feed in fields["feeds"]
             ),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise StoreCorrupt(
             f"{path} is no whole snapshot ({SNAPSHOT_FILE}: {error}); use another one"
         ) from error
@@ -127,11 +128,3 @@ def _write_info(path: Path, info: SnapshotInfo) -> None:
         file.write(json.dumps(fields, indent=2).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,7 +4,6 @@ Reads are here and go on wherever they are called, from any thread, each in one 
 Writes are operations (operations.py and its neighbours), and go through a Writer.
 """
 
-import os
 import shutil
 import time
 from array import array
@@ -17,8 +16,17 @@ import lmdb
 from hyperbloom.store.denied import parse_denied_record
 from hyperbloom.store.environment import COMPACTING, DATA_FILE, Environment, FolderLock
 from hyperbloom.store.errors import StoreCorrupt, StoreError
+from hyperbloom.store.files import sync
 from hyperbloom.store.index import OrderedIndex
-from hyperbloom.store.layout import ASIDE_TAGS, LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
+from hyperbloom.store.layout import (
+    ASIDE_TAGS,
+    DIGEST_MODULUS,
+    LOG_HEAD,
+    LOG_HEAD_BYTES,
+    U32,
+    U64,
+    FeedState,
+)
 from hyperbloom.store.limits import DEFAULT_MAP_BYTES
 from hyperbloom.store.links import parse_link_record
 from hyperbloom.store.migrations import MIGRATIONS, Migration, check_schema, initialize, migrate
@@ -37,6 +45,7 @@ from hyperbloom.store.records import (
     DeniedRecord,
     FeedRecord,
     ForgottenFigures,
+    Holding,
     LinkRecord,
     LogRecord,
     LogSlice,
@@ -45,6 +54,7 @@ from hyperbloom.store.records import (
     PeerRecord,
     RangeSlice,
     RefusedRecord,
+    SetFigures,
     SnapshotInfo,
     StoreSize,
     VerifyReport,
@@ -101,7 +111,8 @@ class Store:
                 if not create:
                     raise StoreError(f"there is no store in {path}; name the folder of one")
                 _create(path, map_bytes, migrations)
-            shutil.rmtree(path / COMPACTING, ignore_errors=True)  # a compaction was killed
+            for left in (COMPACTING, NEW_FOLDER):  # by a compaction or a restore that was killed
+                shutil.rmtree(path / left, ignore_errors=True)
             environment = Environment(path, map_bytes=map_bytes, durable=durable)
             try:
                 migrate(environment, migrations)
@@ -158,13 +169,13 @@ class Store:
     def has(self, feed_key: bytes, values: Sequence[bytes]) -> list[bool]:
         """For each value whether the feed has it."""
         with self.environment.read() as txn:
-            find = self._index(txn, feed_key).find
+            find = self._index(txn, self._state(txn, feed_key)).find
             return [find(value) is not None for value in values]
 
     def seqs(self, feed_key: bytes, values: Sequence[bytes]) -> list[int | None]:
         """The sequence number with which each value arrived, None for one that is not here."""
         with self.environment.read() as txn:
-            find = self._index(txn, feed_key).find
+            find = self._index(txn, self._state(txn, feed_key)).find
             return [find(value) for value in values]
 
     def range_slice(
@@ -181,10 +192,7 @@ class Store:
         At least one value if there is one, be it longer than ``max_bytes``. ``next_start`` is
         where to go on: the value directly behind the last one given.
         """
-        _check_limit(limit)
-        with self.environment.read() as txn:
-            walk = self._index(txn, feed_key).walk(start, end, wanted=limit + 1)
-            return _take(walk, limit, max_bytes)
+        return self._slice(_HERE, feed_key, start, end, limit, max_bytes)
 
     def forgotten_slice(
         self,
@@ -196,13 +204,7 @@ class Store:
         max_bytes: int,
     ) -> RangeSlice:
         """The same of the values that the feed has forgotten and keeps whole (forgetting.py)."""
-        _check_limit(limit)
-        with self.environment.read() as txn:
-            kept = self._aside(txn, feed_key, ASIDE_TAGS[0])
-            if kept is None:
-                return RangeSlice(values=[], next_start=None)
-            walk = self._index_under(txn, kept.prefix).walk(start, end, wanted=limit + 1)
-            return _take(walk, limit, max_bytes)
+        return self._slice(_FORGOTTEN, feed_key, start, end, limit, max_bytes)
 
     def settled_slice(
         self,
@@ -214,19 +216,29 @@ class Store:
         max_bytes: int,
     ) -> RangeSlice:
         """The same of both: all values that are not to be sent here, whether kept or forgotten."""
+        return self._slice(_HERE + _FORGOTTEN, feed_key, start, end, limit, max_bytes)
+
+    def _slice(
+        self,
+        sets: Sequence[bytes],
+        feed_key: bytes,
+        start: bytes,
+        end: bytes | None,
+        limit: int,
+        max_bytes: int,
+    ) -> RangeSlice:
         _check_limit(limit)
         with self.environment.read() as txn:
-            walk = self._index(txn, feed_key).walk(start, end, wanted=limit + 1)
-            here = _take(walk, limit, max_bytes)
-            kept = self._aside(txn, feed_key, ASIDE_TAGS[0])
-            if kept is None or not kept.count:
-                return here
-            walk = self._index_under(txn, kept.prefix).walk(start, end, wanted=limit + 1)
-            gone = _take(walk, limit, max_bytes)
-        ends = [piece.next_start for piece in (here, gone) if piece.next_start is not None]
-        bound = min(ends, default=None)
-        values = sorted(v for v in here.values + gone.values if bound is None or v < bound)
-        return RangeSlice(values=values, next_start=bound)
+            found = [self._set(txn, feed_key, which) for which in sets]
+            return _merged(
+                [
+                    _take(
+                        self._index(txn, one).walk(start, end, wanted=limit + 1), limit, max_bytes
+                    )
+                    for one in found
+                    if one is not None and one.count
+                ]
+            )
 
     def forgotten_figures(self, feed_key: bytes) -> ForgottenFigures:
         """How much the feed remembers of forgotten values."""
@@ -237,6 +249,20 @@ class Store:
             bytes=0 if whole is None else whole.size,
             hashes=0 if hashed is None else hashed.count,
         )
+
+    def holding(self, feed_key: bytes) -> Holding:
+        """What the feed holds, and what it holds or has forgotten, at one moment."""
+        with self.environment.read() as txn:
+            feed = self._state(txn, feed_key)
+            kept = self._aside(txn, feed_key, *_FORGOTTEN) or FeedState(0, b"")
+        here, settled = (
+            SetFigures(count, (digest % DIGEST_MODULUS).to_bytes(32, "big"))
+            for count, digest in (
+                (feed.count, feed.digest),
+                (feed.count + kept.count, feed.digest + kept.digest),
+            )
+        )
+        return Holding(here=here, settled=settled)
 
     def origin_slice(
         self,
@@ -258,8 +284,8 @@ class Store:
         records: list[LogRecord] = []
         seq = after_seq
         with self.environment.read() as txn:
-            feed = self._state(txn, feed_key)
-            state = self._aside(txn, feed_key, ASIDE_TAGS[0]) if forgotten else feed
+            (which,) = _FORGOTTEN if forgotten else _HERE
+            state = self._set(txn, feed_key, which)
             if state is None:
                 return OriginSlice(records=[], next_seq=None)
             prefix, cursor = state.prefix, txn.cursor(self.environment.databases["log"])
@@ -409,11 +435,14 @@ class Store:
         data = txn.get(key, db=self.environment.databases["aside"])
         return None if data is None else FeedState.unpack(data)
 
-    def _index(self, txn: "lmdb.Transaction[bytes]", feed_key: bytes) -> OrderedIndex:
-        return self._index_under(txn, self._state(txn, feed_key).prefix)
+    def _set(
+        self, txn: "lmdb.Transaction[bytes]", feed_key: bytes, which: bytes
+    ) -> FeedState | None:
+        """A feed's own values (an empty tag) or a set kept aside for it, None without one."""
+        return self._aside(txn, feed_key, which) if which else self._state(txn, feed_key)
 
-    def _index_under(self, txn: "lmdb.Transaction[bytes]", prefix: bytes) -> OrderedIndex:
-        log = self.environment.databases["log"]
+    def _index(self, txn: "lmdb.Transaction[bytes]", state: FeedState) -> OrderedIndex:
+        log, prefix = self.environment.databases["log"], state.prefix
         return OrderedIndex(
             txn,
             self.environment.databases["index"],
@@ -423,12 +452,23 @@ class Store:
 
 
 _LAST_SEQ = (1 << 64) - 1
+_HERE, _FORGOTTEN = (b"",), ASIDE_TAGS[:1]
 _MICROSECONDS = 1_000_000
 
 
 def _check_limit(limit: int) -> None:
     if limit < 1:
         raise ValueError(f"a slice holds at least one value: limit {limit}")
+
+
+def _merged(pieces: Sequence[RangeSlice]) -> RangeSlice:
+    """The values of several sets in one order, as far as all of them were read."""
+    if len(pieces) == 1:
+        return pieces[0]
+    ends = [piece.next_start for piece in pieces if piece.next_start is not None]
+    bound = min(ends, default=None)
+    values = sorted(v for one in pieces for v in one.values if bound is None or v < bound)
+    return RangeSlice(values=values, next_start=bound)
 
 
 def _take(walk: Iterator[list[bytes]], limit: int, room: int) -> RangeSlice:
@@ -497,8 +537,4 @@ def _create(path: Path, map_bytes: int, migrations: Sequence[Migration]) -> None
         environment.close()
     (aside / DATA_FILE).rename(path / DATA_FILE)
     shutil.rmtree(aside)
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(path)

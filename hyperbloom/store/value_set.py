@@ -4,7 +4,8 @@ A feed is one, and so is what is kept aside for a feed (forgetting.py). The thre
 change a set change all of it; whoever writes a record anywhere else breaks what verify.py checks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import lmdb
 
@@ -110,14 +111,13 @@ def log_heads(
 
 def oldest_records(
     transaction: WriteTransaction, state: FeedState, most: int
-) -> list[tuple[bytes, bytes]]:
-    """The values that came first, with the heads of their log records."""
-    found: list[tuple[bytes, bytes]] = []
-    for _, data in transaction.scan("log", state.prefix):
-        if len(found) >= most:
-            break
-        found.append((data[LOG_HEAD_BYTES:], data[:LOG_HEAD_BYTES]))
-    return found
+) -> Iterator[tuple[bytes, bytes]]:
+    """The values that came first, with the heads of their log records.
+
+    They are read as they are asked for; nothing may be written meanwhile.
+    """
+    for _, data in islice(transaction.scan("log", state.prefix), most):
+        yield data[LOG_HEAD_BYTES:], data[:LOG_HEAD_BYTES]
 
 
 def forgotten_among(

@@ -114,6 +114,16 @@ class LinkGraph:
                 return self._trace(identity, layers)
         return None
 
+    def writers_among(
+        self, keys: Iterable[bytes], *, now: float, without: Container[bytes] = ()
+    ) -> set[bytes]:
+        """Those of these keys that may write at ``now``: one search for all of them."""
+        wanted = set(keys)
+        found = {key for key in wanted if key == self.feed_key and key not in without}
+        for layer in self._layers(now, 0.0, without):
+            found |= wanted & layer.keys()
+        return found
+
     def members(
         self, *, now: float, leeway: float = 0.0, without: Container[bytes] = ()
     ) -> list[Member]:

@@ -1,8 +1,9 @@
 """The extension `set-digest`: two peers compare how much they hold without listing it.
 
 One asks with a DigestRequest that names the ranges it keeps; the other answers with a Digest: of
-the ranges that both keep, how many values it holds and the sum of their hashes. The asker adds up
-its own values of the same ranges and compares. docs/extensions/set-digest.md has it byte by byte.
+the ranges that both keep, how many values it holds and the sum of their hashes, and the same of
+what it holds or has forgotten. The asker adds up its own values of the same ranges and compares.
+docs/extensions/set-digest.md has it byte by byte.
 
 The ids mean something only to a node that announced the extension in its Handshake; every other
 peer skips them, as it skips all ids it does not know. Nothing else of the protocol changes.
@@ -11,7 +12,8 @@ The form is fixed (no protobuf), and there is one encoding of each message: what
 is refused. Integers are big endian.
 
     DigestRequest  4365   number u32, ranges
-    Digest         4366   number u32, count u64, digest (32), ranges
+    Digest         4366   number u32, count u64, digest (32), settled count u64,
+                          settled digest (32), ranges
     ranges                how many u8, then each: start, 0 and end, or start and 1 (open above)
     start, end            length u16, bytes
 """
@@ -83,8 +85,9 @@ class DigestRequest:
 class Digest:
     """What the sender holds of the ranges that both keep, when it answered.
 
-    `digest`: the sum of the values' keyed hashes modulo 2^256, 32 bytes big endian. `ranges`: in
-    byte order and apart; with none there are no values.
+    `digest`: the sum of the values' keyed hashes modulo 2^256, 32 bytes big endian. `settled_count`
+    and `settled_digest`: the same with those the sender has forgotten and wants no more. `ranges`:
+    in byte order and apart; with none there are no values.
     """
 
     message_id: ClassVar[int] = 4366
@@ -92,20 +95,28 @@ class Digest:
     number: int
     count: int
     digest: bytes
+    settled_count: int
+    settled_digest: bytes
     ranges: tuple[Range, ...]
 
     def __post_init__(self) -> None:
         _check(0 <= self.number <= _MAX_U32, "Digest.number is an unsigned 32-bit number")
-        _check(0 <= self.count <= _MAX_U64, "Digest.count is an unsigned 64-bit number")
-        _check(len(self.digest) == HASH_BYTES, f"Digest.digest has {HASH_BYTES} bytes")
-        _check(self.count > 0 or not any(self.digest), "the digest of no values is zero")
-        _check(bool(self.ranges) or self.count == 0, "without a range there are no values")
+        for count, digest in (
+            (self.count, self.digest),
+            (self.settled_count, self.settled_digest),
+        ):
+            _check(0 <= count <= _MAX_U64, "a count in Digest is an unsigned 64-bit number")
+            _check(len(digest) == HASH_BYTES, f"a digest in Digest has {HASH_BYTES} bytes")
+            _check(count > 0 or not any(digest), "the digest of no values is zero")
+        _check(self.settled_count >= self.count, "what is settled in Digest includes what is held")
+        _check(bool(self.ranges) or self.settled_count == 0, "without a range there are no values")
         _check_ranges(self.ranges, MAX_ANSWERED_RANGES, "Digest.ranges")
 
     def encode(self) -> bytes:
         """The body."""
-        figures = _FIGURES.pack(self.count, self.digest)
-        return _NUMBER.pack(self.number) + figures + _encode_ranges(self.ranges)
+        here = _FIGURES.pack(self.count, self.digest)
+        settled = _FIGURES.pack(self.settled_count, self.settled_digest)
+        return _NUMBER.pack(self.number) + here + settled + _encode_ranges(self.ranges)
 
     @classmethod
     def decode(cls, body: bytes) -> Digest:
@@ -113,9 +124,17 @@ class Digest:
         reader = _Reader(body, "Digest")
         (number,) = _NUMBER.unpack(reader.take(_NUMBER.size))
         count, digest = _FIGURES.unpack(reader.take(_FIGURES.size))
+        settled_count, settled_digest = _FIGURES.unpack(reader.take(_FIGURES.size))
         ranges = reader.ranges(MAX_ANSWERED_RANGES)
         try:
-            return cls(number=number, count=count, digest=digest, ranges=ranges)
+            return cls(
+                number=number,
+                count=count,
+                digest=digest,
+                settled_count=settled_count,
+                settled_digest=settled_digest,
+                ranges=ranges,
+            )
         except LocalProtocolError as error:
             raise RemoteProtocolError(f"the peer breaks a rule: {error}") from None
 

@@ -82,7 +82,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "cli": Room(
             knows=("keys", "trust", "wire", "store", "units", "addresses", "exit_codes",
                    "invitation", "config", "api", "export", "discovery",
-                   "objects"),
+                   "objects", "replication"),
             packages=("click", "rich", "twisted"),
         ),
     }

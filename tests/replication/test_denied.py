@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from hyperbloom.replication.membership import KeyDenied, NotTrusted
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.store import PeerRecord, PutPeer
+from hyperbloom.store import PeerRecord, PutPeer, StoreFull
 
 
 def done(coroutine):
@@ -146,6 +146,32 @@ def test_a_full_list_denies_nothing_more(network, monkeypatch):
     with pytest.raises(ValueError, match="as many as there may be"):
         done(owner.node.deny(member.key))
     assert member.key not in owner.context.denied
+
+
+def test_without_room_on_the_disk_denied_stays_denied(network):
+    owner, member, feed = pair(network)
+    other = network.add("other", feeds=(FeedSettings(key=feed),))
+    owner.invite(feed, other)
+    for node in (member, other):
+        network.connect(node, owner, feed)
+    network.run(2)
+    done(owner.node.deny(other.key))
+    submit = owner.context.writer.submit
+    owner.context.writer.submit = lambda op, answer: answer(StoreFull("no room"))
+    with pytest.raises(StoreFull):
+        done(owner.node.deny(member.key))
+    with pytest.raises(StoreFull):
+        done(owner.node.allow(other.key))
+    network.run(2)
+    owner.context.writer.submit = submit
+    for node in (member, other):
+        network.connect(node, owner, feed)
+    network.run(3)
+    # Both are out: one until the node stops, for it could not be written, the other for good.
+    assert owner.feed(feed).peers == set()
+    assert [one.key for one in owner.node.denied()] == [other.key]
+    assert done(owner.node.deny(member.key)) is True
+    assert {one.key for one in owner.node.denied()} == {member.key, other.key}
 
 
 def test_it_holds_after_a_restart(network):

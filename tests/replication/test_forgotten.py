@@ -36,15 +36,29 @@ def met(network, count=300):
     return owner, member, feed, values
 
 
-def test_it_stays_away_through_many_syncs_and_is_not_even_sent(network):
+@pytest.fixture(params=["digests", "no digests"])
+def extension(request, monkeypatch):
+    """Equal digests spare Syncs; without the extension there is one with every interval."""
+    if request.param == "no digests":
+        name = "hyperbloom.replication.protocol.extensions_of"
+        monkeypatch.setattr(name, lambda feed: ())
+    return request.param
+
+
+def test_it_stays_away_through_many_syncs_and_is_not_even_sent(network, extension):
     owner, member, feed, values = met(network)
     assert forget(member.feed(feed), start=b"v0001", end=b"v0002") == 100
     (status,) = member.node.peers()
-    got = status.values_in
+    (peering,) = member.feed(feed).peers
+    got, asked = status.values_in, peering.figures.syncs_sent
     network.run(5 * 25)
     (status,) = member.node.peers()
-    assert status.last_sync_sent > network.now() - 10
-    # A filter with a fresh seed each time says that all are here.
+    if extension == "no digests":
+        # A filter with a fresh seed each time says that all are here.
+        assert peering.figures.syncs_sent >= asked + 20
+    else:
+        assert status.in_sync_at > network.now() - 10
+    assert status.in_sync
     assert status.values_in == got
     assert member.values(feed) == values[:100] + values[200:]
     assert member.feed(feed).count == 200

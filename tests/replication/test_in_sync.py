@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from players import Intruder, fired, light_pair, numbered
 from sim import pair
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, Deferred
 
 from hyperbloom.replication.agreement import SyncEvidence, common
 from hyperbloom.replication.limits import (
@@ -23,6 +23,10 @@ from hyperbloom.replication.sums import KeptSums, Sum
 from hyperbloom.replication.waiting import NotInSync, TooManyWaits, UnknownPeer
 from hyperbloom.store import digest_sum
 from hyperbloom.wire import Digest, DigestRequest, Range
+
+NOTHING = {
+    "count": 0, "digest": bytes(32), "settled_count": 0, "settled_digest": bytes(32),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -105,7 +109,7 @@ def test_nodes_of_ranges_compare_what_both_keep(network):
     two.feed(feed).insert([b"g", b"h", *shared])
     connection = network.connect(one, two, feed)
     network.run(3)
-    assert connection.peering.comparing.counts == (4, 4)
+    assert [one.here.count for one in connection.peering.comparing.told] == [4, 4]
     assert status(one).in_sync is status(two).in_sync is True
     silently(two, feed, [b"c2", b"k"])
     network.run(1)
@@ -268,14 +272,87 @@ def test_answers_of_the_wrong_kind_are_dropped_or_struck(network):
     network.connect(narrow, owner, feed)
     network.run(3)
     (peering,) = narrow.feed(feed).peers
-    peering.comparing.take_digest(Digest(number=9, count=0, digest=bytes(32), ranges=()))
+    peering.comparing.take_digest(Digest(number=9, **NOTHING, ranges=()))
     peering.comparing.ask()
     number = peering.comparing._number
-    wide = Digest(number=number, count=0, digest=bytes(32), ranges=(Range(start=b""),))
+    wide = Digest(number=number, **NOTHING, ranges=(Range(start=b""),))
     before = status(narrow).strikes
     peering.comparing.take_digest(wide)
     assert status(narrow).strikes == before + 1
     assert not peering.comparing.is_asking
+
+
+def test_one_answer_is_added_up_once_however_often_it_is_sent(network):
+    owner, _, feed = pair(network)
+    settings = FeedSettings(key=feed, mode="range", ranges=((b"b", b"d"),))
+    narrow = network.add("narrow", feeds=(settings,))
+    owner.invite(feed, narrow)
+    network.connect(narrow, owner, feed)
+    network.run(3)
+    (peering,) = narrow.feed(feed).peers
+    peering.comparing.ask()
+    peering.outflow.pauseProducing()
+    before = len(peering.outflow)
+    ranges = (Range(start=b"b", end=b"d"),)
+    for _ in range(50):
+        told = Digest(number=peering.comparing._number, **NOTHING, ranges=ranges)
+        peering.comparing.take_digest(told)
+    assert len(peering.outflow) <= before + 1
+
+
+def forget(node, feed, values, **how):
+    fired(Deferred.fromCoroutine(node.feed(feed).forgetting.forget(values, **how)))
+
+
+@pytest.mark.parametrize("kept", [None, (b"v00", b"v01")])
+@pytest.mark.parametrize("by", ["one", "both", "both the same"])
+def test_what_was_forgotten_is_settled(network, by, kept):
+    """Nobody would send it, so it keeps nobody from being in sync, nor asks for a plan."""
+    mode = {"mode": "range", "ranges": (kept,)} if kept else {}
+    owner = network.add("owner")
+    feed = owner.key
+    member = network.add("member", feeds=(FeedSettings(key=feed, **mode),))
+    owner.invite(feed, member)
+    values = numbered(99)
+    for node in (owner, member):
+        node.feed(feed).insert(values)
+    forget(member, feed, values[:10])
+    if by != "one":
+        forget(owner, feed, values[5:20] if by == "both" else values[:10])
+    network.connect(member, owner, feed)
+    for node, other in ((owner, member), (member, owner)):
+        waiting = node.node.wait_synced(feed, [other.key.hex()], timeout=20)
+        network.run(10)
+        assert fired(waiting)[0].source == "digest"
+        assert status(node).last_sync_sent is None
+    forgotten = [node.feed(feed).forgetting.kept for node in (owner, member)]
+    assert forgotten == [{"one": 0, "both": 15, "both the same": 10}[by], 10]
+
+
+def test_a_value_is_still_missed_beside_what_was_forgotten(network):
+    owner, member, feed = pair(network)
+    values = numbered(50)
+    owner.feed(feed).insert(values)
+    member.feed(feed).insert(values[:-1])
+    forget(member, feed, values[:10])
+    network.connect(member, owner, feed)
+    network.run(2)
+    assert member.values(feed) == values[10:]
+    assert owner.values(feed) == values
+
+
+def test_what_only_a_hash_keeps_out_is_named_as_the_reason(network):
+    owner, member, feed = pair(network)
+    for node in (owner, member):
+        node.feed(feed).insert(numbered(50))
+    forget(member, feed, numbered(4))
+    forget(member, feed, numbered(10)[4:], erase=True)
+    network.connect(member, owner, feed)
+    waiting = member.node.wait_synced(feed, [owner.key.hex()], timeout=8)
+    network.run(10)
+    why = r"it had 50 values, this node 40 values, 4 forgotten and keeps 6 out by their hashes"
+    with pytest.raises(NotInSync, match=why):
+        fired(waiting)
 
 
 def test_many_questions_are_answered_once_for_the_last(network):
@@ -313,30 +390,39 @@ def test_sums_are_kept_until_the_feed_changes(network):
     owner = network.add("owner")
     feed = owner.feed(owner.key)
     feed.insert(numbered(20_000))
-    sums = KeptSums(feed.record)
+    sums = KeptSums(feed.holding)
     ranges = [(b"v000100", b"v019000")]
     assert sums.find(ranges) is None
-    state, adding = sums.state(), Sum(ranges, read=feed.read_slice)
+    fired(Deferred.fromCoroutine(feed.forgetting.forget([b"v000200", b"v019500"])))
+    reads = {"read": feed.read_slice, "read_forgotten": feed.read_forgotten}
+    state, adding = sums.state(), Sum(ranges, **reads)
     steps = 0
     while not adding.done:
         adding.step()
         steps += 1
     assert steps > 2
-    assert adding.figures.count == 18_900
-    expected = digest_sum(numbered(19_000)[100:]) % 2**256
-    assert int.from_bytes(adding.figures.digest, "big") == expected
-    sums.keep(ranges, adding.figures, of=state)
-    assert sums.find(ranges) == adding.figures
+    held, settled = adding.holding.here, adding.holding.settled
+    assert (held.count, settled.count) == (18_899, 18_900)
+    expected = digest_sum(numbered(19_000)[100:])
+    assert int.from_bytes(settled.digest, "big") == expected % 2**256
+    expected -= digest_sum([b"v000200"])
+    assert int.from_bytes(held.digest, "big") == expected % 2**256
+    whole = Sum([WHOLE], **reads)
+    while not whole.done:
+        whole.step()
+    assert whole.holding == state
+    sums.keep(ranges, adding.holding, of=state)
+    assert sums.find(ranges) == adding.holding
     for number in range(MAX_KEPT_SUMS + 1):
-        sums.keep([(b"%d" % number, None)], adding.figures, of=state)
+        sums.keep([(b"%d" % number, None)], adding.holding, of=state)
     assert len(sums._kept) <= MAX_KEPT_SUMS
-    sums.keep(ranges, adding.figures, of=state)
+    sums.keep(ranges, adding.holding, of=state)
     feed.insert([b"new"])
     assert sums.find(ranges) is None
-    sums.keep(ranges, adding.figures, of=state)
+    sums.keep(ranges, adding.holding, of=state)
     assert sums.find(ranges) is None, "begun before the value came"
-    assert sums.find([WHOLE]).count == 20_001
-    assert sums.find([]).count == 0
+    assert sums.find([WHOLE]).here.count == 19_999
+    assert sums.find([]).settled.count == 0
 
 
 def test_what_ranges_have_in_common():

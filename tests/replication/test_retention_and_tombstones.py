@@ -8,12 +8,13 @@ import pytest
 from players import chain_of, fired, numbered
 from sim import pair
 from twisted.internet.defer import Deferred
+from twisted.logger import formatEvent, globalLogPublisher
 
 from hyperbloom.keys import Identity
 from hyperbloom.replication.retention import outdated
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.tombstones import TOMBSTONE, make_tombstone, parse_tombstone
-from hyperbloom.store import LogRecord
+from hyperbloom.store import ForgetValues, LogRecord, StoreFull
 
 FEED = b"f" * 32
 ANNA = Identity(b"a" * 32)
@@ -204,3 +205,95 @@ def test_tombstones_that_are_there_are_read_when_it_is_switched_on(network):
     follow(member, feed, "owner")
     network.run(70)
     assert b"bad" not in member.values(feed)
+
+
+def test_a_feed_that_was_left_is_read_from_its_beginning_when_it_is_joined_again(network):
+    owner, member, feed = pair(network)
+    settings = replace(member.feed(feed).settings, tombstones="owner")
+    fired(member.node.join(settings))
+    network.connect(member, owner, feed)
+    put(network, owner, feed, *numbered(40))
+    put(network, owner, feed, b"bad", make_tombstone(owner.identity, feed, b"bad"))
+    assert b"bad" not in member.values(feed)
+    fired(member.node.leave(feed))
+    network.run(5)
+    fired(member.node.join(settings))
+    owner.invite(feed, member)
+    network.connect(member, owner, feed)
+    network.run(70)
+    assert b"bad" not in member.values(feed)
+    assert member.feed(feed).count == 41
+
+
+def test_many_tombstones_are_followed_in_few_transactions(network):
+    """Whoever may write can send thousands of them: a commit each would be the disk's time."""
+    owner, member, feed = pair(network)
+    values = numbered(300)
+    follow(owner, feed, "members")
+    network.connect(member, owner, feed)
+    put(network, member, feed, *values)
+    submitted = []
+    submit = owner.context.writer.submit
+    owner.context.writer.submit = lambda op, done: (submitted.append(op), submit(op, done))
+    made = [make_tombstone(member.identity, feed, value) for value in values]
+    strangers = [make_tombstone(Identity(bytes([i]) * 32), feed, b"v") for i in range(1, 100)]
+    searched = []
+    layers = owner.feed(feed).membership._graph._layers
+    owner.feed(feed).membership._graph._layers = lambda *how: searched.append(how) or layers(*how)
+    put(network, member, feed, *made, *strangers)
+    network.run(5)
+    assert owner.values(feed) == sorted(made + strangers)
+    assert sum(isinstance(op, ForgetValues) for op in submitted) < 10
+    assert len(searched) < 20
+
+
+@pytest.mark.parametrize("kind", ["retention", "tombstones"])
+def test_a_full_disk_is_said_in_one_line_and_tried_again(network, kind):
+    owner, _, feed = pair(network)
+    if kind == "retention":
+        owner.feed(feed).settings = replace(owner.feed(feed).settings, retain_values=1)
+    else:
+        follow(owner, feed, "owner")
+    submit = owner.context.writer.submit
+    full = StoreFull("no room on the disk")
+
+    def refuse(op, done):
+        done(full) if isinstance(op, ForgetValues) else submit(op, done)
+
+    owner.context.writer.submit = refuse
+    logged = []
+    globalLogPublisher.addObserver(logged.append)
+    try:
+        put(network, owner, feed, b"bad", b"good", make_tombstone(owner.identity, feed, b"bad"))
+        network.run(70)
+    finally:
+        globalLogPublisher.removeObserver(logged.append)
+        owner.context.writer.submit = submit
+    about = [event for event in logged if "no room" in formatEvent(event)]
+    assert about
+    assert all("log_failure" not in event for event in logged)
+    assert b"bad" in owner.values(feed)
+    network.run(70)
+    assert b"bad" not in owner.values(feed)
+
+
+def test_where_reading_stopped_is_remembered_piece_by_piece(network, monkeypatch):
+    monkeypatch.setattr("hyperbloom.replication.tombstones.TOMBSTONE_SLICE", 10)
+    owner, member, feed = pair(network)
+    put(network, owner, feed, b"bad", make_tombstone(owner.identity, feed, b"bad"), *numbered(50))
+    network.connect(member, owner, feed)
+    network.run(10)
+    member.thread_seconds = 1.0
+    follow(member, feed, "owner")
+    member.feed(feed).tombstones.look()
+    network.run(4.5)
+    assert b"bad" not in member.values(feed)
+    member.thread_seconds = None
+    fired(Deferred.fromCoroutine(member.feed(feed).forgetting.restore([b"bad"])))
+    member.node.stopService()
+    network.run(12)
+    member.node.startService()
+    follow(member, feed, "owner")
+    member.feed(feed).tombstones.look()
+    network.run(70)
+    assert b"bad" in member.values(feed)

@@ -1,5 +1,11 @@
 """Compacting: a smaller file that holds the same, or the file as it was."""
 
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+
 import pytest
 
 from hyperbloom.store import (
@@ -79,7 +85,7 @@ def test_what_goes_wrong_leaves_the_file_as_it_was(folder, monkeypatch, fault):
     if fault == "no room":
         monkeypatch.setattr(compaction, "_live_bytes", lambda _: 1 << 62)
     elif fault == "disk":
-        monkeypatch.setattr(compaction, "_sync", broken)
+        monkeypatch.setattr(compaction, "sync", broken)
     else:
         figures = iter([(), ("other",)])
         monkeypatch.setattr(compaction, "read_figures", lambda _: next(figures))
@@ -99,3 +105,50 @@ def test_what_a_killed_compaction_left_is_removed(folder):
     (path / ".compacting" / "data.mdb").write_bytes(b"half")
     Store.open(path).close()
     assert not (path / ".compacting").exists()
+
+
+KILLED = textwrap.dedent(
+    """
+    import os, sys
+    from pathlib import Path
+    from hyperbloom.store import compact_store
+    left = int(sys.argv[2])
+    real = {name: getattr(os, name) for name in ("chmod", "fsync", "mkdir", "rename")}
+    def dying(name):
+        def call(*args, **more):
+            global left
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), 9)
+            return real[name](*args, **more)
+        return call
+    for name in real:
+        setattr(os, name, dying(name))
+    compact_store(Path(sys.argv[1]))
+    """
+)
+
+
+def test_killed_at_any_step_the_store_is_the_same(folder, tmp_path):
+    path, record = folder
+    before = (path / "data.mdb").stat().st_size
+    killed, sizes = 0, []
+    for step in range(20):
+        copy = tmp_path / f"copy{step}"
+        shutil.copytree(path, copy)
+        run = subprocess.run(
+            [sys.executable, "-c", KILLED, str(copy), str(step)], capture_output=True, check=False
+        )
+        assert run.returncode in (0, -signal.SIGKILL), run.stderr
+        sizes.append((copy / "data.mdb").stat().st_size)
+        assert verify_path(copy).problems == []
+        store = Store.open(copy, create=False)
+        assert store.feed(FEED) == record
+        store.close()
+        assert not (copy / ".compacting").exists()
+        if run.returncode == 0:
+            break
+        killed += 1
+    assert killed >= 4
+    assert sizes[0] == before
+    assert sizes[-1] < before

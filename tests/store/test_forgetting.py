@@ -18,6 +18,7 @@ from hyperbloom.store import (
 )
 from hyperbloom.store.index import PART_BYTES
 from hyperbloom.store.scan import feed_generation
+from hyperbloom.store.transaction import WriteTransaction
 
 ANNA, BERT = b"a" * 32, b"b" * 32
 
@@ -166,6 +167,25 @@ def test_long_values_are_bounded_in_bytes(store, put, forget, feed, monkeypatch)
     forget([b"c"])
     assert kept(store, feed) == [b"b" * 400, b"c"]
     assert put([b"a" * 600]).forgotten == 1
+
+
+def test_making_room_reads_what_goes_and_no_more(put, forget, monkeypatch):
+    """At the bound every step makes room: it must not read all that is kept for it."""
+    monkeypatch.setattr(forgetting, "MAX_FORGOTTEN_VALUES", 200)
+    values = [b"%04d" % number for number in range(210)]
+    put(values)
+    forget(values[:200])
+    read = []
+    scan = WriteTransaction.scan
+
+    def counted(self, database, prefix):
+        for item in scan(self, database, prefix):
+            read.append(item)
+            yield item
+
+    monkeypatch.setattr(WriteTransaction, "scan", counted)
+    forget(values[200:205])
+    assert len(read) <= 6
 
 
 def test_a_step_has_its_bound(feed):

@@ -18,13 +18,16 @@ from hyperbloom.store import (
     REPLACED,
     SEEDED_FROM,
     AppendValues,
+    DenyKey,
     ForeignSnapshot,
+    ForgetValues,
     LinkRecord,
     NoSuchFeed,
     PutFeed,
     PutLinks,
     PutMeta,
     RememberRefused,
+    SchemaMismatch,
     Store,
     StoreCorrupt,
     StoreError,
@@ -38,6 +41,8 @@ from hyperbloom.store import (
     seed_store,
     verify_path,
 )
+from hyperbloom.store.environment import Environment
+from hyperbloom.store.layout import LOG_HEAD, META_SCHEMA, U32, U64, FeedState
 
 FEED, OTHER, EMPTY = b"f" * 32, b"g" * 32, b"h" * 32
 NODE, PEER = b"n" * 32, b"p" * 32
@@ -299,6 +304,158 @@ def test_killed_at_any_step_it_leaves_what_was_there_or_the_whole(snapshot, tmp_
     assert states[0] is False
     assert states[-1] is True
     assert len(states) > 4
+
+
+@pytest.mark.parametrize("kind", ["restore", "seed"])
+def test_who_was_denied_stays_denied_whatever_the_snapshot_says(tmp_path, kind):
+    """Denied since an older snapshot, or here and not by the node whose snapshot it is."""
+
+    def make(target, **more):
+        if kind == "restore":
+            return restore_store(tmp_path / "taken", target, node_key=None, **more)
+        return seed_store(tmp_path / "taken", target, feeds=None, now=NOW, **more)
+
+    source = fill(
+        tmp_path / "node",
+        PutFeed(FEED, {}),
+        AppendValues(FEED, [b"a", b"b"], NODE, 1),
+        ForgetValues(FEED, [b"b"]),
+        DenyKey(b"t" * 32, 1, "theirs"),
+    )
+    source.snapshot(tmp_path / "taken")
+    source.close()
+    mine = (PutFeed(FEED, {}), DenyKey(b"m" * 32, 5, "mine"), DenyKey(b"t" * 32, 6, "both"))
+    fill(tmp_path / "mine", *mine).close()
+    warned = []
+    make(tmp_path / "mine", replace=True, warn=warned.append)
+    make(tmp_path / "new", warn=warned.append)
+    assert warned == []
+    store, new = (Store.open(tmp_path / name, create=False) for name in ("mine", "new"))
+    found = {one.key[:1]: (one.denied_at, one.reason) for one in store.denied()}
+    assert found == {b"m": (5, "mine"), b"t": (1 if kind == "restore" else 6, "both")}
+    # Another node's deny list and what it forgot are its own business.
+    assert [one.key for one in new.denied()] == ([b"t" * 32] if kind == "restore" else [])
+    assert store.forgotten_figures(FEED).count == (1 if kind == "restore" else 0)
+    assert store.verify().ok
+    store.close()
+    new.close()
+    shutil.rmtree(tmp_path / ("mine" + REPLACED))
+    (tmp_path / "mine" / "data.mdb").write_bytes(b"no store any more")
+    make(tmp_path / "mine", replace=True, warn=warned.append)
+    assert len(warned) == 1
+    assert "deny its keys again" in warned[0]
+
+
+def test_a_snapshot_of_an_older_schema_is_restored_and_brought_up_to_date(snapshot, tmp_path):
+    environment = Environment(snapshot, map_bytes=1 << 24)
+    with environment.write() as txn:
+        for name in ("denied", "aside"):
+            txn.drop(environment.databases[name])
+        txn.put(META_SCHEMA, U32.pack(2), db=environment.databases["meta"])
+    environment.close()
+    (snapshot / "lock.mdb").unlink()
+    with pytest.raises(SchemaMismatch, match="older version"):
+        Store.open_readonly(snapshot)
+    restore_store(snapshot, tmp_path / "new", node_key=NODE, verify=True)
+    assert figures(tmp_path / "new") == figures(tmp_path / "node")
+
+
+def spoilt(snapshot, tmp_path, database, key, data):
+    store = Store.open(tmp_path / "node")
+    with store.environment.write() as txn:
+        found = txn.get(key, db=store.environment.databases[database])
+        txn.put(key, data(found), db=store.environment.databases[database])
+    store.snapshot(tmp_path / "spoilt")
+    store.close()
+    return tmp_path / "spoilt"
+
+
+ID = U32.pack(1)
+
+
+@pytest.mark.parametrize(
+    ("database", "key", "data"),
+    [
+        ("feeds", FEED, lambda found: found[:-2] + b"!!"),
+        ("feeds", b"short", lambda found: FeedState(feed_id=9, settings=b"{}", count=1).pack()),
+        ("links", ID + b"k" * 64, lambda found: b"short"),
+        ("log", ID + U64.pack(1), lambda found: LOG_HEAD.pack(5, PEER) + bytes(300_000)),
+        ("log", ID + U64.pack(1), lambda found: b"short"),
+    ],
+)
+def test_a_snapshot_whose_records_make_no_sense_is_damaged(snapshot, tmp_path, database, key, data):
+    bad = spoilt(snapshot, tmp_path, database, key, data)
+    for make in (
+        lambda: restore_store(bad, tmp_path / "new", node_key=NODE, verify=True),
+        lambda: seed_store(bad, tmp_path / "new", feeds=None, now=NOW, verify=True),
+    ):
+        with pytest.raises(StoreCorrupt):
+            make()
+        assert not (tmp_path / "new" / "data.mdb").exists()
+
+
+@pytest.mark.parametrize("text", ['{"node_key": null, "taken_at": 1e999}', "[" * 100_000, "1", ""])
+def test_a_snapshot_that_says_nonsense_of_itself_is_damaged(snapshot, tmp_path, text):
+    (snapshot / "snapshot.json").write_text(text)
+    with pytest.raises(StoreCorrupt):
+        restore_store(snapshot, tmp_path / "new", node_key=NODE)
+
+
+FULL = textwrap.dedent(
+    """
+    import resource, signal, sys
+    from pathlib import Path
+    from hyperbloom.store import StoreError, restore_store, seed_store
+    kind, snapshot, target = sys.argv[1:]
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+    try:
+        if kind == "restore":
+            restore_store(Path(snapshot), Path(target), node_key=None, replace=True)
+        else:
+            seed_store(Path(snapshot), Path(target), feeds=None, now=1.7e9, replace=True)
+    except StoreError as error:
+        sys.exit(type(error).__name__ + ": " + str(error))
+    """
+)
+
+
+@pytest.mark.parametrize("kind", ["restore", "seed"])
+def test_without_room_nothing_is_changed(snapshot, tmp_path, kind):
+    fill(tmp_path / "mine", PutFeed(FEED, {}), AppendValues(FEED, [b"mine"], NODE, 1)).close()
+    before = figures(tmp_path / "mine")
+    run = subprocess.run(
+        [sys.executable, "-c", FULL, kind, str(snapshot), str(tmp_path / "mine")],
+        capture_output=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert run.stderr.startswith(b"Store")
+    assert b"Traceback" not in run.stderr
+    assert figures(tmp_path / "mine") == before
+    assert not {".new-store"} & set(os.listdir(tmp_path / "mine"))
+    assert not (tmp_path / ("mine" + REPLACED)).exists()
+    restore_store(snapshot, tmp_path / "mine", node_key=NODE, replace=True)
+
+
+def test_a_disk_without_second_names_is_said_and_leaves_nothing(snapshot, tmp_path, monkeypatch):
+    fill(tmp_path / "mine", PutFeed(FEED, {})).close()
+
+    def refused(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", refused)
+        with pytest.raises(StoreError, match="not permitted"):
+            restore_store(snapshot, tmp_path / "mine", node_key=NODE, replace=True)
+    restore_store(snapshot, tmp_path / "mine", node_key=NODE, replace=True)
+
+
+def test_what_a_killed_restore_left_is_removed_when_the_store_is_opened(snapshot, tmp_path):
+    restore_store(snapshot, tmp_path / "mine", node_key=NODE)
+    shutil.copytree(snapshot, tmp_path / "mine" / ".new-store")
+    Store.open(tmp_path / "mine").close()
+    assert not (tmp_path / "mine" / ".new-store").exists()
 
 
 def test_snapshots_in_a_folder_are_listed_and_pruned(tmp_path):

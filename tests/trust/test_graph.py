@@ -208,3 +208,27 @@ class TestAddAndDiscard:
     def test_refuses_a_feed_key_of_another_length(self) -> None:
         with pytest.raises(ValueError, match="feed key"):
             LinkGraph(b"short")
+
+
+@settings(deadline=None, max_examples=150)
+@given(EDGES, st.one_of(st.just([]), LONG), st.sets(NODES, max_size=3))
+def test_without_some_keys_it_is_as_if_they_had_no_links(
+    edges: list[Edge], long: list[Edge], denied: set[int]
+) -> None:
+    edges += long
+    graph, without = graph_of(edges), {key(number) for number in denied}
+    left = graph_of([edge for edge in edges if not denied & {edge[0], edge[1]}])
+    everyone = [key(number) for number in range(8)]
+    writers = graph.writers_among([*everyone, b"s" * 32], now=NOW, without=without)
+    for who in everyone:
+        chain = graph.shortest_chain(who, now=NOW, without=without)
+        expected = None if who in without else left.shortest_chain(who, now=NOW)
+        assert (chain is None) == (expected is None)
+        assert (who in writers) == (chain is not None)
+        if chain is not None and expected is not None:
+            assert not without & set(chain.keys)
+            assert len(chain) == len(expected)
+    if FEED not in denied:
+        shown = {member.key for member in graph.members(now=NOW, without=without)}
+        assert shown == writers - {key(FEED)}
+    assert b"s" * 32 not in writers

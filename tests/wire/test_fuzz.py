@@ -153,7 +153,14 @@ MESSAGES = [
     Request(start=b"a", end=b"b").encode(),
     *(Link(link=bytes(each.link_format.link_bytes)).encode() for each in DIALECTS.values()),
     DigestRequest(number=7, ranges=(Range(start=b"a", end=b"c"), Range(start=b"x"))).encode(),
-    Digest(number=7, count=2, digest=b"d" * 32, ranges=(Range(start=b""),)).encode(),
+    Digest(
+        number=7,
+        count=2,
+        digest=b"d" * 32,
+        settled_count=3,
+        settled_digest=b"e" * 32,
+        ranges=(Range(start=b""),),
+    ).encode(),
 ]
 bodies = st.one_of(
     st.binary(max_size=200),

@@ -31,6 +31,11 @@ from hyperbloom.wire import (
 WHOLE = (Range(start=b""),)
 TWO = (Range(start=b"a", end=b"c"), Range(start=b"x"))
 SUM = bytes(range(32))
+ALL = bytes(range(32, 64))
+NONE: dict[str, Any] = {
+    "count": 0, "digest": bytes(32), "settled_count": 0, "settled_digest": bytes(32),
+}  # fmt: skip
+SOME: dict[str, Any] = {"count": 3, "digest": SUM, "settled_count": 4, "settled_digest": ALL}
 
 #: As docs/extensions/set-digest.md shows them.
 GOLDEN = [
@@ -40,12 +45,12 @@ GOLDEN = [
         "ffffffff020001610000016300017801",
     ),
     (
-        Digest(number=1, count=3, digest=SUM, ranges=WHOLE),
-        "000000010000000000000003" + SUM.hex() + "01000001",
+        Digest(number=1, **SOME, ranges=WHOLE),
+        "000000010000000000000003" + SUM.hex() + "0000000000000004" + ALL.hex() + "01000001",
     ),
     (
-        Digest(number=2, count=0, digest=bytes(32), ranges=()),
-        "000000020000000000000000" + "00" * 32 + "00",
+        Digest(number=2, **NONE, ranges=()),
+        "00000002" + "00" * 80 + "00",
     ),
 ]
 
@@ -119,13 +124,18 @@ def test_ranges_that_are_refused(ranges: tuple[Range, ...]) -> None:
         {"number": 2**32},
         {"count": 2**64},
         {"digest": bytes(31)},
+        {"settled_count": 2**64},
+        {"settled_digest": bytes(33)},
         {"count": 0},
+        {"settled_count": 2},
+        {"settled_count": 0, "count": 0, "digest": bytes(32)},
         {"ranges": ()},
+        {"ranges": (), "count": 0, "digest": bytes(32)},
         {"ranges": apart(MAX_ANSWERED_RANGES + 1)},
     ],
 )
 def test_figures_that_are_refused(wrong: dict[str, Any]) -> None:
-    good: dict[str, Any] = {"number": 1, "count": 1, "digest": SUM, "ranges": WHOLE}
+    good: dict[str, Any] = {"number": 1, **SOME, "ranges": WHOLE}
     Digest(**good)
     with pytest.raises(LocalProtocolError):
         Digest(**(good | wrong))
@@ -143,7 +153,7 @@ def test_the_longest_messages_fit_a_frame() -> None:
     ranges = tuple(
         Range(start=long(2 * i), end=long(2 * i + 1)) for i in range(MAX_ANSWERED_RANGES)
     )
-    answer = Digest(number=1, count=1, digest=SUM, ranges=ranges)
+    answer = Digest(number=1, **SOME, ranges=ranges)
     assert len(answer.encode()) < MAX_FRAME_BYTES // 2 + 2_048
     assert Digest.decode(answer.encode()) == answer
 

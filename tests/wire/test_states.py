@@ -46,7 +46,14 @@ from hyperbloom.wire import (
 
 SYNC = Sync(filter=b"\x00", size=8, n=1, seed=0)
 ASKED = DigestRequest(number=1, ranges=(Range(start=b""),))
-TOLD = Digest(number=1, count=0, digest=bytes(32), ranges=(Range(start=b""),))
+TOLD = Digest(
+    number=1,
+    count=0,
+    digest=bytes(32),
+    settled_count=0,
+    settled_digest=bytes(32),
+    ranges=(Range(start=b""),),
+)
 
 
 def remote(dialect: Dialect) -> Credentials:
