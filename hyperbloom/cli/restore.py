@@ -94,9 +94,9 @@ def _seed(
     app: App, snapshot: Path, store: Path, feeds: tuple[str, ...], *, verify: bool, replace: bool
 ) -> None:
     from hyperbloom.replication.seeding import taken_of
-    from hyperbloom.store import seed_store
+    from hyperbloom.store import feed_key_in, seed_store
 
-    keys = [_feed_key(snapshot, name) for name in feeds] or None
+    keys = [feed_key_in(snapshot, name) for name in feeds] or None
     with Progress("seeding") as progress:
         info = seed_store(
             snapshot,
@@ -116,20 +116,6 @@ def _node_key(app: App) -> bytes:
     from hyperbloom.keys import load_key_file
 
     return load_key_file(app.config.identity).public_key
-
-
-def _feed_key(snapshot: Path, name: str) -> bytes:
-    """The key of a feed in the snapshot, by its key or alias."""
-    from hyperbloom.store import NoSuchFeed, Store
-
-    store = Store.open_readonly(snapshot)
-    try:
-        for record in store.feeds():
-            if name.lower() == record.key.hex() or name == record.settings.get("alias"):
-                return record.key
-    finally:
-        store.close()
-    raise NoSuchFeed(f"the snapshot has no feed {name!r}")
 
 
 def _tell(app: App, info: SnapshotInfo, store: Path) -> None:

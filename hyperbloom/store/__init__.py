@@ -65,7 +65,14 @@ from hyperbloom.store.records import (
     VerifyReport,
 )
 from hyperbloom.store.refusals import ForgetRefused, RememberRefused
-from hyperbloom.store.restore import REPLACED, SEEDED_FROM, SeededFeed, restore_store, seed_store
+from hyperbloom.store.restore import (
+    REPLACED,
+    SEEDED_FROM,
+    SeededFeed,
+    feed_key_in,
+    restore_store,
+    seed_store,
+)
 from hyperbloom.store.shelf import KeptSnapshot, list_snapshots, prune_snapshots
 from hyperbloom.store.snapshot import NODE_ID, load_snapshot_info
 from hyperbloom.store.store import Store
@@ -146,6 +153,7 @@ __all__ = [
     "WriterInline",
     "compact_store",
     "digest_sum",
+    "feed_key_in",
     "list_snapshots",
     "load_snapshot_info",
     "prune_snapshots",

@@ -45,7 +45,14 @@ from hyperbloom.store.store import NEW_FOLDER, Store
 from hyperbloom.store.verify import Progress, verify_environment
 from hyperbloom.store.writer import commit_group
 
-__all__ = ["REPLACED", "SEEDED_FROM", "SeededFeed", "restore_store", "seed_store"]
+__all__ = [
+    "REPLACED",
+    "SEEDED_FROM",
+    "SeededFeed",
+    "feed_key_in",
+    "restore_store",
+    "seed_store",
+]
 
 REPLACED = ".replaced"
 """Behind the store's name: the folder that keeps the store which was replaced."""
@@ -146,6 +153,18 @@ def seed_store(
                 if verify:
                     _verify(snapshot, environment, progress)
     return SnapshotInfo(node_key=info.node_key, taken_at=info.taken_at, feeds=taken)
+
+
+def feed_key_in(snapshot: Path, name: str) -> bytes:
+    """The key of a feed in a snapshot, by its key in hex or its alias.
+
+    Raises NoSuchFeed, or StoreCorrupt and others as `seed_store` does.
+    """
+    with _understood(snapshot), closing(Store.open_readonly(snapshot)) as store:
+        for record in store.feeds():
+            if name.lower() == record.key.hex() or name == record.settings.get("alias"):
+                return record.key
+    raise NoSuchFeed(f"the snapshot has no feed {name!r}")
 
 
 @contextmanager

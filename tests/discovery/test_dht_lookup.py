@@ -252,6 +252,7 @@ class TestTheTwoSets:
         assert len(asked) == 2 * CLOSEST_NODES
         holders = {contact.node_id for contact, _ in one.holders()}
         assert holders == near_liars | near_honest
+        assert len(holders) == MAX_PUT_NODES
 
     def test_a_false_address_of_an_id_does_not_hide_the_true_one(self) -> None:
         honest = contacts(CLOSEST_NODES - 1, base=2)
@@ -306,11 +307,6 @@ class TestLimits:
         one.silent(first[0])
         assert len(one.due(now=0.2)) == 1
         assert len(one.due(now=0.2 + SLOW_SECONDS)) == ASKED_AT_ONCE
-
-    def test_nodes_put_to(self) -> None:
-        one = lookup(seeds=contacts(MAX_PUT_NODES + 1))
-        run_all(one, lambda ask: Response(token=TOKEN))
-        assert CLOSEST_NODES <= len(one.holders()) <= MAX_PUT_NODES
 
     def test_bootstrap_addresses(self) -> None:
         given = [Address("9.9.9.9", port) for port in range(1, MAX_BOOTSTRAP_ADDRESSES + 2)]

@@ -35,6 +35,7 @@ from hyperbloom.store import (
     StoreLocked,
     Writer,
     WriterInline,
+    feed_key_in,
     list_snapshots,
     prune_snapshots,
     restore_store,
@@ -392,6 +393,15 @@ def test_a_snapshot_whose_records_make_no_sense_is_damaged(snapshot, tmp_path, d
         with pytest.raises(StoreCorrupt):
             make()
         assert not (tmp_path / "new" / "data.mdb").exists()
+
+
+def test_a_feed_is_looked_up_by_key_or_alias(snapshot, tmp_path):
+    assert feed_key_in(snapshot, FEED.hex().upper()) == FEED
+    with pytest.raises(NoSuchFeed, match="'elsewhere'"):
+        feed_key_in(snapshot, "elsewhere")
+    bad = spoilt(snapshot, tmp_path, "feeds", FEED, lambda found: found[:-2] + b"!!")
+    with pytest.raises(StoreCorrupt, match="is damaged"):
+        feed_key_in(bad, FEED.hex())
 
 
 @pytest.mark.parametrize("text", ['{"node_key": null, "taken_at": 1e999}', "[" * 100_000, "1", ""])

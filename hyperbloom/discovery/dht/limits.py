@@ -62,8 +62,9 @@ MAX_SPARES: Final = 8
 CLOSEST_NODES: Final = 20
 """Nodes that a lookup must hear from (of either kind, see `lookup`), and that a put goes to."""
 
-MAX_PUT_NODES: Final = 60
-"""Nodes that one put goes to at most."""
+MAX_PUT_NODES: Final = 2 * CLOSEST_NODES
+"""Nodes that one put goes to at most: the closest, and as many more with ids that follow from their
+addresses (BEP-42) where those are not among them."""
 
 NODES_TOLD: Final = 8
 """Nodes in one of our replies (BEP-5)."""

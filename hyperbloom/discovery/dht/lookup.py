@@ -205,7 +205,7 @@ class Lookup:
         wanted += [c for c in able[CLOSEST_NODES:] if c.secure][
             : max(0, CLOSEST_NODES - sum(c.secure for c in wanted))
         ]
-        return [Holder(c.contact, c.token) for c in wanted if c.token is not None][:MAX_PUT_NODES]
+        return [Holder(c.contact, c.token) for c in wanted[:MAX_PUT_NODES] if c.token is not None]
 
     # -- candidates
 
