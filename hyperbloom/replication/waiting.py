@@ -103,7 +103,8 @@ def _check_known(feed: Feed, name: str, dialled: Mapping[str, Peering | None]) -
 
 def _in_words(holding: Holding) -> str:
     forgotten = holding.settled.count - holding.here.count
-    return f"{holding.here.count:,} values" + (f", {forgotten:,} forgotten" if forgotten else "")
+    values = "1 value" if holding.here.count == 1 else f"{holding.here.count:,} values"
+    return values + (f", {forgotten:,} forgotten" if forgotten else "")
 
 
 class _Wait:

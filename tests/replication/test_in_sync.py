@@ -209,7 +209,7 @@ def test_a_wait_for_nodes_that_stay_apart_ends_with_the_figures(network):
     network.connect(member, owner, feed)
     waiting = owner.node.wait_synced(feed, [member.key.hex()], timeout=8)
     network.run(10)
-    with pytest.raises(NotInSync, match=r"it had 1 values, this node 2"):
+    with pytest.raises(NotInSync, match=r"it had 1 value, this node 2 values"):
         fired(waiting)
 
 

@@ -38,7 +38,7 @@ def test_exit_codes_of_time_that_is_up_and_of_nobody(nodes):
     owner.put(b"too long for the member")
     done = owner.command("wait-synced", member.key.hex(), "--timeout", "3")
     assert done.returncode == 6
-    assert b"differs (it had 0 values, this node 1)" in done.stderr
+    assert b"differs (it had 0 values, this node 1 value)" in done.stderr
     done = owner.command("wait-synced", "0123456789abcdef", "--timeout", "3")
     assert done.returncode == 8
     assert b"has no peer '0123456789abcdef'" in done.stderr
