@@ -367,6 +367,11 @@ class Peering:
             self._sync_call.cancel()
             self._sync_call = self.context.clock.callLater(0, self.sync_now)
 
+    @property
+    def _values_moved(self) -> int:
+        """Values that came from the peer and went to it."""
+        return self.figures.values_in + self.figures.values_out
+
     def _compared(self, agreement: Agreement | None, seconds: float) -> None:
         if self._stopped:
             return
@@ -417,15 +422,15 @@ class Peering:
                 self._sync_call = self.context.clock.callLater(wait, self.sync_now)
 
     def _look_later(self, wait: float, *, until: float) -> None:
-        """See whether the plan has left a difference, `wait` seconds after the last value came.
+        """See whether the plan has left a difference, `wait` seconds after the last value moved.
 
         `until` a moment, at the latest: while values are put all the time, none is the last.
         """
-        clock, before = self.context.clock, self.figures.values_in
+        clock, before = self.context.clock, self._values_moved
 
         def look() -> None:
-            came = self.figures.values_in != before or self._unwritten or len(self._ask_on)
-            if came and clock.seconds() < until:
+            moves = self._values_moved != before or self._unwritten or len(self._ask_on)
+            if moves and clock.seconds() < until:
                 self._look_later(wait, until=until)
             else:
                 self.sync_now()
