@@ -143,7 +143,7 @@ class Sweep:
         if sync is not None:
             peer.ask(sync)
         if self._plan.done:
-            peer.sweep_done(self._seconds)
+            peer.rounds.plan_asked(self._seconds)
         return not self._plan.done
 
 

@@ -482,7 +482,8 @@ class Node(Service):
             top_seq=record.top_seq,
             peers=len(feed.peers),
             peers_in_sync=sum(
-                peer.agreement is not None and peer.agreement.in_sync for peer in feed.peers
+                peer.rounds.agreement is not None and peer.rounds.agreement.in_sync
+                for peer in feed.peers
             ),
             chain_links=None if chain is None else len(chain),
             chain_expires=chain.expires if chain and math.isfinite(chain.expires) else None,

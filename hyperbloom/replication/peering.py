@@ -11,26 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.bloom import estimate_count
-from hyperbloom.replication.agreement import Agreement, SyncEvidence
-from hyperbloom.replication.comparing import Comparing
 from hyperbloom.replication.figures import Figures
-from hyperbloom.replication.jobs import AskOn, Broadcast, Replies, Sweep
-from hyperbloom.replication.limits import (
-    DOUBT_FACTOR,
-    DOUBT_SECONDS,
-    FULL_PLAN_SECONDS,
-    SYNC_SHARE,
-)
+from hyperbloom.replication.jobs import AskOn, Broadcast, Replies
 from hyperbloom.replication.membership import PEERS_SHARE, NotTrusted
 from hyperbloom.replication.outflow import Outflow
 from hyperbloom.replication.plan import FILTER_BYTES, Asked, reply_limit
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.reply import Reply, WorkBudget, reply_to_request, reply_to_sync
+from hyperbloom.replication.rounds import ANSWER_SECONDS, Rounds
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import PeerStatus
 from hyperbloom.store import Appended, StoreError
@@ -66,19 +57,10 @@ __all__ = ["SPLITS_REPLIES", "Connection", "Peering", "extensions_of"]
 #: Announced in the handshake by a node that splits its replies over as many Data as they need.
 SPLITS_REPLIES = "split-replies"
 
-#: How long a peer that cannot split its replies has to answer one question, in seconds.
-ANSWER_SECONDS = 5.0
-
-#: A call that waits until the peer is in sync has it asked again so soon after the last time.
-HURRY_SECONDS = 0.5
-
 #: A peer with as many questions waiting as it may have is read on from all the same once it has
 #: read nothing for so long (seconds): both sides may be held up like this, each waiting until the
 #: other reads. What it asks meanwhile is dropped; it asks again with its next plan.
 IGNORED_SECONDS = 5.0
-
-#: A peer that recommends smaller filters than this would have us send too many of them.
-LEAST_FILTER_BYTES = 8_192
 
 log = Logger()
 
@@ -122,22 +104,9 @@ class Peering:
         self._session = session
         self._stopped = False
         self._unwritten = 0
-        self._filter_bytes = FILTER_BYTES
-        #: What the peer holds, in bytes, as far as its last filter and what it was sent tell.
-        self._peer_bytes: float | None = None
-        self._sync_call: IDelayedCall | None = None
-        self._sweep: Sweep | None = None
-        self._settle_call: IDelayedCall | None = None
-        #: What is known of whether the peer is in sync; None: nothing yet.
-        self.agreement: Agreement | None = None
-        self.comparing = Comparing(self, self._compared)
-        self._evidence = SyncEvidence(feed.kept)
-        #: How long after a plan the peer is compared with; grows while the sums stay different.
-        self._doubt = DOUBT_SECONDS
-        now = self.context.clock.seconds()
-        self._round_over_at, self._full_plan_at = now, now + FULL_PLAN_SECONDS
         self.outflow = Outflow(self.context.clock, failed=self._job_failed)
         self._asked = Asked()
+        self.rounds = Rounds(self, self._asked)
         self._broadcast = Broadcast(self, feed.top_seq)
         self._replies = Replies(self)
         self._ask_on = AskOn(self, self._asked)
@@ -154,8 +123,7 @@ class Peering:
         self._issue_link()
         for bounds in self.feed.interests:
             self.request(bounds)
-        wait = 0.0 if self.connection.outgoing else self.context.sync.answer_wait
-        self._sync_call = self.context.clock.callLater(wait, self.sync_now)
+        self.rounds.begin(0.0 if self.connection.outgoing else self.context.sync.answer_wait)
 
     def stop(self) -> None:
         """Leave the feed's peers; nothing is sent any more."""
@@ -166,10 +134,7 @@ class Peering:
         self.outflow.stopProducing()
         self.feed.remove_peer(self)
         self.feed.past.add(self.figures)
-        self.comparing.stop()
-        for call in (self._sync_call, self._settle_call):
-            if call is not None and call.active():
-                call.cancel()
+        self.rounds.stop()
 
     @property
     def own_chain(self) -> Chain:
@@ -198,6 +163,16 @@ class Peering:
         return len(self._replies) > self.context.limits.pending_requests // 2
 
     @property
+    def is_receiving(self) -> bool:
+        """Whether values of the peer wait for the disk, or for being asked for."""
+        return self._unwritten > 0 or len(self._ask_on) > 0
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the peer has questions that wait here, or was not sent all that is new."""
+        return len(self._replies) > 0 or self._broadcast.cursor < self.feed.top_seq
+
+    @property
     def awaits_reply(self) -> bool:
         """Whether a peer that cannot split its replies has been asked and not answered yet."""
         return self._asked.is_waiting(now=self.context.clock.seconds())
@@ -215,9 +190,9 @@ class Peering:
                 feed = self.feed
                 self._answer(reply_to_request(event.request, feed.read_for_reply, feed.was_here()))
             case DigestRequested():
-                self.comparing.take_request(event.request)
+                self.rounds.comparing.take_request(event.request)
             case DigestReceived():
-                self.comparing.take_digest(event.digest)
+                self.rounds.comparing.take_digest(event.digest)
             case LinkReceived():
                 if self.context.denied.first_of(event.chain) is None:
                     self.feed.learn(event.chain, self.remote_key)
@@ -228,7 +203,7 @@ class Peering:
             case DataRefused():
                 self.connection.strike(f"its values were refused ({event.reason})")
             case FilterOptionsReceived():
-                self._filter_bytes = min(FILTER_BYTES, max(event.size // 8, LEAST_FILTER_BYTES))
+                self.rounds.peer_takes(filter_bytes=event.size // 8)
             case _:
                 log.debug("{peer}: {event}", peer=self.connection.name, event=type(event).__name__)
 
@@ -269,7 +244,7 @@ class Peering:
                 self.connection.write(self._session.send_filter_options(options))
             self.connection.strike(f"its filter has {sync.n} hash functions")
             return
-        self._weigh(sync)
+        self.rounds.peer_asked(sync)
         feed = self.feed
         self._answer(reply_to_sync(sync, feed.read_for_reply, feed.was_here()))
 
@@ -277,18 +252,6 @@ class Peering:
         """Put an answer behind the others; a peer that reads none gets no more of them."""
         if not self._has_enough_questions:
             self._replies.add(reply)
-
-    def _weigh(self, sync: Sync) -> None:
-        """Learn from the peer's filter how much it holds, and let its first Sync start ours."""
-        self._peer_bytes = None
-        if sync.range is None:
-            set_bits = int.from_bytes(sync.filter, "little").bit_count()
-            theirs = estimate_count(set_bits, sync.size, sync.n)
-            self._peer_bytes = theirs * self.feed.mean_value_bytes
-        if self._sweep is not None and self._peer_bytes is not None:
-            self._sweep.consider(self._peer_bytes)
-        elif self._sync_call is not None and self.figures.last_sync_sent is None:
-            self._sync_call.reset(0)
 
     # What the peer is told
 
@@ -308,8 +271,7 @@ class Peering:
 
     def _count_out(self, values: Sequence[bytes]) -> None:
         self.figures.values_out += len(values)
-        if self._peer_bytes is not None:
-            self._peer_bytes += sum(map(len, values))
+        self.rounds.peer_was_sent(values)
 
     def ask(self, question: Sync | Request, wanted: int | None = None) -> None:
         """Send a question; one with a limit is remembered, so that it can be asked on."""
@@ -347,108 +309,6 @@ class Peering:
             return None
         return reply_limit(self.feed.mean_value_bytes, self.feed.reply_scale(self.remote_key))
 
-    def sync_now(self) -> None:
-        """See whether the peer holds the same, and begin a plan if not, or if that cannot be seen.
-
-        Nothing where either is under way. Once in FULL_PLAN_SECONDS there is a plan all the same.
-        """
-        self._sync_call = None
-        if self._stopped or self._sweep is not None or self.comparing.is_asking:
-            return
-        if self.comparing.is_possible:
-            self.comparing.ask()
-        else:
-            self._begin_plan()
-
-    def hurry(self) -> None:
-        """Somebody waits until this peer is in sync: do not wait for the interval."""
-        rested = self.context.clock.seconds() - self._round_over_at >= HURRY_SECONDS
-        if rested and self._sync_call is not None and self._settle_call is None:
-            self._sync_call.cancel()
-            self._sync_call = self.context.clock.callLater(0, self.sync_now)
-
-    @property
-    def _values_moved(self) -> int:
-        """Values that came from the peer and went to it."""
-        return self.figures.values_in + self.figures.values_out
-
-    def _compared(self, agreement: Agreement | None, seconds: float) -> None:
-        if self._stopped:
-            return
-        self.agreement = agreement or self.agreement
-        due = self.context.clock.seconds() >= self._full_plan_at
-        in_sync = agreement is not None and agreement.in_sync
-        if in_sync:
-            self._doubt = DOUBT_SECONDS
-        if in_sync and not due:
-            self.sweep_done(seconds)
-        else:
-            self._begin_plan()
-
-    def _begin_plan(self) -> None:
-        """Ask by a plan with a fresh seed a filter."""
-        self._full_plan_at = self.context.clock.seconds() + FULL_PLAN_SECONDS
-        plan = self.feed.plan(self._filter_bytes)
-        if plan.done:
-            self.sweep_done()
-            return
-        self._sweep = Sweep(self, plan, self._asked)
-        self._evidence.plan_begins(at=self.context.now(), new_values=self.figures.values_new)
-        if self._peer_bytes is not None:
-            self._sweep.consider(self._peer_bytes)
-        self.outflow.add(self._sweep)
-
-    def sweep_done(self, seconds: float = 0.0) -> None:
-        """The plan is asked: the next one after the interval, with jitter.
-
-        A false positive of a filter hides a value from its plan. Where the peer can be compared
-        with, this is seen once nothing comes any more, and the next plan follows at once.
-
-        `seconds` is what making the filters took. A large feed with many peers is asked less
-        often, so that plans take no more than `SYNC_SHARE` of the node's time.
-        """
-        planned, self._sweep = self._sweep is not None, None
-        self._round_over_at = self.context.clock.seconds()
-        self.figures.sync_seconds += seconds
-        if not self._stopped:
-            if planned and not self.comparing.is_possible:
-                self._settle_call = self.context.clock.callLater(ANSWER_SECONDS, self._settle)
-            least = seconds * len(self.feed.peers) / SYNC_SHARE
-            wait = self.context.jittered(max(self.context.sync.interval, least))
-            if planned and self.comparing.is_possible and self._doubt < wait:
-                self._look_later(max(self._doubt, least), until=self._round_over_at + wait)
-                self._doubt *= DOUBT_FACTOR
-            else:
-                self._sync_call = self.context.clock.callLater(wait, self.sync_now)
-
-    def _look_later(self, wait: float, *, until: float) -> None:
-        """See whether the plan has left a difference, `wait` seconds after the last value moved.
-
-        `until` a moment, at the latest: while values are put all the time, none is the last.
-        """
-        clock, before = self.context.clock, self._values_moved
-
-        def look() -> None:
-            moves = self._values_moved != before or self._unwritten or len(self._ask_on)
-            if moves and clock.seconds() < until:
-                self._look_later(wait, until=until)
-            else:
-                self.sync_now()
-
-        self._sync_call = clock.callLater(max(min(wait, until - clock.seconds()), 0.0), look)
-
-    def _settle(self) -> None:
-        """The answers to our plan are in, as far as can be told: what do they show?"""
-        self._settle_call = None
-        if self._stopped or self._sweep is not None:
-            return
-        if self.awaits_reply or self._unwritten or len(self._ask_on):
-            self._settle_call = self.context.clock.callLater(ANSWER_SECONDS, self._settle)
-            return
-        all_sent = not len(self._replies) and self._broadcast.cursor >= self.feed.top_seq
-        shown = self._evidence.plan_ends(new_values=self.figures.values_new, all_sent=all_sent)
-        self.agreement = shown or self.agreement
-
     def answered(self, tested: int) -> float:
         """Count the work of an answer; seconds until the next step may be taken."""
         self.figures.values_tested += tested
@@ -457,12 +317,12 @@ class Peering:
     def answer_done(self, reply: Reply) -> None:
         """A question is answered: there may be room for the next."""
         if reply.about is not None and not reply.was_cut:
-            self._evidence.sync_answered(reply.about)
+            self.rounds.peer_was_answered(reply.about)
         self.connection.release()
 
     def status(self, bytes_in: int, bytes_out: int, strikes: int) -> PeerStatus:
         """A picture of this connection."""
-        remote, figures, agreement = self.remote, self.figures, self.agreement
+        remote, figures, agreement = self.remote, self.figures, self.rounds.agreement
         return PeerStatus(
             feed=self.feed.key,
             address=self.connection.name,

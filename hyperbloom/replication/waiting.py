@@ -147,7 +147,7 @@ class _Wait:
     def _look(self) -> None:
         for name in list(self._missing):
             for peer in self._peers(name):
-                known = peer.agreement
+                known = peer.rounds.agreement
                 if known is not None and known.in_sync and known.at >= self._begun:
                     self._missing.remove(name)
                     self._found[name] = InSync(
@@ -158,7 +158,7 @@ class _Wait:
                         source=known.source,
                     )
                     break
-                peer.hurry()
+                peer.rounds.hurry()
         if self._missing:
             self._look_call = self._feed.context.clock.callLater(LOOK_SECONDS, self._look)
         else:
@@ -179,10 +179,10 @@ class _Wait:
         peers = self._peers(name)
         if not peers:
             return "is not connected"
-        told = peers[0].comparing.told
+        told = peers[0].rounds.comparing.told
         if told is not None:
             there, here = map(_in_words, told)
             return f"differs (it had {there}, this node {here}{self._erased()})"
-        if peers[0].comparing.is_possible:
+        if peers[0].rounds.comparing.is_possible:
             return "has not answered, or keeps nothing that this node keeps"
         return "has no digest to compare, and Sync has not shown both sides the same yet"

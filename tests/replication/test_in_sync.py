@@ -109,7 +109,7 @@ def test_nodes_of_ranges_compare_what_both_keep(network):
     two.feed(feed).insert([b"g", b"h", *shared])
     connection = network.connect(one, two, feed)
     network.run(3)
-    assert [one.here.count for one in connection.peering.comparing.told] == [4, 4]
+    assert [one.here.count for one in connection.peering.rounds.comparing.told] == [4, 4]
     assert status(one).in_sync is status(two).in_sync is True
     silently(two, feed, [b"c2", b"k"])
     network.run(1)
@@ -256,7 +256,7 @@ def test_a_peer_that_does_not_answer_is_asked_by_sync(network):
     owner.feed(feed).insert([b"v"])
     intruder = Intruder(network, member, owner, feed)
     (there,) = owner.feed(feed).peers
-    there.comparing.take_digest = lambda digest: None
+    there.rounds.comparing.take_digest = lambda digest: None
     silently(owner, feed, [b"missed"])
     first = there.figures.last_sync_sent
     network.run(DIGEST_SECONDS + 10)
@@ -272,14 +272,14 @@ def test_answers_of_the_wrong_kind_are_dropped_or_struck(network):
     network.connect(narrow, owner, feed)
     network.run(3)
     (peering,) = narrow.feed(feed).peers
-    peering.comparing.take_digest(Digest(number=9, **NOTHING, ranges=()))
-    peering.comparing.ask()
-    number = peering.comparing._number
+    peering.rounds.comparing.take_digest(Digest(number=9, **NOTHING, ranges=()))
+    peering.rounds.comparing.ask()
+    number = peering.rounds.comparing._number
     wide = Digest(number=number, **NOTHING, ranges=(Range(start=b""),))
     before = status(narrow).strikes
-    peering.comparing.take_digest(wide)
+    peering.rounds.comparing.take_digest(wide)
     assert status(narrow).strikes == before + 1
-    assert not peering.comparing.is_asking
+    assert not peering.rounds.comparing.is_asking
 
 
 def test_one_answer_is_added_up_once_however_often_it_is_sent(network):
@@ -290,13 +290,13 @@ def test_one_answer_is_added_up_once_however_often_it_is_sent(network):
     network.connect(narrow, owner, feed)
     network.run(3)
     (peering,) = narrow.feed(feed).peers
-    peering.comparing.ask()
+    peering.rounds.comparing.ask()
     peering.outflow.pauseProducing()
     before = len(peering.outflow)
     ranges = (Range(start=b"b", end=b"d"),)
     for _ in range(50):
-        told = Digest(number=peering.comparing._number, **NOTHING, ranges=ranges)
-        peering.comparing.take_digest(told)
+        told = Digest(number=peering.rounds.comparing._number, **NOTHING, ranges=ranges)
+        peering.rounds.comparing.take_digest(told)
     assert len(peering.outflow) <= before + 1
 
 
@@ -359,7 +359,7 @@ def test_many_questions_are_answered_once_for_the_last(network):
     owner, member, feed = pair(network)
     intruder = Intruder(network, member, owner, feed)
     seen = []
-    intruder.connection.peering.comparing.take_digest = seen.append
+    intruder.connection.peering.rounds.comparing.take_digest = seen.append
     (there,) = owner.feed(feed).peers
     there.outflow.pauseProducing()
     for number in range(100, 150):
@@ -377,7 +377,7 @@ def test_additions_count_as_the_peers_work(network):
     owner.feed(feed).insert(numbered(9_000))
     intruder = Intruder(network, member, owner, feed)
     seen = []
-    intruder.connection.peering.comparing.take_digest = seen.append
+    intruder.connection.peering.rounds.comparing.take_digest = seen.append
     ranges = tuple(Range(start=b"v%06d" % i, end=b"v%06d" % (i + 3_000)) for i in (0, 4_000))
     for number in range(100, 106):
         request = DigestRequest(number=number, ranges=ranges)

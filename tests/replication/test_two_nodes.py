@@ -127,7 +127,7 @@ def test_values_that_false_positives_hid_do_not_wait_for_the_interval(network):
     assert 10 < hidden < 490, "the first plan overlooks some"
     network.run(120)
     assert member.feed(feed).record().digest == owner.feed(feed).record().digest
-    assert connection.peering.agreement.in_sync
+    assert connection.peering.rounds.agreement.in_sync
 
 
 def test_sets_that_stay_different_are_asked_ever_less_often(network):
@@ -140,7 +140,7 @@ def test_sets_that_stay_different_are_asked_ever_less_often(network):
     connection = network.connect(member, owner, feed)
     network.run(600)
     assert member.values(feed) == [b"short"]
-    assert not connection.peering.agreement.in_sync
+    assert not connection.peering.rounds.agreement.in_sync
     # The first, and those 1, 4, 16, 64 and 256 s after the one before.
     assert 4 <= connection.peering.figures.syncs_sent <= 6
 
