@@ -481,10 +481,7 @@ class Node(Service):
             digest=record.digest,
             top_seq=record.top_seq,
             peers=len(feed.peers),
-            peers_in_sync=sum(
-                peer.rounds.agreement is not None and peer.rounds.agreement.in_sync
-                for peer in feed.peers
-            ),
+            peers_in_sync=sum(peer.rounds.is_in_sync for peer in feed.peers),
             chain_links=None if chain is None else len(chain),
             chain_expires=chain.expires if chain and math.isfinite(chain.expires) else None,
             trusted=chain is not None,

@@ -82,6 +82,11 @@ class Rounds:
             if call is not None and call.active():
                 call.cancel()
 
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the peer was in sync when that was seen last."""
+        return self.agreement is not None and self.agreement.in_sync
+
     def hurry(self) -> None:
         """Somebody waits until this peer is in sync: do not wait for the interval."""
         rested = self._clock.seconds() - self._over_at >= HURRY_SECONDS

@@ -17,7 +17,8 @@ from hyperbloom.replication.limits import (
     MAX_WAITS,
     Limits,
 )
-from hyperbloom.replication.peering import ANSWER_SECONDS, SPLITS_REPLIES
+from hyperbloom.replication.peering import SPLITS_REPLIES
+from hyperbloom.replication.rounds import ANSWER_SECONDS
 from hyperbloom.replication.settings import WHOLE, FeedSettings, SyncSettings
 from hyperbloom.replication.sums import KeptSums, Sum
 from hyperbloom.replication.waiting import NotInSync, TooManyWaits, UnknownPeer
