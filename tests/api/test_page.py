@@ -30,6 +30,7 @@ from hyperbloom.api.recent import RecentErrors
 
 WIDTHS = {"desktop": (1280, 900, False), "phone": (390, 844, True)}
 FEEDS, PEERS = 100, 1_000
+PUT = '{"values": ["61"]}'
 #: Counts the elements that are put into the page from now on.
 COUNT_ELEMENTS = """
 globalThis.made = 0;
@@ -309,16 +310,31 @@ def test_a_page_of_another_origin_cannot_use_the_api(chromium, over_tcp, reactor
         opened(chromium, other)
         get = f"fetch('{over_tcp.url}/v1/status'"
         with_token = f"{get}, {{ headers: {{ Authorization: 'Bearer {over_tcp.token}' }} }})"
+        # What a form may send, too: no leave is asked for, and the answer is not to be read.
+        put = f"fetch('{over_tcp.url}/v1/feeds/-/values', {{ method: 'POST', body: '{PUT}'"
+        put_with_token = f"{put}, headers: {{ Authorization: 'Bearer {over_tcp.token}' }} }})"
         # The page's own policy is in the way already; this is about the server's side.
         chromium.send("Page.setBypassCSP", enabled=True)
         chromium.go(f"{other.url}/")
         chromium.wait("document.readyState === 'complete'")
-        for request in (f"{get})", f"{get}, {{ mode: 'no-cors' }})", with_token):
+        for request in (
+            f"{get})",
+            f"{get}, {{ mode: 'no-cors' }})",
+            with_token,
+            f"{put}, mode: 'no-cors' }})",
+            put_with_token,
+        ):
             outcome = chromium.eval(
                 f"{request}.then(async (r) => r.type + (await r.text()), (e) => String(e))"
             )
             assert over_tcp.node.identity.public_key.hex() not in outcome
             assert outcome == "opaque" or "TypeError" in outcome
+        assert over_tcp.node.calls == []
+        # The same requests from no page at all.
+        assert over_tcp.ask_tcp("/v1/feeds/-/values", "POST", PUT.encode())[0] == 401
+        token = over_tcp.token
+        assert over_tcp.ask_tcp("/v1/feeds/-/values", "POST", PUT.encode(), token=token)[0] == 200
+        assert [call[0] for call in over_tcp.node.calls] == ["insert"]
     finally:
         chromium.send("Page.setBypassCSP", enabled=False)
         other.close()
