@@ -139,7 +139,8 @@ def _selection(body: Mapping[str, Any]) -> tuple[Selection, bytes | int | None]:
     if "by" in body:
         if "start" in body or "end" in body:
             raise bad_request("by goes without start and end")
-        if after is not None and not 0 <= member(body, "after", int) <= MAX_SEQ:
+        after = None if after is None else member(body, "after", int)
+        if after is not None and not 0 <= after <= MAX_SEQ:
             raise bad_request("after must be the next of the step before")
         return Selection(origin=_key(body["by"])), after
     if "start" not in body:

@@ -465,9 +465,10 @@ _KINDS: dict[type, str] = {
 
 
 def member(body: Mapping[str, Any], name: str, kind: type[T], default: T | None = None) -> T:
-    """The member `name` of exactly `kind` (an integer passes for a float); null is absent.
+    """The member `name` of exactly `kind`; null is absent.
 
-    Without a default the member must be there.
+    A number is what it amounts to, as JSON Schema has it (2020-12, 4.2.3): 1 passes for a float,
+    and 1.0 for an integer. Without a default the member must be there.
     """
     found = body.get(name)
     if found is None:
@@ -476,6 +477,8 @@ def member(body: Mapping[str, Any], name: str, kind: type[T], default: T | None 
         return default
     if kind is float and type(found) is int:
         found = float(found)
+    elif kind is int and type(found) is float and found.is_integer():
+        found = int(found)
     if type(found) is not kind:
         raise bad_request(f"{name} must be {_KINDS[kind]}")
     return found

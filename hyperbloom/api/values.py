@@ -79,8 +79,8 @@ async def fetch_values(call: Call) -> Mapping[str, Any]:
     feed, body = call.feed(), call.body()
     only(body, ("start", "end", "limit", "timeout"))
     start, end = _fetch_range(body)
-    limit = body.get("limit")
-    if limit is not None and member(body, "limit", int) < 1:
+    limit = None if body.get("limit") is None else member(body, "limit", int)
+    if limit is not None and limit < 1:
         raise bad_request("limit must be at least 1")
     timeout = call.seconds(body.get("timeout", 10.0), "timeout", MAX_FETCH_SECONDS)
     return {"received": await feed.fetch(start, end, limit=limit, timeout=timeout)}

@@ -232,6 +232,16 @@ def test_a_fetch_asks_the_peers(served):
     assert served.node.calls[-1] == ("fetch", b"a", b"b", 4, 2.0)
 
 
+def test_a_whole_number_may_be_written_as_a_float(served):
+    """JSON has one kind of number, and 4.0 is an integer by its schema."""
+    path = "/v1/feeds/-/fetch"
+    assert served.ask("POST", path, {"limit": 4.0})[0] == 200
+    *_, limit, _ = served.node.calls[-1]
+    assert (limit, type(limit)) == (4, int)
+    for wrong in (b"4.5", b"1e400", b"true", b'"4"'):
+        assert served.ask("POST", path, b'{"limit":%b}' % wrong)[0] == 400
+
+
 def test_an_answer_waits_for_the_disk(served):
     """What the node has not confirmed is not acknowledged."""
     later: Deferred = Deferred()

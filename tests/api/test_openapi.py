@@ -31,8 +31,8 @@ MEANT = {
 ACCEPTANCE = CHECKS.get_by_names(["positive_data_acceptance"])
 #: Tests of their own: these answers have no end.
 ENDLESS = {"watch_values", "watch_node", "watch_objects"}
-#: Requests of each operation; the whole test stays below half a minute.
-EXAMPLES = 12
+#: Requests of each operation and mode. With 12 some parameters were never wrong by themselves.
+EXAMPLES = 50
 
 
 def description():

@@ -66,6 +66,22 @@ def test_it_stays_away_through_many_syncs_and_is_not_even_sent(network, extensio
     assert member.node.feed_status(member.feed(feed)).forgotten == 100
 
 
+def test_who_has_it_anew_and_tells_of_it_does_not_bring_it_back(network):
+    """What comes as a broadcast was compared with no filter."""
+    owner, member, feed, values = met(network, 50)
+    forgetting = member.feed(feed).forgetting
+    forget(member.feed(feed), values=(values[7],))
+    third = network.add("third", feeds=(FeedSettings(key=feed),))
+    owner.invite(feed, third)
+    network.connect(third, member, feed)
+    network.run(5)
+    before = forgetting.refused
+    fired(third.feed(feed).insert([values[7], b"new"]))
+    network.run(2)
+    assert forgetting.refused == before + 1
+    assert member.values(feed) == sorted({*values, b"new"} - {values[7]})
+
+
 def test_what_was_erased_comes_and_is_kept_out(network):
     owner, member, feed, values = met(network, 50)
     done(member.feed(feed).forgetting.step(Selection(values=tuple(values[:5])), None, erase=True))

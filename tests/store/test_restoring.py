@@ -98,6 +98,20 @@ def figures(path):
     return found
 
 
+def values_of(path):
+    store = Store.open_readonly(path)
+    found = store.range_slice(FEED, limit=1_000_000, max_bytes=1 << 30).values
+    store.close()
+    return found
+
+
+def wait_for(reached):
+    ends = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < ends, "it did not happen"
+        time.sleep(0.005)
+
+
 def test_a_restored_store_is_the_one_of_the_snapshot(snapshot, tmp_path):
     info = restore_store(snapshot, tmp_path / "new", node_key=NODE, verify=True)
     assert figures(tmp_path / "new") == figures(tmp_path / "node")
@@ -208,42 +222,53 @@ def test_only_the_chosen_feeds_are_seeded(snapshot, tmp_path):
 
 
 def test_a_snapshot_under_load_restores_to_the_digest_it_was_taken_at(tmp_path):
+    """What the running store said of itself after each commit is what the restored one is."""
     store = Store.open(tmp_path / "store", durable=False, map_bytes=1 << 20)
     writer = Writer(store, deliver=lambda answer: answer())
     writer.submit(PutFeed(FEED, {}), lambda result: None)
     stop = threading.Event()
+    states = {}
+    written = []
 
     def write():
-        for number in range(400):
-            if stop.is_set():
+        # Bounded, and slow enough that it outlasts the snapshots on a machine that is busy.
+        for number in range(5_000):
+            if stop.wait(0.001):
                 return
             stored = threading.Event()
             values = [b"%06d %03d" % (number, n) + b"." * 60 for n in range(200)]
             writer.submit(AppendValues(FEED, values, PEER, number), lambda _, s=stored: s.set())
-            stored.wait(10)
+            assert stored.wait(60)
+            written.extend(values)
+            record = store.feed(FEED)
+            states[record.count] = record.digest
 
     thread = threading.Thread(target=write)
     thread.start()
+    taken = []
     try:
-        while not store.feed(FEED) or store.feed(FEED).count < 2_000:
-            time.sleep(0.005)
-        infos = [store.snapshot(tmp_path / f"snapshot{number}") for number in range(3)]
+        wait_for(lambda: len(states) >= 10)
+        for number in range(3):
+            before = max(list(states))
+            info = store.snapshot(tmp_path / f"snapshot{number}")
+            taken.append((before, info.feeds[0], store.feed(FEED).count))
+            wait_for(lambda least=taken[-1][2]: max(list(states)) > least)
         assert thread.is_alive(), "the load went on all the time"
     finally:
         stop.set()
         thread.join()
         writer.close()
-    counts = [info.feeds[0].count for info in infos]
-    assert counts == sorted(set(counts)), "each was taken at another moment"
-    for number, info in enumerate(infos):
+    for number, (before, one, after) in enumerate(taken):
+        assert before <= one.count <= after, "of a moment while it was taken"
+        assert states[one.count] == one.digest
         for name, make in (
             ("restored", lambda s, t: restore_store(s, t, node_key=None, verify=True)),
             ("seeded", lambda s, t: seed_store(s, t, feeds=None, now=NOW, verify=True)),
         ):
             target = tmp_path / f"{name}{number}"
             make(tmp_path / f"snapshot{number}", target)
-            (one,) = info.feeds
             assert figures(target) == {FEED: (one.count, one.bytes, one.digest)}
+            assert values_of(target) == sorted(written[: one.count])
     store.close()
 
 
