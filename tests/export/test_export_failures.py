@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -315,6 +316,28 @@ def test_a_commit_that_somebody_else_was_ahead_of(exported, tmp_path):
     with pytest.raises(ExportConflict, match="somebody else changed"):
         ours.commit(facts, numbers=numbers, metadata={})
     assert DeltaTable(str(target / "values")).version() == theirs.version
+
+
+@pytest.mark.parametrize("trouble", [OSError(errno.EIO, "broken"), KeyboardInterrupt()])
+def test_what_fails_after_a_commit_leaves_its_files(
+    node, no_session, tmp_path, monkeypatch, trouble
+):
+    """A Ctrl-C that comes while the commit is written is raised once the commit is there."""
+    node.append(random_values(10))
+    node.do(PutLinks(FEED, [LINK]))
+    target, snapshot = tmp_path / "tables", node.snapshot()
+
+    def sync(path):
+        if path.name == "_delta_log":
+            raise trouble
+
+    with monkeypatch.context() as patch, pytest.raises((ExportError, KeyboardInterrupt)):
+        patch.setattr("hyperbloom.export.delta.sync_path", sync)
+        export_snapshots([snapshot], target, sessions=no_session, tables=("links",))
+    read_back = DeltaTable(str(target / "links")).to_pyarrow_dataset().to_table()
+    assert read_back.column("link").to_pylist() == [b"link"]
+    again = export_snapshots([snapshot], target, sessions=no_session, tables=("links",))
+    assert not again.tables[0].changed
 
 
 def test_which_master(tmp_path):
