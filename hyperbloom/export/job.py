@@ -359,9 +359,19 @@ class _Export:
         return lambda done, total: self._show(f"{table}: {done} of {total} ranges", done / total)
 
     def _remove_unnamed(self, name: str) -> None:
-        """After a failure: the files of this run, which no commit names. Others are vacuum's."""
+        """After a failure: the files of this run that no commit names. Others are vacuum's.
+
+        The commit may be there all the same (a Ctrl-C that came meanwhile is raised behind it), so
+        the log is asked anew. Where it cannot be read, every file stays.
+        """
+        try:
+            table = OpenTable.find(self.target, name)
+            named = {file.path for file in table.files()} if table is not None else set()
+        except ExportError:
+            return
         for path in (self.target / name).rglob(f"{self._run_name}-*.parquet"):
-            path.unlink(missing_ok=True)
+            if path.relative_to(self.target / name).as_posix() not in named:
+                path.unlink(missing_ok=True)
 
 
 def _files_of(table: OpenTable, nodes: Collection[str]) -> list[ListedFile]:

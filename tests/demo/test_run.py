@@ -7,9 +7,11 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from without_java import without_java
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = Path("scripts/sample/disposable-email-domains.txt")
@@ -29,12 +31,14 @@ def project(tmp_path_factory: pytest.TempPathFactory):
     run(copy, "--stop")
 
 
-def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    project: Path, *arguments: str, environment: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(project / "scripts" / "run"), *arguments],
         # From elsewhere, and with what a person may have set in a shell.
         cwd=project.parent,
-        env=os.environ | {"HYPERBLOOM_CONFIG": "elsewhere/hyperbloom.toml"},
+        env={**environment, "HYPERBLOOM_CONFIG": "elsewhere/hyperbloom.toml"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -58,8 +62,10 @@ def running(project: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(RUN_SECONDS)
-def test_the_member_prints_the_values_of_the_owner_in_order(project: Path) -> None:
-    done = run(project, "--once")
+def test_without_java_the_member_prints_the_values_of_the_owner_in_order(
+    project: Path, tmp_path: Path
+) -> None:
+    done = run(project, "--once", environment=without_java(tmp_path / "programs"))
     assert done.returncode == 0, done.stdout + done.stderr
     values = sorted((ROOT / SAMPLE).read_bytes().splitlines())
     assert (project / "demo" / "in-order.txt").read_bytes().splitlines() == values

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import lmdb
+
 from hyperbloom.store import AppendValues, PutFeed, PutMeta, Store, WriterInline
+from hyperbloom.store.layout import U32, U64, FeedState
 
 NODE = b"\xaa" * 32
 FEED = b"f" * 32
@@ -56,6 +60,30 @@ class SourceNode:
 
     def close(self) -> None:
         self.store.close()
+
+
+def spoil(snapshot: Path, *, outside: Callable[[bytes, int], bool]) -> int:
+    """Make every record of the log whose (feed, seq) is ``outside`` one that cannot be read.
+
+    What is then read without an error has not touched them. How many there are.
+    """
+    with (
+        closing(lmdb.open(str(snapshot), max_dbs=16)) as environment,
+        environment.begin(write=True) as txn,
+    ):
+        feeds = {
+            FeedState.unpack(data).feed_id: key
+            for key, data in txn.cursor(environment.open_db(b"feeds", txn))
+        }
+        log = environment.open_db(b"log", txn)
+        found = [
+            key
+            for key, _ in txn.cursor(log)
+            if outside(feeds[U32.unpack_from(key)[0]], U64.unpack_from(key, U32.size)[0])
+        ]
+        for key in found:
+            txn.put(key, b"\xc1", db=log)
+    return len(found)
 
 
 def random_values(count: int, seed: int = 1, longest: int = 200) -> list[bytes]:

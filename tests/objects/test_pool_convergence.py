@@ -7,6 +7,7 @@ that once found something stay in `KEPT`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 
 import pytest
@@ -21,12 +22,11 @@ SEEDS = [int(os.environ["HYPERBLOOM_SEED"])] if "HYPERBLOOM_SEED" in os.environ 
 class World:
     """Nodes along a graph, and what happens to their objects."""
 
-    def __init__(self, folder, seed, count, edges, **more):
+    def __init__(self, folder, seed, count, edges, *, skews=(0, 0, 0, -3, 40), **more):
         self.net = PoolNet(folder, seed=seed, latency=0.05)
         self.random = self.net.random
         self.nodes = [
-            self.net.add(f"n{i:02}", skew=self.random.choice([0, 0, 0, -3, 40]), **more)
-            for i in range(count)
+            self.net.add(f"n{i:02}", skew=self.random.choice(skews), **more) for i in range(count)
         ]
         self.edges = edges
         self.open = {}
@@ -155,17 +155,23 @@ def test_pools_that_were_parted_for_long_agree_again(tmp_path, seed):
 
 
 @pytest.mark.parametrize("passphrase", [None, "secret"])
-def test_a_change_crosses_another_in_a_ring_and_one_holds(tmp_path, passphrase):
-    world = World(tmp_path, 5, 3, ring(3), passphrase=passphrase)
+@pytest.mark.parametrize("ahead", [0, 1, 2, None])
+@pytest.mark.parametrize("values", itertools.permutations((1, 2, 3)), ids=str)
+def test_changes_cross_in_a_ring_and_the_latest_holds(tmp_path, passphrase, ahead, values):
+    world = World(tmp_path, 5, 3, ring(3), skews=[0], passphrase=passphrase)
+    if ahead is not None:
+        world.nodes[ahead].skew = 40.0
     world.redial()
     world.net.run(1)
-    one, two, three = world.nodes
-    number = one.put(name="x", n=0, on=False)
+    number = world.nodes[1].put(name="x", n=0, on=False)
     world.net.run(1)
-    for node, value in ((one, 1), (two, 2), (three, 3)):
-        node.change(number, n=value)
+    changed = [
+        node.change(number, n=value) for node, value in zip(world.nodes, values, strict=True)
+    ]
     world.check_quiet()
-    assert len(one.contents()) == 1
+    # The greater stamp; of equal ones, the greater hash.
+    holds = max(changed) if ahead is None else changed[ahead]
+    assert list(world.nodes[0].contents()) == [holds]
     world.net.close()
 
 
