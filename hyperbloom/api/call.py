@@ -117,6 +117,12 @@ class Call:
                 raise
             return node.feeds[node.identity.public_key]
 
+    def check_alias_is_free(self, key: bytes, alias: str | None) -> None:
+        """Raises `Problem` where an alias for the feed `key` names another one already."""
+        named = (feed.key for feed in self.node.feeds.values() if feed.settings.alias == alias)
+        if alias is not None and any(other != key for other in named):
+            raise bad_request(f"{alias!r} names another feed already; choose another alias")
+
     def feed_of(self, key: bytes) -> ServedFeed:
         """The feed of a key that was there a moment ago."""
         feed = self.context.node.feeds.get(key)

@@ -105,6 +105,7 @@ def show_feed(call: Call) -> Answer:
 async def join_feed(call: Call) -> Mapping[str, Any]:
     """A feed's settings (the keys of `[[feeds]]`): the node takes part in it from now on."""
     settings = feed_settings(call.body())
+    call.check_alias_is_free(settings.key, settings.alias)
     await told(lambda: call.node.join(settings))
     call.status = 201
     return feed_form(call.feed_of(settings.key), call.node.identity.public_key)

@@ -279,6 +279,7 @@ async def accept_invitation(call: Call) -> Mapping[str, Any]:
     invitation = _open_invitation(line)
     settings, changed = _joined_settings(call, invitation, body)
     _check_invited(call, invitation, DIALECTS[settings.dialect])
+    call.check_alias_is_free(settings.key, settings.alias)
     if changed:
         await told(lambda: call.node.join(settings))
     feed = call.feed_of(invitation.feed_key)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.cli.output import Output, OutputClosed, say
+from hyperbloom.cli.output import Output, OutputClosed, OutputLost, say
 from hyperbloom.exit_codes import EXIT_MEANINGS, ExitCode
 from hyperbloom.units import parse_duration
 
@@ -231,6 +231,9 @@ class Root(Group):
             code = ExitCode.OUTPUT_CLOSED
         except (KeyboardInterrupt, Interrupted, click.Abort):
             code = ExitCode.INTERRUPTED
+        except OutputLost as error:
+            code = report(error)
+            _drop_output()
         except Exception as error:
             code = report(error)
         if code == ExitCode.OUTPUT_CLOSED:
@@ -246,7 +249,7 @@ class Root(Group):
     ) -> int:
         try:
             result = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-            sys.stdout.flush()
+            _flush()
         except BrokenPipeError:
             raise OutputClosed from None
         return result if isinstance(result, int) else 0
@@ -262,6 +265,15 @@ class Root(Group):
         """Exit codes, from their one list."""
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), text) for code, text in EXIT_MEANINGS.items()])
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputLost(error) from error
 
 
 def _drop_output() -> None:
@@ -303,7 +315,7 @@ _NAMED_CODES = {
     "hyperbloom.cli.dht_session.StateUnusable": ExitCode.CONFIG,
     "hyperbloom.cli.dht_session.DhtTimeout": ExitCode.TIMEOUT,
     "hyperbloom.discovery.dht.errors.LocalProtocolError": ExitCode.FAILED,
-    "twisted.internet.error.CannotListenError": ExitCode.BUSY,
+    "hyperbloom.cli.dht_session.PortTaken": ExitCode.BUSY,
     "hyperbloom.export.errors.SnapshotUnusable": ExitCode.STORE,
     "hyperbloom.export.errors.ExportFull": ExitCode.STORE,
     "hyperbloom.export.errors.ExportBusy": ExitCode.BUSY,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hyperbloom.addresses import format_host_port, parse_host_port
+from hyperbloom.addresses import check_interface, format_host_port, parse_host_port
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
 from hyperbloom.cli.parameters import HOST_PORT, as_bytes, whole_hex
 from hyperbloom.exit_codes import ExitCode
@@ -45,6 +45,19 @@ class HexDigits(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             digits = " or ".join(str(2 * length) for length in self._lengths)
             self.fail(f"{value!r} is not {digits} hex digits", param, ctx)
         return data
+
+
+class Interface(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """An IP address of this machine, or nothing for all."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Called by click."""
+        try:
+            return check_interface(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.group(cls=Group)
@@ -84,7 +97,11 @@ def _listen_options(command: Any) -> Any:
             help="Keep id and table there, from one start to the next.",
         ),
         click.option(
-            "--interface", default="", metavar="ADDRESS", help="Listen on this address only."
+            "--interface",
+            type=Interface(),
+            default="",
+            metavar="ADDRESS",
+            help="Listen on this address only.",
         ),
         click.option(
             "--port",
@@ -197,7 +214,9 @@ def _serve(
             app.out.facts([("address", address), ("node id", node.node_id.hex())])
             app.out.raw(b"", flush=True)
         joined: Deferred[int] = node.bootstrap()
-        joined.addCallback(lambda known: app.out.note(f"joined: {known} nodes known"))
+        joined.addCallback(
+            lambda known: app.out.note(f"joined: {known} node{'s' * (known != 1)} known")
+        )
         # Cancelled when the node stops before that; nobody waits for it then.
         joined.addErrback(lambda failure: failure.trap(CancelledError) and None)
         while True:
@@ -231,7 +250,8 @@ def get(
         shown = [{"seq": each.seq, "value": _plain(each.value).hex()} for each in items]
         app.out.json({"items": shown, "asked": found.asked, "answered": found.answered})
     for item in items if not app.out.as_json else ():
-        app.out.values([b"%d\t%b" % (item.seq, _shown(item.value, as_hex))])
+        app.out.raw(b"%d\t" % item.seq)
+        app.out.values([_shown(item.value, as_hex)])
     if not items:
         _nothing_found(app, found.asked, found.answered)
 
@@ -364,7 +384,8 @@ def _print_report(app: App, names: dict[str, Any], report: PutReport) -> None:
 
 
 def _nothing_found(app: App, asked: int, answered: int) -> None:
-    app.out.note(f"nothing found ({asked} nodes asked, {answered} answered)")
+    nodes = "1 node" if asked == 1 else f"{asked} nodes"
+    app.out.note(f"nothing found ({nodes} asked, {answered} answered)")
     exit_with(ExitCode.FAILED)
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
+from twisted.internet.error import CannotListenError
 from twisted.internet.selectreactor import SelectReactor
 from twisted.python.failure import Failure
 
@@ -22,6 +23,7 @@ from hyperbloom.discovery.dht_node import DhtNode
 __all__ = [
     "DhtTimeout",
     "NoNodeAnswered",
+    "PortTaken",
     "Session",
     "StateUnusable",
     "Work",
@@ -34,6 +36,10 @@ T = TypeVar("T")
 
 class NoNodeAnswered(Exception):
     """None of the nodes that were asked first is there."""
+
+
+class PortTaken(Exception):
+    """The node cannot listen where it was told to; the message says why."""
 
 
 class StateUnusable(Exception):
@@ -89,7 +95,14 @@ def run_session(session: Session, work: Work[T]) -> T:
 
 
 async def _listen_and_work(session: Session, node: DhtNode, work: Work[T], reactor: Any) -> T:
-    node.listen(session.port, session.interface)
+    try:
+        node.listen(session.port, session.interface)
+    except CannotListenError as error:
+        reason = getattr(error.socketError, "strerror", None) or error.socketError
+        raise PortTaken(
+            f"cannot listen on UDP port {error.port}: {reason}; stop what uses it, or give "
+            "another --port or --interface"
+        ) from error
     return await work(node, reactor)
 
 
@@ -133,6 +146,9 @@ def _read(path: Path | None) -> bytes:
     """A saved state; nothing if there is none yet."""
     if path is None:
         return b""
+    if not path.parent.is_dir():
+        # Said now, and not when the first state is to be written.
+        raise StateUnusable(f"there is no folder {path.parent} to keep {path.name} in; make it")
     try:
         return path.read_bytes()
     except FileNotFoundError:

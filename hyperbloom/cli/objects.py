@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Group, pass_app
-from hyperbloom.cli.tables import Key, Name
+from hyperbloom.cli.tables import Name
 
 if TYPE_CHECKING:
     from hyperbloom.api.client import ObjectEvent
@@ -100,7 +100,8 @@ def list_(app: App, type_name: str | None) -> None:
             for form in found:
                 app.out.json(form)
             return
-        rows = [(Key(o["hash"]), o["type"] or "-", Name(_summary(o["fields"]))) for o in found]
+        # Other commands take the hash, and take it whole only.
+        rows = [(o["hash"], o["type"] or "-", Name(_summary(o["fields"]))) for o in found]
     app.out.table(("hash", "type", "fields"), rows, empty="No objects.")
 
 

@@ -17,7 +17,7 @@ import click
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Cell, piped, print_table
 
-__all__ = ["Output", "OutputClosed", "Progress", "say"]
+__all__ = ["Output", "OutputClosed", "OutputLost", "Progress", "say"]
 
 #: A command to paste, which stays on one line.
 _COMMAND = re.compile(r"`[^`]*`")
@@ -27,6 +27,16 @@ _GLUE = "\0"
 
 class OutputClosed(Exception):
     """Nobody reads standard output any more."""
+
+
+class OutputLost(click.ClickException):
+    """Standard output takes no more: the disk it goes to is full, or broken."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            f"the output cannot be written: {error.strerror or error}; what there is of it is not "
+            "whole"
+        )
 
 
 class Output:
@@ -53,6 +63,8 @@ class Output:
                 stream.flush()
         except BrokenPipeError:
             raise OutputClosed from None
+        except OSError as error:
+            raise OutputLost(error) from error
 
     def values(self, values: Iterable[bytes], *, flush: bool = False) -> None:
         """Values, one a line: as they are for pipes, harmless for a terminal."""

@@ -51,4 +51,5 @@ def completion(app: App, shell: str) -> None:
     if app.out.as_json:
         app.out.json({"shell": shell, "script": script})
     else:
-        app.out.line(script)
+        for line in script.splitlines():
+            app.out.line(line)

@@ -31,7 +31,12 @@ _HEX_KEY = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 def check_alias(alias: str) -> str:
-    """The alias itself, or `ValueError` with what is wrong with it."""
+    """The alias itself, or `ValueError` with what is wrong with it.
+
+    `own` would hide the node's own feed from its owner, and `feed leave own` would mean another.
+    """
+    if alias == "own":
+        raise ValueError("'own' is no alias: it names the node's own feed; choose another")
     if not _ALIAS.fullmatch(alias) or _HEX_KEY.fullmatch(alias):
         raise ValueError(
             f"{alias!r} is no alias: it has 1 to 63 letters, digits, '.', '_' or '-', begins with "

@@ -38,9 +38,12 @@ def compact_store(path: Path, progress: Callable[[int, int], None] | None = None
     ``progress`` gets the bytes written and the bytes there will be, about. Raises StoreLocked while
     a node runs on it, StoreFull without room for the copy, StoreError and its kinds otherwise.
     """
-    if not (path / DATA_FILE).exists():
-        raise StoreError(f"there is no store in {path}; name the folder of one")
-    lock = FolderLock(path)
+    try:
+        if not (path / DATA_FILE).exists():
+            raise StoreError(f"there is no store in {path}; name the folder of one")
+        lock = FolderLock(path)
+    except OSError as error:
+        raise _impossible(path, error) from error
     partial = path / COMPACTING
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -59,10 +62,14 @@ def compact_store(path: Path, progress: Callable[[int, int], None] | None = None
         sync(path)
         return Compacted(before=before, after=(path / DATA_FILE).stat().st_size)
     except OSError as error:
-        raise StoreError(f"the store {path} cannot be compacted: {error}") from error
+        raise _impossible(path, error) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         lock.release()
+
+
+def _impossible(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"the store {path} cannot be compacted: {error.strerror or error}")
 
 
 def _live_bytes(environment: Environment) -> int:

@@ -12,7 +12,8 @@ last committed state. What needs care (py-lmdb's cautions, LMDB's ``lmdb.h``):
   map can be enlarged only while no transaction is open (gate.py).
 - Every call gives the interpreter lock up, which makes a busy process slow (switching.py).
 - A page behind the end of the file is a SIGBUS and not an error, so the file's length is compared
-  with the meta pages before LMDB touches it (datafile.py).
+  with the meta pages before LMDB touches it (datafile.py). So is a page of the table of readers
+  for which the disk has no room: LMDB makes that file with holes, so we make it, without.
 """
 
 import errno
@@ -63,6 +64,8 @@ _SMALLEST_MAP = 64 * 1024
 _META_PAGES = 2
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LITTLE_ROOM = 64 * 1024 * 1024
+#: LMDB's head of the table of readers takes a few slots of 64 bytes beside those of the readers.
+_READER_TABLE_BYTES = 64 * (MAX_READERS + 16)
 
 
 class MapFull(Exception):
@@ -83,8 +86,12 @@ class FolderLock:
             raise StoreLocked(
                 f"the store {folder} is in use by process {owner}; stop it, or name another folder"
             ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+        except OSError:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Give the folder up. The file stays: removing it would race with the next owner."""
@@ -126,6 +133,8 @@ class Environment:
         engine: dict[str, Any] = (
             {"lib_version": 0} if hasattr(lmdb.Environment, "lib_version") else {}
         )
+        if not self.readonly:
+            self._make_reader_table()
         try:
             self._env = lmdb.open(
                 str(self.path),
@@ -153,6 +162,25 @@ class Environment:
         except BaseException:
             self._env.close()
             raise
+
+    def _make_reader_table(self) -> None:
+        """Give the table of readers all its pages, while a lack of room is still an error."""
+        try:
+            descriptor = os.open(
+                self.path / LMDB_LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+            try:
+                size = os.fstat(descriptor).st_size
+                missing = max(0, _READER_TABLE_BYTES - size)
+                written = os.pwrite(descriptor, bytes(missing), size)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise self._full(self.path) from error
+            return  # LMDB finds the same, and its word counts.
+        if written < missing:
+            raise self._full(self.path)
 
     def _open_databases(self) -> None:
         if not self._create:
@@ -311,14 +339,18 @@ class Environment:
                 "after a fork; open it in the child"
             )
 
+    @staticmethod
+    def _full(folder: Path) -> StoreFull:
+        return StoreFull(
+            f"no room on the disk of {folder}; nothing was written, make room and try again"
+        )
+
     def _translated(self, error: lmdb.Error, written: Path | None = None) -> StoreError:
         folder = written or self.path
         if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError)):
             return StoreCorrupt(f"the store {self.path} is damaged ({error}); restore a snapshot")
         if _is_without_room(error, folder):
-            return StoreFull(
-                f"no room on the disk of {folder}; nothing was written, make room and try again"
-            )
+            return self._full(folder)
         return StoreError(
             f"the store {self.path} failed: {error}; see the disk and the system's log"
         )

@@ -197,7 +197,7 @@ def _aside(target: Path, replace: bool) -> Iterator[Path]:
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = FolderLock(target)
     except OSError as error:
-        raise StoreError(f"the store {target} cannot be made: {error}") from error
+        raise StoreError(f"the store {target} cannot be made: {error.strerror or error}") from error
     aside = target / NEW_FOLDER
     try:
         _check_free(target, kept, replace)
@@ -213,7 +213,8 @@ def _aside(target: Path, replace: bool) -> Iterator[Path]:
         (aside / DATA_FILE).rename(target / DATA_FILE)
         sync(target)
     except OSError as error:
-        raise StoreError(f"the store {target} cannot be written: {error}") from error
+        reason = error.strerror or error
+        raise StoreError(f"the store {target} cannot be written: {reason}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
         lock.release()

@@ -37,7 +37,8 @@ def list_snapshots(folder: Path) -> list[KeptSnapshot]:
                 continue
             found.append(KeptSnapshot(path=path, info=info, size=size))
     except OSError as error:
-        raise StoreError(f"the snapshots in {folder} cannot be read: {error}") from error
+        reason = error.strerror or error
+        raise StoreError(f"the snapshots in {folder} cannot be read: {reason}") from error
     return sorted(found, key=lambda one: (-one.info.taken_at, one.path.name))
 
 

@@ -50,7 +50,8 @@ def take_snapshot(environment: Environment, target: Path, *, taken_at: int) -> S
         partial.rename(target)
         sync(target.parent)
     except OSError as error:
-        raise StoreError(f"the snapshot {target} cannot be written: {error}") from error
+        reason = error.strerror or error
+        raise StoreError(f"the snapshot {target} cannot be written: {reason}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return info
@@ -93,8 +94,9 @@ def load_snapshot_info(path: Path) -> SnapshotInfo:
             ),
         )
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise StoreCorrupt(
-            f"{path} is no whole snapshot ({SNAPSHOT_FILE}: {error}); use another one"
+            f"{path} is no whole snapshot ({SNAPSHOT_FILE}: {reason}); use another one"
         ) from error
 
 

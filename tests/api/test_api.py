@@ -134,6 +134,16 @@ def test_the_own_feed_goes_by_that_word(served):
     assert client.feed("own")["key"] == OTHER.public_key.hex()
 
 
+def test_an_alias_names_one_feed(served):
+    client = served.client()
+    client.join_feed({"key": OTHER.public_key.hex(), "alias": "a"})
+    again = client.join_feed({"key": OTHER.public_key.hex(), "alias": "a", "mode": "light"})
+    assert again["mode"] == "light"
+    with pytest.raises(Problem, match="'a' names another feed already"):
+        client.join_feed({"key": (b"k" * 32).hex(), "alias": "a"})
+    assert len(client.feeds()) == 2
+
+
 # Values
 
 

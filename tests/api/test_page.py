@@ -280,8 +280,23 @@ def test_what_a_person_does(chromium, crowded):
 
 
 @needs_chromium
+def test_peers_that_go_take_no_page_with_them(chromium, crowded):
+    opened(chromium, crowded)
+    chromium.wait("document.querySelector('#shown').textContent.startsWith('1 to 50 of 9')")
+    assert chromium.eval("document.querySelector('#pages').offsetHeight > 0")
+    chromium.eval("document.querySelector('#after').click()")
+    chromium.wait("document.querySelector('#shown').textContent.startsWith('51 to 100 of 9')")
+    crowded.node.connected = crowded.node.connected[:9]
+    chromium.wait("document.querySelectorAll('#peers tbody tr').length === 8")
+    # Where one page holds all of them, there is nothing to turn.
+    assert chromium.eval("document.querySelector('#pages').offsetHeight") == 0
+
+
+@needs_chromium
 def test_the_page_follows_the_node(chromium, over_tcp):
+    over_tcp.node.refusals = ()
     opened(chromium, over_tcp)
+    assert chromium.eval("document.querySelector('#errors').textContent") == "None."
     cell = "document.querySelector('#feeds tbody tr').cells"
     assert chromium.eval(f"{cell}[1].textContent") == "0"
     over_tcp.client().put([b"<img src=x onerror=alert(1)>", b"b"])

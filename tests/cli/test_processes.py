@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -99,6 +100,26 @@ def test_a_short_output_to_nobody(served, environment):
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("arguments", [["get"], ["count"], ["status", "--json"]])
+def test_an_output_without_room_is_said(served, environment, tmp_path, arguments):
+    served.call(served.node.own.insert, [b"%07d" % n for n in range(20_000)])
+    with open(tmp_path / "full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "-c", str(served.folder), *arguments],
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            # Stands in for a full disk.
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        b"hyperbloom: the output cannot be written: File too large; "
+        b"what there is of it is not whole\n"
+    )
 
 
 def test_watch_is_flushed_and_ends_quietly(served, environment):

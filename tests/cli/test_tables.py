@@ -219,6 +219,11 @@ def test_values_are_raw_for_pipes_and_harmless_for_a_terminal(node, served, envi
     assert json.loads(in_terminal(served, environment, "get", "--json"))["values"][2] == "ff"
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_is_the_same_in_a_terminal(node, served, environment, shell):
+    assert in_terminal(served, environment, "completion", shell) == node.out("completion", shell)
+
+
 def test_a_feed_without_values_in_a_terminal(served, environment):
     assert in_terminal(served, environment, "get") == "hyperbloom: no values\n"
     assert in_terminal(served, environment, "get", "--start", "x") == (

@@ -202,6 +202,7 @@ WRONG = {
     FEED + "alais = 'x'": ("[[feeds]] 1 alais", "did you mean alias?"),
     FEED + "alias = ''": ("[[feeds]] 1 alias", "no alias"),
     FEED + "alias = '-'": ("[[feeds]] 1 alias", "no alias"),
+    FEED + "alias = 'own'": ("[[feeds]] 1 alias", "names the node's own feed"),
     FEED + "alias = 'a/b'": ("[[feeds]] 1 alias", "no alias"),
     FEED + f"alias = '{KEY}'": ("[[feeds]] 1 alias", "no alias"),
     FEED + f"alias = 'a'\n[[feeds]]\nkey = '{OTHER}'\nalias = 'a'": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -105,6 +106,19 @@ def test_a_mutable_item(network: Network) -> None:
     assert form["items"] == [{"seq": 2, "value": b"hi".hex()}]
 
 
+def test_a_terminal_gets_the_number_and_the_value_apart(network: Network) -> None:
+    key = network.folder / "shown.key"
+    owner = create_key_file(key, b"t" * 32).public_key.hex()
+    network.ask("put", "a\tb", "--key", str(key))
+    main, other = pty.openpty()
+    command = [*COMMAND, "get", owner, "--bootstrap", network.first]
+    process = subprocess.Popen(command, env=network.environment, stdout=other)
+    os.close(other)
+    assert process.wait(WAIT) == 0
+    assert os.read(main, 1_000) == b"1\ta\\x09b\r\n"
+    os.close(main)
+
+
 def test_an_immutable_item(network: Network) -> None:
     put = facts(network.ask("put", "for ever"))
     assert put["found"] == "yes"
@@ -156,6 +170,8 @@ def test_nobody_is_there(network: Network) -> None:
         (["put", "a", "--key", "nowhere.key", "--public"], 3),
         (["serve", "--bootstrap", "nowhere"], 2),
         (["serve", "--port", "0", "--state", "/"], 2),
+        (["serve", "--port", "0", "--state", "nowhere/state.json"], 3),
+        (["serve", "--port", "0", "--interface", "nowhere"], 2),
     ],
 )
 def test_wrong_command_lines(network: Network, arguments: list[str], code: int) -> None:
@@ -169,7 +185,10 @@ def test_a_port_in_use(network: Network) -> None:
     host, _, port = network.first.partition(":")
     done = network.run("serve", "--port", port, "--interface", host)
     assert done.returncode == 9
-    assert done.stderr.count("\n") == 1
+    assert done.stderr == (
+        f"hyperbloom: cannot listen on UDP port {port}: Address already in use; stop what uses "
+        "it, or give another --port or --interface\n"
+    )
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])

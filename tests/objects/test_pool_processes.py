@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import random
 import subprocess
 import sys
@@ -158,6 +159,14 @@ def test_commands_say_what_is_wrong(pools):
     assert node.command("object", "watch", "--timeout", "0.2").returncode == 6
     text = node.command("object", "show", shown["hash"]).stdout.decode()
     assert text.splitlines() == [f"hash\t{shown['hash']}", "type\t-", 'name\t"Ada"']
+    # A terminal gets the hash whole, too: no command takes the beginning of one.
+    main, other = pty.openpty()
+    command = [sys.executable, "-m", "hyperbloom.cli", "-c", str(node.config_path)]
+    with subprocess.Popen([*command, "object", "list"], stdout=other) as listing:
+        os.close(other)
+        assert listing.wait(60) == 0
+    assert shown["hash"] in os.read(main, 10_000).decode()
+    os.close(main)
     plain = pools.nodes.make("plain").start()
     refused = plain.command("object", "list")
     assert refused.returncode == 1

@@ -69,6 +69,14 @@ def test_not_while_somebody_has_it_open(folder):
     store.close()
 
 
+def test_a_folder_that_may_not_be_used(folder):
+    path, _ = folder
+    (path / "node.lock").unlink()
+    (path / "node.lock").mkdir()
+    with pytest.raises(StoreError, match="cannot be compacted: Is a directory"):
+        compact_store(path)
+
+
 def test_no_store_no_compaction(tmp_path):
     with pytest.raises(StoreError, match="there is no store"):
         compact_store(tmp_path)

@@ -7,6 +7,8 @@ small tmpfs is the real thing.
 import os
 import subprocess
 import sys
+import textwrap
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -87,21 +89,68 @@ def test_a_file_that_may_not_grow(tmp_path):
     store.close()
 
 
-def test_a_file_system_without_room(tmp_path):
-    disk = tmp_path / "disk"
+@contextmanager
+def full_disk(disk, size):
+    """A file system of its own that is soon full."""
     disk.mkdir()
     try:
         mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], capture_output=True
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)], capture_output=True
         )
     except FileNotFoundError:
         pytest.skip("there is no mount command")
     if mounted.returncode:
         pytest.skip("no file system may be mounted here")
     try:
-        run_script(disk / "store", "mount")
+        yield disk
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_file_system_without_room(tmp_path):
+    with full_disk(tmp_path / "disk", "4m") as disk:
+        run_script(disk / "store", "mount")
+
+
+NO_ROOM_AT_ALL = textwrap.dedent(
+    """
+    import sys
+    from pathlib import Path
+    from hyperbloom.store import StoreError, StoreFull, StoreLocked, seed_store
+    snapshot, disk = map(Path, sys.argv[1:])
+    (disk / "new").mkdir()
+    rest = open(disk / "rest", "wb", buffering=0)
+    pages = 0
+    try:
+        while True:
+            pages += bool(rest.write(bytes(4096)))
+    except OSError:
+        pass
+    answers = []
+    for free in range(6):
+        try:
+            seed_store(snapshot, disk / "new", feeds=None, now=1.7e9)
+        except StoreError as error:
+            answers.append(type(error).__name__)
+        rest.truncate((pages - free - 1) * 4096)
+    print(*sorted(set(answers)), len(answers))
+    """
+)
+
+
+def test_a_disk_without_a_page_left_for_lmdbs_lock(tmp_path):
+    """LMDB writes the table of readers through a map, which a full disk ends with a SIGBUS."""
+    store = Store.open(tmp_path / "store")
+    store.snapshot(tmp_path / "snapshot")
+    store.close()
+    with full_disk(tmp_path / "disk", "1m") as disk:
+        done = subprocess.run(
+            [sys.executable, "-c", NO_ROOM_AT_ALL, str(tmp_path / "snapshot"), str(disk)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert (done.returncode, done.stdout) == (0, "StoreError StoreFull 6\n"), done.stderr
 
 
 def test_a_store_whose_meta_page_could_not_be_written_opens_itself_anew(tmp_path):

@@ -10,7 +10,7 @@ const TOKEN = "hyperbloom-session";
 
 const $ = (id) => document.getElementById(id);
 const state = {
-  frame: null, chosen: null, offset: 0, total: 0, members: [], expanded: new Set(), rates: new Map(), filter: "",
+  frame: null, chosen: null, offset: 0, members: [], expanded: new Set(), rates: new Map(), filter: "",
 };
 
 // Words for numbers
@@ -178,9 +178,10 @@ function drawErrors({ errors, status }) {
   const problems = status.feeds.filter((f) => f.problem).map((f) => ({ at: null, text: `${feedName(f)}: ${f.problem}` }));
   const logged = errors.map((e) => ({ at: e.at, text: `${e.level}: ${e.text}` }));
   const all = [...problems, ...[...refusals, ...logged].sort((a, b) => b.at - a.at)].slice(0, MAX_ERRORS);
-  $("errors").replaceChildren(...(all.length ? all : [{ at: null, text: "None." }]).map(({ at, text }) => {
+  $("errors").replaceChildren(...(all.length ? all : [{ text: "None." }]).map(({ at, text }) => {
     const item = make("li");
-    item.append(make("time", at == null ? "now" : ago(at)), text);
+    if (all.length) item.append(make("time", at == null ? "now" : ago(at)));
+    item.append(text);
     return item;
   }));
 }
@@ -211,7 +212,7 @@ function drawDetailHead() {
 
 function choose(key) {
   if (key === state.chosen) return;
-  Object.assign(state, { chosen: key, offset: 0, members: [], expanded: new Set() });
+  Object.assign(state, { chosen: key, offset: 0, members: [], shape: null, expanded: new Set() });
   if (state.frame) { drawFeeds(state.frame); drawDetailHead(); }
   lookAtFeed();
 }
@@ -225,7 +226,6 @@ function peerState(peer) {
 }
 
 function drawPeers({ peers, total }) {
-  state.total = total;
   fillTable($("peers"), peers.map((peer) => ({
     key: `${peer.id} ${peer.address}`,
     cells: [
@@ -251,6 +251,12 @@ async function lookAtFeed() {
       ask(`/v1/peers?feed=${key}&offset=${state.offset}&limit=${PAGE_PEERS}`), ask(`/v1/feeds/${key}/members`),
     ]);
     if (key !== state.chosen) return;
+    if (state.offset > 0 && state.offset >= peers.total) {
+      // The peers of this page have gone.
+      state.offset = PAGE_PEERS * Math.max(0, Math.ceil(peers.total / PAGE_PEERS) - 1);
+      lookAtFeed();
+      return;
+    }
     drawPeers(peers);
     const shape = JSON.stringify(members);
     if (shape !== state.shape) { state.shape = shape; state.members = members; drawGraph(); }
