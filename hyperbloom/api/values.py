@@ -20,7 +20,9 @@ __all__ = ["count_values", "fetch_values", "has_values", "page_form", "put_value
 def put_values(call: Call) -> Answer:
     """`{"values": [hex, …]}`: stores them; answers once they are on disk."""
     feed = call.feed()
-    values = bytes_list(call.body(), "values")
+    body = call.body()
+    only(body, ("values",))
+    values = bytes_list(body, "values")
     given = len(values)
 
     def answer(appended: Appended) -> bytes:
@@ -57,7 +59,9 @@ def page_form(page: RangeSlice, more: str = "") -> bytes:
 def has_values(call: Call) -> Answer:
     """`{"values": [hex, …]}`: whether each of them is there."""
     feed = call.feed()
-    return {"has": feed.has(bytes_list(call.body(), "values"))}
+    body = call.body()
+    only(body, ("values",))
+    return {"has": feed.has(bytes_list(body, "values"))}
 
 
 def count_values(call: Call) -> Answer:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 import jsonschema
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
@@ -53,6 +53,14 @@ OPERATIONS = [
 ]
 
 
+def arrives_as_it_is(query):
+    """Whether what is wrong with a query can be seen in it: lists are sent as their entries.
+
+    So an empty one, or one of empty ones, is not sent at all, and one of a right text is right.
+    """
+    return not any(value is None or isinstance(value, (list, dict)) for value in query.values())
+
+
 @pytest.fixture(scope="module")
 def running(reactor_thread):
     served = ServedOverTcp(reactor_thread)
@@ -75,6 +83,7 @@ def test_the_server_does_what_the_description_says(operation, mode, running):
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def check(case):
+        assume(arrives_as_it_is(case.query))
         case.call_and_validate(
             base_url=running.url,
             headers={"Authorization": f"Bearer {running.token}"},

@@ -156,7 +156,7 @@ def test_pools_that_were_parted_for_long_agree_again(tmp_path, seed):
 
 @pytest.mark.parametrize("passphrase", [None, "secret"])
 @pytest.mark.parametrize("ahead", [0, 1, 2, None])
-@pytest.mark.parametrize("values", itertools.permutations((1, 2, 3)), ids=str)
+@pytest.mark.parametrize("values", list(itertools.permutations((1, 2, 3))), ids=str)
 def test_changes_cross_in_a_ring_and_the_latest_holds(tmp_path, passphrase, ahead, values):
     world = World(tmp_path, 5, 3, ring(3), skews=[0], passphrase=passphrase)
     if ahead is not None:
