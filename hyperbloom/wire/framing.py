@@ -143,9 +143,12 @@ class FrameReader:
                 return None
         return self._take_body()
 
-    def next_frame(self) -> bytes | None:
-        """Message id and body. RemoteProtocolError: a length of 0 or above MAX_FRAME_BYTES."""
-        if not self._length and not self._read_length(0, MAX_FRAME_BYTES, "a frame"):
+    def next_frame(self, limit: int = MAX_FRAME_BYTES) -> bytes | None:
+        """Message id and body. RemoteProtocolError: a length of 0 or above `limit`.
+
+        The limit is that of the moment in which the length is read.
+        """
+        if not self._length and not self._read_length(0, limit, "a frame"):
             return None
         return self._take_body()
 

@@ -14,6 +14,7 @@ __all__ = [
     "MAX_BUFFERED_BYTES",
     "MAX_DIGEST_BOUND_BYTES",
     "MAX_EARLY_BYTES",
+    "MAX_EARLY_FRAME_BYTES",
     "MAX_EXTENSIONS",
     "MAX_EXTENSION_BYTES",
     "MAX_FRAME_BYTES",
@@ -41,9 +42,14 @@ so that a later protocol may use large ones."""
 MAX_OPEN_BYTES: Final = 128
 """Body of Open. Ours is 60; anybody may send one, before any proof of trust."""
 
-MAX_EARLY_BYTES: Final = 65_536
+MAX_EARLY_FRAME_BYTES: Final = 20_480
+"""Message id and body of a received frame while the peer has proved nothing: anybody can make this
+node hold so much. The longest Handshake that is taken has 17,313 (64 extensions of 255 bytes, five
+links); those of deployed peers have at most 801."""
+
+MAX_EARLY_BYTES: Final = MAX_EARLY_FRAME_BYTES
 """Bytes kept behind a peer's Open before ours is sent. Without our nonce a peer can send no
-Handshake, so nothing useful is among them; it is what one read of a socket may bring."""
+Handshake, so nothing useful is among them."""
 
 MAX_BUFFERED_BYTES: Final = 8_388_608
 """Bytes received and not yet pulled as events: 32 of the longest frames. Whoever feeds a session

@@ -57,7 +57,12 @@ from hyperbloom.wire.events import (
     Waiting,
 )
 from hyperbloom.wire.framing import FrameReader, encode_frame, encode_open, split_frame
-from hyperbloom.wire.limits import MAX_BUFFERED_BYTES, MAX_EARLY_BYTES
+from hyperbloom.wire.limits import (
+    MAX_BUFFERED_BYTES,
+    MAX_EARLY_BYTES,
+    MAX_EARLY_FRAME_BYTES,
+    MAX_FRAME_BYTES,
+)
 from hyperbloom.wire.messages import (
     Data,
     FilterOptions,
@@ -186,7 +191,8 @@ class Session:
             if body is not None:
                 return self._take_open(Open.decode(body))
         else:
-            frame = self._frames.next_frame()
+            proved = self._remote is not None
+            frame = self._frames.next_frame(MAX_FRAME_BYTES if proved else MAX_EARLY_FRAME_BYTES)
             if frame is not None:
                 return self._take_frame(frame, now)
         return self._end() if self._eof else NEED_DATA

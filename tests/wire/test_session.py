@@ -20,6 +20,7 @@ from wire_peers import (
     chain_of,
     credentials_of,
     drive,
+    each_dialect,
     events,
     handshake_body,
     open_bytes,
@@ -28,6 +29,7 @@ from wire_peers import (
 
 from hyperbloom.keys import discovery_key
 from hyperbloom.trust import (
+    MAX_CHAIN_LINKS,
     Chain,
     ChainExpired,
     ChainForged,
@@ -41,6 +43,9 @@ from hyperbloom.wire import (
     DIALECTS,
     MAX_BUFFERED_BYTES,
     MAX_EARLY_BYTES,
+    MAX_EARLY_FRAME_BYTES,
+    MAX_EXTENSION_BYTES,
+    MAX_EXTENSIONS,
     MAX_FRAME_BYTES,
     MAX_VALUE_BYTES,
     NEED_DATA,
@@ -51,9 +56,11 @@ from hyperbloom.wire import (
     Data,
     DataReceived,
     DataRefused,
+    Dialect,
     Event,
     FilterOptions,
     FilterOptionsReceived,
+    Handshake,
     HandshakeReceived,
     Link,
     LinkIgnored,
@@ -605,6 +612,30 @@ def test_the_longest_frames_both_ways() -> None:
     peer.send_raw(encode_varint(MAX_FRAME_BYTES + 1))
     with pytest.raises(RemoteProtocolError, match="length of a frame"):
         peer.session.next_event(now=NOW)
+
+
+@each_dialect
+def test_before_the_handshake_no_frame_is_longer_than_one_needs(dialect: Dialect) -> None:
+    peer = drive(State.HANDSHAKE_SENT, dialect=dialect)
+    peer.send_raw(encode_varint(MAX_EARLY_FRAME_BYTES) + b"\x63" + bytes(MAX_EARLY_FRAME_BYTES - 1))
+    event = peer.session.next_event(now=NOW)
+    assert event == UnknownIgnored(message_id=0x63, size=MAX_EARLY_FRAME_BYTES)
+    peer.send_raw(encode_varint(MAX_EARLY_FRAME_BYTES + 1))
+    with pytest.raises(RemoteProtocolError, match="length of a frame"):
+        peer.session.next_event(now=NOW)
+    assert peer.session.buffered_bytes == 0
+
+
+def test_the_longest_handshake_is_short_enough_to_be_taken() -> None:
+    longest = Handshake(
+        id=PEER_ID,
+        extensions=("x" * MAX_EXTENSION_BYTES,) * MAX_EXTENSIONS,
+        signature=bytes(64),
+        chain=(bytes(137),) * MAX_CHAIN_LINKS,
+    )
+    assert len(longest.encode()) + 1 == 17_313 <= MAX_EARLY_FRAME_BYTES
+    deployed = Handshake(id=PEER_ID, signature=bytes(64), chain=(bytes(137),) * MAX_CHAIN_LINKS)
+    assert len(deployed.encode()) + 1 == 801
 
 
 def test_what_may_come_before_our_open_is_limited() -> None:
