@@ -11,6 +11,7 @@ __all__ = [
     "check_listen",
     "check_node_listen",
     "format_host_port",
+    "network_of",
     "parse_host_port",
 ]
 
@@ -84,3 +85,21 @@ def check_listen(text: str) -> str:
 def check_node_listen(text: str) -> str:
     """As `check_listen`, or `systemd`: the ports that systemd hands over (`hyperbloom.systemd`)."""
     return text if text == "systemd" else check_listen(text)
+
+
+def network_of(host: str) -> str:
+    """Whose addresses a host is among: an IPv4 address itself, of IPv6 the /64.
+
+    A customer gets at least a /64 (RFC 6177), and so has as many addresses as there are. An IPv4
+    address that is written as IPv6 (`::ffff:192.0.2.1`) is the IPv4 address. What is no address,
+    such as the name of a transport that is none of IP, is its own network.
+    """
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))

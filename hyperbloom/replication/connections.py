@@ -1,4 +1,4 @@
-"""Who is connected and who is let in: bounds, strikes, twins, chains that run out.
+"""Who is connected and who is let in: room, strikes, twins, chains that run out.
 
 Every `PeerProtocol` asks here when it is made, when it is secure and when it ends. Once in half a
 second all are looked at: one whose chain has run out is closed within the second, whatever the
@@ -15,11 +15,19 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.limits import FRAMES_PER_TURN, MAX_REFUSALS_SHOWN, TURN_SECONDS
+from hyperbloom.replication.limits import (
+    FRAMES_PER_TURN,
+    MAX_REFUSALS_SHOWN,
+    TOLD_SINGLY,
+    TURN_SECONDS,
+)
 from hyperbloom.replication.refusal import Refused
+from hyperbloom.replication.slots import Proof, Slots
 from hyperbloom.replication.status import PeerStatus, RefusalStatus
 from hyperbloom.replication.strikes import Strikes
 from hyperbloom.replication.turns import Turns
+from hyperbloom.tally import Tally
+from hyperbloom.trust import Chain
 from hyperbloom.wire import RemotePeer
 
 if TYPE_CHECKING:
@@ -47,8 +55,12 @@ class Connections:
         self.opened: Counter[bool] = Counter()
         self.closed: Counter[str] = Counter()
         self.strikes = self._past_in = self._past_out = 0
+        #: What is told of strangers, of members, and of dials to addresses that were found.
+        self.strangers = Tally(context.clock, log, what="Connections of strangers")
+        self.members = Tally(context.clock, log, what="Connections of members", singly=TOLD_SINGLY)
+        self.found = Tally(context.clock, log, what="Dials to addresses that were found")
         self._open: set[PeerProtocol] = set()
-        self._per_host: Counter[str] = Counter()
+        self._slots: Slots[PeerProtocol] = Slots(lambda: context.limits)
         self._strikes = Strikes(most=context.limits.strikes, memory=context.limits.ban_seconds)
         self._all_closed: list[Deferred[None]] = []
 
@@ -58,34 +70,64 @@ class Connections:
     # Called by PeerProtocol
 
     def admit(self, peer: PeerProtocol) -> Refused | None:
-        """Take a new connection in, or say why not."""
-        limits = self.context.limits
+        """Take a new connection in, or say why not; another one may have to go for it."""
         self._open.add(peer)
         self.opened[peer.outgoing] += 1
-        self._per_host[peer.host] += 1
-        if self._strikes.is_banned(peer.host, now=self.context.clock.seconds()):
-            return Refused("banned", "its address has broken the protocol too often")
-        if peer.outgoing:
-            return None
-        if len(self._open) > limits.connections:
-            return Refused("crowded", "there are as many connections as there may be")
-        if self._per_host[peer.host] > limits.connections_per_address:
-            return Refused("crowded", "its address has as many connections as it may")
-        return None
+        surplus = self._slots.enter(peer, network=peer.network, dialled=peer.outgoing)
+        return self._make_room(surplus, peer, "there are as many connections as there may be")
 
     def check_secure(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
-        """Whether a peer that has proved itself is one too many: ourselves, or a twin.
+        """Why a peer that has proved a key is not let in all the same: as ourselves, or a twin.
+
+        Our own key is never a peer's: somebody passes our own Handshake of another connection
+        back to us, which proves nothing of him (the id in it is not signed), or it is ourselves.
+        """
+        denied = self.context.denied.first_of(remote.chain)
+        if denied is not None:
+            return _is_denied(denied, remote.key)
+        if remote.key in self._own_keys(peer):
+            if remote.id == self.context.peer_id:
+                return Refused("own", "this node dialled itself")
+            return Refused(
+                "own-key",
+                "it proved this node's own key: somebody passed our own proof back to us, or "
+                "another node runs with the same key",
+            )
+        if not peer.outgoing and self._is_banned(peer, remote.key):
+            return Refused("banned", "it has broken the protocol too often")
+        return self._twin(peer, remote) or self._prove(peer, remote)
+
+    def _own_keys(self, peer: PeerProtocol) -> frozenset[bytes]:
+        """Every key that this node proves itself with, there or elsewhere."""
+        credentials = peer.session.credentials
+        here = () if credentials is None else (credentials.identity.public_key,)
+        return self.context.own_keys.union(here)
+
+    def _prove(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
+        proof = Proof(feed=remote.chain.feed_key, key=remote.key, branch=_branch_of(remote.chain))
+        surplus = self._slots.prove(peer, proof)
+        return self._make_room(surplus, peer, "members have as many connections as they may")
+
+    def _make_room(
+        self, surplus: PeerProtocol | None, newcomer: PeerProtocol, crowded: str
+    ) -> Refused | None:
+        if surplus is None:
+            return None
+        # It counts no more, though the system takes a moment to close it.
+        self._slots.leave(surplus)
+        if surplus is newcomer:
+            return Refused("crowded", crowded)
+        surplus.abort(Refused("crowded", "it had to make room for another connection"))
+        return None
+
+    def _twin(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
+        """Whether there is a connection with this peer already that is to be kept.
 
         A twin has the same id and the same key: an id is told to everyone and proves nothing. Two
         nodes that dial each other have two connections; both keep the one dialled by the
         side with the smaller peer id.
         """
         own_id = self.context.peer_id
-        denied = self.context.denied.first_of(remote.chain)
-        if denied is not None:
-            return _is_denied(denied, remote.key)
-        if remote.id == own_id:
-            return Refused("own", "this node dialled itself")
         twins = [
             other.connection
             for other in (peer.feed.peers if peer.feed else ())
@@ -103,9 +145,7 @@ class Connections:
         self._open.discard(peer)
         self._past_in += peer.bytes_in
         self._past_out += peer.bytes_out
-        self._per_host[peer.host] -= 1
-        if self._per_host[peer.host] <= 0:
-            del self._per_host[peer.host]
+        self._slots.leave(peer)
         if not self._open:
             waiting, self._all_closed = self._all_closed, []
             for deferred in waiting:
@@ -116,11 +156,13 @@ class Connections:
         self.closed[why.kind] += 1
         if why.kind in _ORDINARY:
             return
-        log.info(
+        tally = self.strangers if peer.peering is None else self.members
+        tally.tell(
+            why.kind,
+            peer.network,
             "{peer}: closed, {why}",
             peer=peer.address,
             why=str(why),
-            kind=why.kind,
             feed=peer.feed.key.hex() if peer.feed is not None else None,
             peer_key=peer.peering.remote_key.hex() if peer.peering is not None else None,
         )
@@ -130,12 +172,28 @@ class Connections:
             )
         )
 
-    def strike(self, peer: PeerProtocol) -> None:
-        """A peer broke the protocol."""
+    def strike(self, peer: PeerProtocol, what: str) -> None:
+        """A peer broke the protocol.
+
+        Who has proved nothing is only closed: what comes from an address may come from anybody.
+        """
         self.strikes += 1
-        if self._strikes.strike(peer.host, now=self.context.clock.seconds()):
-            log.warn("{host} is banned for a while", host=peer.host, peer=peer.address)
+        if peer.peering is None:
+            return
+        self.members.tell(
+            "strike",
+            peer.network,
+            "{peer} broke the protocol: {what}",
+            peer=peer.address,
+            what=what,
+            feed=peer.feed.key.hex() if peer.feed is not None else None,
+        )
+        who = _struck(peer, peer.peering.remote_key)
+        if self._strikes.strike(who, now=self.context.clock.seconds()):
             peer.close(Refused("banned", "it has broken the protocol too often"))
+
+    def _is_banned(self, peer: PeerProtocol, key: bytes) -> bool:
+        return self._strikes.is_banned(_struck(peer, key), now=self.context.clock.seconds())
 
     # Called by Node
 
@@ -180,6 +238,9 @@ class Connections:
         for peer in list(self._open):
             if feed_key is None or (peer.feed is not None and peer.feed.key == feed_key):
                 peer.close(why)
+        if feed_key is None:
+            for tally in (self.strangers, self.members, self.found):
+                tally.stop()
         if feed_key is not None or not self._open:
             return succeed(None)
         gone: Deferred[None] = Deferred()
@@ -207,3 +268,18 @@ def _is_denied(key: bytes, remote_key: bytes) -> Refused:
     if key == remote_key:
         return Refused("denied", "its key is denied (`trust denied`)")
     return Refused("denied", "its chain leads through a key that is denied (`trust denied`)")
+
+
+def _branch_of(chain: Chain) -> bytes:
+    """The key of a chain's first link, the feed's own for its owner."""
+    return chain.keys[min(1, len(chain))]
+
+
+def _struck(peer: PeerProtocol, key: bytes) -> bytes:
+    """By what strikes are counted: the key, and where it came from.
+
+    Most of what a member can do wrong is not signed, and somebody on the path, or to whom a member
+    has shown its proof, can do it in the member's name. That must not shut the member out where
+    it really is.
+    """
+    return key + peer.network.encode()

@@ -49,6 +49,11 @@ class FeedContext:
     leeway: float = 0.0
     denied: DenyList = field(default_factory=DenyList)
 
+    @property
+    def own_keys(self) -> frozenset[bytes]:
+        """Every key that this node proves itself with anywhere. No peer can have one of them."""
+        return frozenset({self.identity.public_key})
+
     def written(self, op: Operation) -> Deferred[Any]:
         """Hand an operation to the writer; fires with its result once that is on disk."""
         result: Deferred[Any] = Deferred()

@@ -20,7 +20,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import network_of, parse_host_port
 from hyperbloom.replication.protocol import PeerProtocol
 from hyperbloom.replication.refusal import Refused
 
@@ -42,7 +42,7 @@ CONNECT_SECONDS = 20.0
 
 #: Refusals after which dialling again is of no use: we are who answers there, or are connected, or
 #: who answers is denied.
-_NO_OTHER_PEER = frozenset({"own", "twin", "denied"})
+_NO_OTHER_PEER = frozenset({"own", "own-key", "twin", "denied"})
 
 log = Logger()
 
@@ -97,11 +97,14 @@ class Dialer:
         self.address = address
         self.last_problem: str | None = None
         self.last_refusal: str | None = None
+        #: The key that was proved at the address last.
+        self.answered: bytes | None = None
         self._attempts = attempts
         self._secure = secure
         self._gave_up = gave_up
         self._context = context = connections.context
         self._feed = feed
+        self._found = connections.found
         self._factory = DialFactory(connections, feed)
         self._endpoint = HostnameEndpoint(context.clock, host, port, timeout=CONNECT_SECONDS)
         self._failures = 0
@@ -185,6 +188,8 @@ class Dialer:
             return 0.0
         else:
             self.last_problem = self.last_refusal = None
+            if peer.peering is not None:
+                self.answered = peer.peering.remote_key
             if self._secure is not None:
                 self._secure(peer)
             since = clock.seconds()
@@ -197,15 +202,18 @@ class Dialer:
 
     def _note(self, problem: str) -> None:
         """Keep why an attempt failed; each reason is logged once, not at every attempt."""
-        if self._running and problem != self.last_problem:
-            log.info(
-                "No peer at {address}: {why}",
-                address=self.address,
-                why=problem,
-                peer=self.address,
-                feed=self._feed.key.hex(),
-            )
-            self.last_problem = problem
+        if not self._running or problem == self.last_problem:
+            return
+        self.last_problem = problem
+        text = "No peer at {address}: {why}"
+        if self._attempts is not None:
+            # Anyone may have announced it, and many more.
+            network = network_of(parse_host_port(self.address)[0])
+            self._found.tell("no-peer", network, text, address=self.address, why=problem)
+            return
+        log.info(
+            text, address=self.address, why=problem, peer=self.address, feed=self._feed.key.hex()
+        )
 
     def _ended(self, failure: Failure) -> None:
         if not failure.check(CancelledError):

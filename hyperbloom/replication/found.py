@@ -4,6 +4,11 @@ Anyone can announce an address, so none is trusted for being named: the handshak
 answers. An address that fails is backed off from and makes room for the next one; one that led to
 a peer is kept in the store and dialled first at the next start, before anything is looked up.
 
+A handshake does not prove that the peer answers there itself: somebody to whom it has shown its
+proof can pass it on, and discovery puts anybody on that path. So an address is kept for a key, and
+told to others as its, only once the peer has shown that it is there (`Peering.when_shown`), and
+not while the configuration names another address where the same key answers.
+
     waiting ── room ──> dialling ── secure ──> joined ── lost ──> dialling
                            │
                            └── gave up ──> resting ── found again, after its rest ──> waiting
@@ -50,9 +55,16 @@ log = Logger()
 
 @dataclass(slots=True)
 class _Found:
-    """What is known of an address. `rest_until` is in seconds of the reactor's clock."""
+    """What is known of an address. `rest_until` is in seconds of the reactor's clock.
+
+    `record` is as in the store, where it is `stored`; its key is the one that was shown there, else
+    one that somebody named. `answered`: the key that was proved there last, `shown`: that showed
+    itself.
+    """
 
     record: PeerRecord
+    answered: bytes | None = None
+    shown: bytes | None = None
     dialer: Dialer | None = None
     waiting: bool = True
     own: bool = False
@@ -74,14 +86,23 @@ class _Found:
 class FoundPeers:
     """The found addresses of one feed, between `start` and `stop`.
 
-    `skip` holds the addresses that somebody else dials: the configuration's.
+    `skip` holds the addresses that somebody else dials: the configuration's; `configured` gives
+    the keys that answered at those.
     """
 
-    def __init__(self, connections: Connections, feed: Feed, *, skip: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        feed: Feed,
+        *,
+        skip: Container[str] = (),
+        configured: Callable[[], Container[bytes | None]] = tuple,
+    ) -> None:
         self._connections = connections
         self._context = connections.context
         self._feed = feed
         self._skip = skip
+        self._configured = configured
         self._found: OrderedDict[str, _Found] = OrderedDict()
         self._running = False
 
@@ -91,7 +112,7 @@ class FoundPeers:
         known = [r for r in self._context.store.peers() if r.feed_key == self._feed.key]
         for record in sorted(known, key=lambda one: one.last_seen, reverse=True):
             if record.address not in self._skip:
-                self._found[record.address] = _Found(record, stored=True)
+                self._found[record.address] = _Found(record, shown=record.key, stored=True)
         self._dial_waiting()
 
     def stop(self) -> Deferred[object]:
@@ -130,7 +151,7 @@ class FoundPeers:
         return [
             FoundStatus(
                 address=one.record.address,
-                key=one.record.key,
+                key=one.answered or one.record.key,
                 source=one.record.source,
                 state=one.state,
                 problem=one.problem if one.dialer is None else one.dialer.last_problem,
@@ -139,11 +160,11 @@ class FoundPeers:
         ]
 
     def addresses_of(self, key: bytes) -> list[str]:
-        """Where the peer with this key is known to listen."""
+        """Where the peer with this key has shown that it listens."""
         return [
             one.record.address
             for one in self._found.values()
-            if one.record.key == key and one.state == "joined"
+            if one.shown == one.answered == key and one.state == "joined"
         ]
 
     def _now(self) -> float:
@@ -179,7 +200,8 @@ class FoundPeers:
             self._dial(found)
 
     def _may_dial(self, found: _Found) -> bool:
-        return found.record.key not in self._context.denied
+        denied = self._context.denied
+        return found.record.key not in denied and found.answered not in denied
 
     def forget_denied(self) -> None:
         """The deny list has grown: dial those no more that led to a denied key."""
@@ -212,19 +234,35 @@ class FoundPeers:
             if peer.peering is None:
                 return
             key = peer.peering.remote_key
-            if found.record.key not in (None, key):
-                log.info("Another peer than was found answers at {address}", address=peer.address)
-            found.rests, found.stored = 0, True
-            found.record = replace(
-                found.record, key=key, last_seen=int(self._context.now() * 1_000_000), failures=0
-            )
-            self._write(PutPeer(found.record))
+            if (found.answered or found.record.key) not in (None, key):
+                self._connections.found.tell(
+                    "another-peer",
+                    peer.network,
+                    "Another peer than was found answers at {address}",
+                    address=peer.address,
+                )
+            found.answered, found.rests = key, 0
+            if found.shown == key:
+                self._keep(found, key)
+            else:
+                peer.peering.when_shown(lambda: self._keep(found, key))
 
         return joined
 
+    def _keep(self, found: _Found, key: bytes) -> None:
+        """Write the address down for the key that has shown itself there."""
+        found.shown = key
+        if not self._running or key in self._configured():
+            return
+        found.stored = True
+        found.record = replace(
+            found.record, key=key, last_seen=int(self._context.now() * 1_000_000), failures=0
+        )
+        self._write(PutPeer(found.record))
+
     def _gave_up(self, found: _Found, dialer: Dialer) -> None:
         found.dialer, found.problem = None, dialer.last_problem
-        if dialer.last_refusal == "own":
+        if dialer.last_refusal in ("own", "own-key"):
             found.own = True
         elif dialer.last_refusal != "twin":
             self._rest(found)

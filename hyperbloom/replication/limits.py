@@ -15,6 +15,7 @@ __all__ = [
     "DIGEST_SECONDS",
     "DOUBT_FACTOR",
     "DOUBT_SECONDS",
+    "EARLY_READ_BYTES",
     "FOUND_ATTEMPTS",
     "FOUND_FAILURES",
     "FOUND_REST_FIRST",
@@ -30,6 +31,7 @@ __all__ = [
     "MAX_REPLY_SCALES",
     "MAX_STRUCK",
     "MAX_WAITS",
+    "NEWCOMERS_PART",
     "OUTSTANDING_SYNCS",
     "PEER_KNOWN_VALUES",
     "REPLY_BYTES",
@@ -37,7 +39,9 @@ __all__ = [
     "RETENTION_SECONDS",
     "SLICE_BYTES",
     "SLICE_VALUES",
+    "STRANGERS_PART",
     "SYNC_SHARE",
+    "TOLD_SINGLY",
     "TOMBSTONE_SLICE",
     "TURN_SECONDS",
     "Limits",
@@ -103,6 +107,22 @@ PEER_KNOWN_VALUES = 4_096
 #: Fetches (a light node's requests) under way at once a feed.
 MAX_FETCHES = 256
 
+#: Connections that have proved nothing may be one in so many of all; beyond it the oldest of them
+#: goes, and a stranger can open them faster than it is told to go.
+STRANGERS_PART = 2
+
+#: One in so many connections is never a member's, so that somebody new can always get in and prove
+#: who it is.
+NEWCOMERS_PART = 16
+
+#: Bytes read at once from a peer that has proved nothing: what was read may wait for its turn, and
+#: all strangers together may fill a turn.
+EARLY_READ_BYTES = 4_096
+
+#: Events of one kind, of members, that are told one by one in a minute; others are counted. Of
+#: strangers it is the first (`hyperbloom.tally`).
+TOLD_SINGLY = 10
+
 #: Refused handshakes kept for `status`, newest first.
 MAX_REFUSALS_SHOWN = 20
 
@@ -112,7 +132,7 @@ LEAST_REPLY_SCALE = 1e-6
 #: Peers remembered a feed as having died on a long reply; beyond it all are forgotten.
 MAX_REPLY_SCALES = 1_024
 
-#: Addresses whose strikes are kept; beyond it the oldest is forgotten.
+#: Keys, each with where it came from, whose strikes are kept; beyond it the oldest is forgotten.
 MAX_STRUCK = 10_000
 
 #: Addresses remembered a feed at which peers were found; anyone may announce one, so beyond it the
@@ -145,7 +165,13 @@ class Limits:
 
     connections: int = _limit(2_000, 1, "connections in all; each costs a file descriptor")
     connections_per_address: int = _limit(
-        32, 1, "connections from one address, so that one host cannot take all of them"
+        32,
+        1,
+        "connections from one address (of IPv6: one /64) that have proved nothing yet; of more the "
+        "oldest goes",
+    )
+    connections_per_key: int = _limit(
+        4, 1, "connections of one member about one feed; of more the oldest goes"
     )
     handshake_seconds: float = _limit(
         10.0, 0.1, "a connection that is not secure after this long is closed"
@@ -184,5 +210,7 @@ class Limits:
         0, 0, "values of a feed after which peers' values are refused; 0: any"
     )
     feed_bytes: int = _limit(0, 0, "bytes of a feed after which peers' values are refused; 0: any")
-    strikes: int = _limit(10, 1, "protocol violations after which a peer is banned for a while")
+    strikes: int = _limit(
+        10, 1, "protocol violations after which a member is not let in for a while"
+    )
     ban_seconds: float = _limit(600.0, 1, "how long a ban lasts, and how long strikes are kept")

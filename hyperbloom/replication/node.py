@@ -280,7 +280,12 @@ class Node(Service):
         self._dialers[feed.key] = dialers
         for dialer in dialers:
             dialer.start()
-        found = FoundPeers(self.connections, feed, skip=frozenset(feed.settings.peers))
+        found = FoundPeers(
+            self.connections,
+            feed,
+            skip=frozenset(feed.settings.peers),
+            configured=lambda: {dialer.answered for dialer in dialers},
+        )
         self.found[feed.key] = found
         found.start()
 

@@ -103,6 +103,9 @@ class Peering:
         self.since = self.context.now()
         self._session = session
         self._stopped = False
+        #: Whether something showed that the key's holder is really there, and who waits for it.
+        self.is_shown = False
+        self._when_shown: list[Callable[[], None]] = []
         self._unwritten = 0
         self.outflow = Outflow(self.context.clock, failed=self._job_failed)
         self._asked = Asked()
@@ -220,6 +223,7 @@ class Peering:
             if appended.values:
                 self.figures.values_new += len(appended.values)
                 self.figures.last_new = self.context.now()
+                self._show()
 
         def not_stored(failure: Failure) -> None:
             failure.trap(StoreError)
@@ -233,6 +237,25 @@ class Peering:
         accepted.addCallbacks(stored, not_stored)
         accepted.addErrback(self._job_failed)
         accepted.addBoth(written)
+
+    def when_shown(self, call: Callable[[], None]) -> None:
+        """Call once something shows that the holder of the peer's key is really there.
+
+        Its Handshake does not: whoever it was made for can pass it on. A value that was new here
+        and came signed by the key does, as far as protocol 2 can show it.
+        """
+        if self.is_shown:
+            call()
+        else:
+            self._when_shown.append(call)
+
+    def _show(self) -> None:
+        if not self.feed.dialect.data_signed:
+            return
+        self.is_shown = True
+        waiting, self._when_shown = self._when_shown, []
+        for call in waiting:
+            call()
 
     def _take_sync(self, sync: Sync) -> None:
         self.figures.last_sync_received = self.context.now()

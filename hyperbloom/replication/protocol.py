@@ -25,6 +25,8 @@ from twisted.internet.tcp import Connection as TCPConnection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from hyperbloom.addresses import network_of
+from hyperbloom.replication.limits import EARLY_READ_BYTES
 from hyperbloom.replication.peering import Connection, Peering, extensions_of
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.trust import ChainExpired
@@ -77,7 +79,7 @@ class PeerProtocol(Protocol):
         self.session = Session(leeway=self.context.leeway)
         self.peering: Peering | None = None
         self.close_reason: Refused | None = None
-        self.host = self.address = "unknown"
+        self.network = self.address = "unknown"
         self.bytes_in = self.bytes_out = self.strikes = 0
         #: The connection ended because more was asked than the peer can answer; less will be.
         self.asked_too_much = False
@@ -99,8 +101,10 @@ class PeerProtocol(Protocol):
     def connectionMade(self) -> None:
         """Greet the peer (when we dialled) and give it its time for the handshake."""
         peer = self._wire.getPeer()
-        self.host = str(getattr(peer, "host", "local"))
-        self.address = f"{self.host}:{getattr(peer, 'port', 0)}"
+        host = str(getattr(peer, "host", "local"))
+        self.network = network_of(host)
+        self.address = f"{host}:{getattr(peer, 'port', 0)}"
+        self._wire.bufferSize = EARLY_READ_BYTES
         if hasattr(self._wire, "setTcpNoDelay"):
             self._wire.setTcpNoDelay(True)
             _notice_silence(self._wire)
@@ -277,13 +281,7 @@ class PeerProtocol(Protocol):
 
     def _strike(self, what: str) -> None:
         self.strikes += 1
-        log.info(
-            "{peer} broke the protocol: {what}",
-            peer=self.address,
-            what=what,
-            feed=self.feed.key.hex() if self.feed is not None else None,
-        )
-        self.connections.strike(self)
+        self.connections.strike(self, what)
 
     # Bytes out
 
@@ -326,6 +324,7 @@ class PeerProtocol(Protocol):
         if self._handshake_call is not None:
             self._handshake_call.cancel()
             self._handshake_call = None
+        self._wire.bufferSize = TCPConnection.bufferSize
         connection = Connection(
             name=self.address,
             outgoing=self.outgoing,

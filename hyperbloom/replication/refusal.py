@@ -9,8 +9,8 @@ class Refused(Exception):
     """A connection did not become secure, or was closed by us.
 
     The text is a sentence for a person; `kind` is one word for programs: slow, banned, crowded,
-    unknown-feed, no-chain, denied, expired, untrusted, protocol, own, twin, stalled, stopped, lost,
-    store (what the peer sent could not be stored), failed (a fault of this node).
+    unknown-feed, no-chain, denied, expired, untrusted, protocol, own, own-key, twin, stalled,
+    stopped, lost, store (what the peer sent could not be stored), failed (a fault of this node).
     """
 
     def __init__(self, kind: str, reason: str) -> None:

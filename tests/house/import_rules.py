@@ -40,19 +40,22 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "units": Room(),
         "addresses": Room(),
         "exit_codes": Room(),
+        "tally": Room(packages=("twisted",)),
         "invitation": Room(knows=("keys",)),
         "journal": Room(packages=("twisted", "zope")),
         "logs": Room(knows=("journal",), packages=("twisted", "zope")),
         "systemd": Room(packages=("twisted",)),
         "passphrase": Room(),
         # The three network parts, which do not know each other.
-        "replication": Room(knows=(*_CORE_AND_STORE, "addresses"), packages=("twisted", "zope")),
+        "replication": Room(
+            knows=(*_CORE_AND_STORE, "addresses", "tally"), packages=("twisted", "zope")
+        ),
         "discovery": Room(
             knows=(*_CORE_AND_STORE, "addresses"),
             packages=("bencode2", "ifaddr", "nacl", "pyhpke", "twisted", "zeroconf", "zope"),
         ),
         "objects": Room(
-            knows=(*_CORE_AND_STORE, "addresses"),
+            knows=(*_CORE_AND_STORE, "addresses", "tally"),
             packages=("cryptography", "lz4", "msgpack", "twisted", "zope"),
         ),
         "export": Room(

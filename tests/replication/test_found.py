@@ -6,6 +6,7 @@ import pytest
 from players import fired
 from sim import SimEndpoints, pair
 
+from hyperbloom.keys import Identity
 from hyperbloom.replication.limits import (
     FOUND_ATTEMPTS,
     FOUND_FAILURES,
@@ -34,10 +35,17 @@ def stored(node):
     return {record.address: record for record in node.store.peers()}
 
 
+def shows_itself(network, node, feed, value=b"signed by me"):
+    """The node sends a value that is new to its peers."""
+    node.feed(feed).insert([value])
+    network.run(1)
+
+
 def test_a_found_peer_is_dialled_joined_and_kept(network, endpoints):
     owner, member, feed = pair(network)
     assert found_of(member, feed).add("owner:4365", source="dht")
     network.run(2)
+    shows_itself(network, owner, feed)
     assert [peer.remote_key for peer in member.feed(feed).peers] == [owner.key]
     (told,) = found_of(member, feed).status()
     assert (told.state, told.key, told.source) == ("joined", owner.key, "dht")
@@ -47,10 +55,56 @@ def test_a_found_peer_is_dialled_joined_and_kept(network, endpoints):
     assert found_of(member, feed).addresses_of(owner.key) == ["owner:4365"]
 
 
+def test_a_handshake_alone_gets_no_address_kept(network, endpoints):
+    owner, member, feed = pair(network)
+    member.feed(feed).insert([b"the member's"])
+    owner.feed(feed).accept([b"known to both"], owner.key)
+    member.feed(feed).accept([b"known to both"], owner.key)
+    found_of(member, feed).add("owner:4365")
+    network.run(10)
+    assert states(member, feed) == {"owner:4365": "joined"}
+    assert owner.values(feed) == member.values(feed)
+    assert stored(member) == {}
+    assert found_of(member, feed).addresses_of(owner.key) == []
+
+
+@pytest.mark.parametrize("dialect", ["1", "draft"])
+def test_unsigned_values_show_nothing(network, endpoints, dialect):
+    identity = Identity(b"\1" * 32)
+    feed = identity.public_key
+    settings = FeedSettings(key=feed, dialect=dialect)
+    owner = network.add("owner", identity=identity, feeds=(settings,))
+    member = network.add("member", feeds=(settings,))
+    owner.invite(feed, member)
+    found_of(member, feed).add("owner:4365")
+    network.run(2)
+    shows_itself(network, owner, feed)
+    assert member.values(feed) == [b"signed by me"]
+    assert stored(member) == {}
+
+
+def test_an_address_is_not_kept_beside_a_configured_one_of_the_same_peer(network, endpoints):
+    owner = network.add("owner")
+    settings = FeedSettings(key=owner.key, peers=("owner:4365",))
+    member = network.add("member", feeds=(settings,))
+    owner.invite(owner.key, member)
+    network.run(2)
+    shows_itself(network, owner, owner.key)
+    (peering,) = member.feed(owner.key).peers
+    assert peering.is_shown
+    network.cut(peering.connection.close.__self__._wire)
+    found_of(member, owner.key).add("owner:1")
+    network.run(0.5)
+    shows_itself(network, owner, owner.key, b"and another")
+    assert states(member, owner.key) == {"owner:1": "joined"}
+    assert stored(member) == {}
+
+
 def test_what_led_to_a_peer_is_dialled_at_the_next_start(network, endpoints):
     owner, member, feed = pair(network)
     found_of(member, feed).add("owner:4365")
     network.run(2)
+    shows_itself(network, owner, feed)
     stopped = member.node.stopService()
     network.run(5)
     fired(stopped)
@@ -98,6 +152,7 @@ def test_what_once_led_to_a_peer_is_tried_for_long_and_then_forgotten(network, e
     owner, member, feed = pair(network)
     found_of(member, feed).add("owner:4365")
     network.run(2)
+    shows_itself(network, owner, feed)
     endpoints.gone.add("owner")
     network.partition({"owner": 1})
     network.run(300, step=1)
@@ -196,6 +251,8 @@ def test_another_peer_at_a_found_address_is_a_peer_all_the_same(network, endpoin
     owner, member, feed = pair(network)
     found_of(member, feed).add("owner:4365", key=b"x" * 32)
     network.run(2)
+    assert found_of(member, feed).status()[0].key == owner.key
+    shows_itself(network, owner, feed)
     assert stored(member)["owner:4365"].key == owner.key
     assert owner.feed(feed).peers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from players import Intruder, numbered
+from players import Intruder, numbered, refusals
 from sim import pair
 
 from hyperbloom.replication.limits import Limits
@@ -71,14 +71,36 @@ def test_a_value_that_no_frame_of_ours_can_carry_on_is_not_taken(network):
     assert owner.values(feed) == []
 
 
-def test_a_banned_address_is_not_dialled_to_go_on(network):
+def test_who_is_banned_is_dialled_all_the_same(network):
     owner, member, feed = pair(network, owner={"limits": Limits(strikes=3, ban_seconds=60)})
     for _ in range(3):
         intruder = Intruder(network, member, owner, feed)
         intruder.send(network, intruder.encrypt(b"\xff" * 40), seconds=6)
+    network.connect(member, owner, feed)
+    network.run(1)
+    assert refusals(owner)[0] == "banned"
+    assert not owner.feed(feed).peers
     network.connect(owner, member, feed)
     network.run(1)
-    assert not owner.feed(feed).peers
+    assert owner.feed(feed).peers
+
+
+def test_a_ban_holds_for_a_key_where_it_came_from(network):
+    owner, member, feed = pair(network, owner={"limits": Limits(strikes=3, ban_seconds=60)})
+    other = network.add("other", feeds=(FeedSettings(key=feed),), identity=member.identity)
+    neighbour = network.add("neighbour", feeds=(FeedSettings(key=feed),))
+    owner.invite(feed, other)
+    owner.invite(feed, neighbour)
+    for _ in range(3):
+        intruder = Intruder(network, other, owner, feed)
+        intruder.send(network, intruder.encrypt(b"\xff" * 40), seconds=6)
+    network.connect(member, owner, feed)
+    neighbour.name = other.name
+    network.group[neighbour.name] = 0
+    network.connect(neighbour, owner, feed)
+    network.run(1)
+    keys = {peer.remote_key for peer in owner.feed(feed).peers}
+    assert keys == {member.key, neighbour.key}
 
 
 def test_long_values_weigh_as_much_as_the_work_they_make():

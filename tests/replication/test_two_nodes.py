@@ -368,26 +368,6 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(network):
     assert refusals(owner) == ["slow"]
 
 
-def test_connections_of_one_address_and_in_all_are_limited(network):
-    owner = network.add("owner", limits=Limits(connections=3, connections_per_address=2))
-    settings = (FeedSettings(key=owner.key),)
-    members = [network.add(f"m{i}", feeds=settings) for i in range(3)]
-    for member in members:
-        owner.invite(owner.key, member)
-    for member in members[:2]:
-        network.connect(member, owner, owner.key)
-    network.run(1)
-    assert len(owner.feed(owner.key).peers) == 2
-    network.connect(members[0], owner, owner.key)
-    network.run(1)
-    network.connect(members[0], owner, owner.key)
-    network.connect(members[0], owner, owner.key)
-    network.connect(members[2], owner, owner.key)
-    network.run(1)
-    assert "crowded" in refusals(owner)
-    assert len(owner.node.connections) <= 3
-
-
 def test_a_broken_frame_is_a_strike_and_ends_the_connection(network):
     owner, member, feed = pair(network)
     intruder = Intruder(network, member, owner, feed)
@@ -396,7 +376,7 @@ def test_a_broken_frame_is_a_strike_and_ends_the_connection(network):
     assert not owner.feed(feed).peers
 
 
-def test_an_address_that_breaks_the_protocol_often_is_banned_for_a_while(network):
+def test_a_member_that_breaks_the_protocol_often_is_banned_for_a_while(network):
     owner, member, feed = pair(network, owner={"limits": Limits(strikes=3, ban_seconds=60)})
     for _ in range(3):
         intruder = Intruder(network, member, owner, feed)

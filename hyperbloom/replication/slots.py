@@ -1,0 +1,144 @@
+"""Room for connections: who gets in when there are as many as there may be.
+
+A connection that comes in is a stranger's until its Handshake is verified. Strangers are many and
+cost nothing, so they are bounded by where they come from (an IPv4 address, or a /64 of IPv6), and
+when there is no room the oldest stranger goes, of the network that has most of them: whoever wants
+to keep somebody out has to come from more networks than everybody else together, and faster than
+a handshake takes. Strangers take no more than a part of all connections.
+
+Who has proved a key is bounded by that key and not by an address, for behind one address (NAT, a
+proxy, a VPN) there may be everybody. A key that has too many connections loses the oldest, of the
+network that has most of them, so that somebody else with its proof cannot keep the key's holder
+out. A member makes further keys as it likes by links of its own. So when the proved have filled
+their part, a connection is taken from the branch (all whose chains begin with the same link) with
+the most of them. A few connections are always left to newcomers.
+
+A connection that this node dialled always has room and is never taken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from hyperbloom.replication.limits import NEWCOMERS_PART, STRANGERS_PART, Limits
+
+__all__ = ["Proof", "Slots"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What a connection has proved: the feed, the key, and the branch of the feed it is in."""
+
+    feed: bytes
+    key: bytes
+    branch: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class _Slot:
+    network: str
+    dialled: bool
+    proof: Proof | None = None
+
+
+class Slots(Generic[T]):
+    """The connections of a node, the oldest first; `limits` gives the bounds of the moment."""
+
+    def __init__(self, limits: Callable[[], Limits]) -> None:
+        self._limits = limits
+        self._all: dict[T, _Slot] = {}
+        #: Those that came in, the oldest first: strangers by network, the others by feed and key.
+        self._strangers: dict[str, dict[T, None]] = {}
+        self._proved: dict[tuple[bytes, bytes], dict[T, None]] = {}
+        self._stranger_count = self._proved_count = 0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def strangers(self) -> int:
+        """Connections that came in and have proved nothing yet."""
+        return self._stranger_count
+
+    def enter(self, one: T, *, network: str, dialled: bool) -> T | None:
+        """Take a connection in; who has to go for it (maybe itself), or None."""
+        self._all[one] = _Slot(network=network, dialled=dialled)
+        if not dialled:
+            self._strangers.setdefault(network, {})[one] = None
+            self._stranger_count += 1
+        limits = self._limits()
+        neighbours = self._strangers.get(network, {})
+        if not dialled and len(neighbours) > limits.connections_per_address:
+            return next(iter(neighbours))
+        most = -(-limits.connections // STRANGERS_PART)
+        if self._stranger_count > most or len(self._all) > limits.connections:
+            return self._oldest_stranger()
+        return None
+
+    def prove(self, one: T, proof: Proof) -> T | None:
+        """A connection has proved a key; who has to go for it (maybe itself), or None."""
+        slot = self._all[one]
+        self._leave_strangers(one, slot)
+        slot.proof = proof
+        if slot.dialled:
+            return None
+        same = self._proved.setdefault((proof.feed, proof.key), {})
+        same[one] = None
+        self._proved_count += 1
+        limits = self._limits()
+        if len(same) > limits.connections_per_key:
+            return self._oldest_of(same)
+        if self._proved_count > max(1, limits.connections - limits.connections // NEWCOMERS_PART):
+            return self._of_heaviest_branch(one)
+        return None
+
+    def leave(self, one: T) -> None:
+        """The connection is gone."""
+        slot = self._all.pop(one, None)
+        if slot is None:
+            return
+        self._leave_strangers(one, slot)
+        proof = slot.proof
+        if proof is None or slot.dialled:
+            return
+        same = self._proved[proof.feed, proof.key]
+        del same[one]
+        self._proved_count -= 1
+        if not same:
+            del self._proved[proof.feed, proof.key]
+
+    def _leave_strangers(self, one: T, slot: _Slot) -> None:
+        neighbours = self._strangers.get(slot.network)
+        if neighbours is None or one not in neighbours:
+            return
+        del neighbours[one]
+        self._stranger_count -= 1
+        if not neighbours:
+            del self._strangers[slot.network]
+
+    def _oldest_stranger(self) -> T | None:
+        if not self._strangers:
+            return None
+        most = max(map(len, self._strangers.values()))
+        return next(next(iter(some)) for some in self._strangers.values() if len(some) == most)
+
+    def _oldest_of(self, some: Iterable[T]) -> T:
+        """The oldest of those in the network that has most of them."""
+        weights = Counter(self._all[one].network for one in some)
+        return next(one for one in some if weights[self._all[one].network] == max(weights.values()))
+
+    def _of_heaviest_branch(self, newcomer: T) -> T:
+        """The newest of the branch with the most; the newcomer where its own has as many."""
+        branches: dict[tuple[bytes, bytes], list[T]] = {}
+        for one, slot in self._all.items():
+            if slot.proof is not None and not slot.dialled:
+                branches.setdefault((slot.proof.feed, slot.proof.branch), []).append(one)
+        heaviest = max(branches.values(), key=len)
+        if any(newcomer in branch and len(branch) == len(heaviest) for branch in branches.values()):
+            return newcomer
+        return heaviest[-1]
