@@ -147,7 +147,9 @@ class Call:
 
     @cached_property
     def query(self) -> dict[str, str]:
-        """The query's parameters; each may be there once."""
+        """The query's parameters; each may be there once. Of a POST, the members of its body."""
+        if self.request.method == b"POST":
+            return self._query_in_body()
         _, _, text = self.request.uri.partition(b"?")
         try:
             pairs = parse_qsl(
@@ -162,6 +164,13 @@ class Call:
         if len(found) != len(pairs):
             raise bad_request("a query parameter is there twice")
         return found
+
+    def _query_in_body(self) -> dict[str, str]:
+        given = {name: found for name, found in self.body().items() if found is not None}
+        for name, found in given.items():
+            if type(found) not in (str, int):
+                raise bad_request(f"{name} must be a text or a whole number")
+        return {name: str(found) for name, found in given.items()}
 
     def only_query(self, *known: str) -> None:
         """Refuses query parameters that are not known."""
