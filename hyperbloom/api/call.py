@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
 
-from hyperbloom.api.forms import bad_request, hex_bytes
+from hyperbloom.api.forms import bad_request, hex_bytes, member
 from hyperbloom.api.limits import MAX_QUERY_FIELDS
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.replication.node import UnknownFeed
@@ -166,11 +166,13 @@ class Call:
         return found
 
     def _query_in_body(self) -> dict[str, str]:
-        given = {name: found for name, found in self.body().items() if found is not None}
-        for name, found in given.items():
-            if type(found) not in (str, int):
-                raise bad_request(f"{name} must be a text or a whole number")
-        return {name: str(found) for name, found in given.items()}
+        body = self.body()
+        kinds = {name: int if name in ("limit", "after") else str for name in body}
+        return {
+            name: str(member(body, name, kinds[name]))
+            for name, found in body.items()
+            if found is not None
+        }
 
     def only_query(self, *known: str) -> None:
         """Refuses query parameters that are not known."""
