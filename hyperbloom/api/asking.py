@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
-from hyperbloom.api.limits import MAX_EVENT_BYTES
+from hyperbloom.api.limits import MAX_EVENT_BYTES, MAX_TARGET_BYTES
 from hyperbloom.api.problems import Problem, ProblemKind
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ __all__ = [
     "hex_list",
     "page_of",
     "problem_of",
-    "range_path",
+    "range_request",
     "with_query",
 ]
 
@@ -93,12 +93,21 @@ def with_query(path: str, **query: str | int | None) -> str:
     return f"{path}?{given}" if given else path
 
 
-def range_path(
+def range_request(
     feed: str | None, end_of_path: str, start: bytes, end: bytes | None, **more: int | None
-) -> str:
-    """The path of a range of a feed's: start <= value < end, None: to the last."""
+) -> tuple[str, str, dict[str, str | int] | None]:
+    """Method, path and body for a range of a feed's: start <= value < end, None: to the last.
+
+    Bounds that make the path too long are asked for with a POST.
+    """
     shown = None if end is None else end.hex()
-    return with_query(feed_path(feed, end_of_path), start=start.hex(), end=shown, **more)
+    given = {"start": start.hex(), "end": shown, **more}
+    path = feed_path(feed, end_of_path)
+    with_bounds = with_query(path, **given)
+    if len(with_bounds) <= MAX_TARGET_BYTES:
+        return "GET", with_bounds, None
+    body = {name: found for name, found in given.items() if found is not None}
+    return "POST", f"{path}/range", body
 
 
 def hex_list(values: Sequence[bytes]) -> list[str]:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
 
-from hyperbloom.api.forms import bad_request, hex_bytes
+from hyperbloom.api.forms import bad_request, hex_bytes, member
 from hyperbloom.api.limits import MAX_QUERY_FIELDS
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.replication.node import UnknownFeed
@@ -147,7 +147,9 @@ class Call:
 
     @cached_property
     def query(self) -> dict[str, str]:
-        """The query's parameters; each may be there once."""
+        """The query's parameters; each may be there once. Of a POST, the members of its body."""
+        if self.request.method == b"POST":
+            return self._query_in_body()
         _, _, text = self.request.uri.partition(b"?")
         try:
             pairs = parse_qsl(
@@ -162,6 +164,15 @@ class Call:
         if len(found) != len(pairs):
             raise bad_request("a query parameter is there twice")
         return found
+
+    def _query_in_body(self) -> dict[str, str]:
+        body = self.body()
+        kinds = {name: int if name in ("limit", "after") else str for name in body}
+        return {
+            name: str(member(body, name, kinds[name]))
+            for name, found in body.items()
+            if found is not None
+        }
 
     def only_query(self, *known: str) -> None:
         """Refuses query parameters that are not known."""

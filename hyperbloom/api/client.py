@@ -30,7 +30,7 @@ from hyperbloom.api.asking import (
     hex_list,
     page_of,
     problem_of,
-    range_path,
+    range_request,
     with_query,
 )
 from hyperbloom.api.limits import MAX_VALUES, SILENT_SECONDS
@@ -189,7 +189,7 @@ class Client(Closing):
         limit: int | None = None,
     ) -> tuple[list[bytes], bytes | None]:
         """A page of values in byte order, and where the next one starts (None: no more)."""
-        return page_of(self._ask("GET", range_path(feed, "/values", start, end, limit=limit)))
+        return page_of(self._ask(*range_request(feed, "/values", start, end, limit=limit)))
 
     def range(
         self,
@@ -307,7 +307,7 @@ class Client(Closing):
         self, *, feed: str | None = None, start: bytes = b"", end: bytes | None = None
     ) -> tuple[list[bytes], bytes | None, int]:
         """A page of the forgotten values kept whole, the next one's start, and how many hashes."""
-        page = self._ask("GET", range_path(feed, "/forgotten", start, end, limit=MAX_VALUES))
+        page = self._ask(*range_request(feed, "/forgotten", start, end, limit=MAX_VALUES))
         return *page_of(page), page["hashes"]
 
     # Trust
@@ -410,7 +410,7 @@ class Client(Closing):
         `Problem` when this reader falls behind.
         """
         count = -1  # the first says that the watch has begun
-        for event in self._events("/v1/objects/watch", seconds):
+        for event in self._events("GET", "/v1/objects/watch", None, seconds):
             count += 1
             if event is None:
                 yield None
@@ -437,9 +437,9 @@ class Client(Closing):
         Ends with `NodeTimeout` after `seconds`, with `NodeUnreachable` when the node stops, with
         `Problem` when the feed is left.
         """
-        path = range_path(feed, "/watch", start, end, after=after)
+        request = range_request(feed, "/watch", start, end, after=after)
         count = -1  # the first says that the watch has begun
-        for event in self._events(path, seconds):
+        for event in self._events(*request, seconds):
             count += 1
             yield None if event is None else arrival_of(event[1])
         came = (
@@ -448,10 +448,10 @@ class Client(Closing):
         raise NodeTimeout(f"{came} came within {seconds:g} s")
 
     def _events(
-        self, path: str, seconds: float | None
+        self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float | None
     ) -> Iterator[tuple[str, dict[str, Any]] | None]:
         """None once the watch has begun, then kind and data of what comes within `seconds`."""
-        response = self._send("GET", path, None)
+        response = self._send(method, path, body)
         if response.status != 200:
             self._result(response)
         reader = EventReader(where=self._where)

@@ -106,6 +106,11 @@ async def list_forgotten(call: Call) -> bytes:
     return page_form(page, f',"count":{figures.count},"hashes":{figures.hashes}')
 
 
+async def post_forgotten_range(call: Call) -> bytes:
+    """`{"start"?, "end"?, "limit"?}`: the same page, for bounds too long for a path."""
+    return await list_forgotten(call)
+
+
 def _tombstones(call: Call, selection: Selection) -> list[bytes]:
     """In a thread: a signature takes some 0.03 ms."""
     identity, key = call.node.identity, call.feed().key

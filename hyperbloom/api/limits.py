@@ -13,6 +13,7 @@ __all__ = [
     "BACKLOG",
     "CODE_SECONDS",
     "FRAME_SECONDS",
+    "HEAD_SECONDS",
     "IDLE_SECONDS",
     "KEEP_ALIVE_SECONDS",
     "LATEST_EXPIRY",
@@ -25,34 +26,41 @@ __all__ = [
     "MAX_FEED_PEERS",
     "MAX_FEED_RANGES",
     "MAX_FETCH_SECONDS",
+    "MAX_HEADERS",
     "MAX_HEAD_BYTES",
+    "MAX_LENGTH_DIGITS",
     "MAX_LINKS",
     "MAX_OBJECTS",
     "MAX_OFFSET",
     "MAX_OPEN_BODY_BYTES",
+    "MAX_OPEN_REFUSED_BYTES",
     "MAX_QUERY_FIELDS",
     "MAX_REFUSED_BYTES",
     "MAX_SEQ",
     "MAX_SESSIONS",
     "MAX_SYNCED_PEERS",
     "MAX_SYNCED_SECONDS",
+    "MAX_TARGET_BYTES",
     "MAX_VALUES",
     "MAX_WAITING_BYTES",
     "OBJECTS_PAGE_BYTES",
     "PAGE_BYTES",
     "PAGE_VALUES",
+    "REQUESTS_PER_TURN",
     "SESSION_SECONDS",
     "SHARED_SECONDS",
     "SILENT_SECONDS",
     "SLICE_BYTES",
     "SLICE_VALUES",
+    "TURN_SECONDS",
 ]
 
 # Connections
 
 MAX_CONNECTIONS: Final = 256
-"""Connections over TCP, which any user of this machine may open; watches are among them. Those of
-the control socket are its owner's, and not counted."""
+"""Connections over TCP, which any user of this machine may open; watches are among them. One more
+ends the oldest on which no request had the token or a session; where all had, it is refused. Those
+of the control socket are its owner's, and not counted."""
 
 BACKLOG: Final = 128
 """Connections that wait to be taken, at either place."""
@@ -61,9 +69,30 @@ IDLE_SECONDS: Final = 600
 """A connection on which nothing is asked is closed after this long: longer than a person takes
 between two commands of a program that keeps it."""
 
-MAX_HEAD_BYTES: Final = 1_100_000
-"""The request line and the headers together: a range's start and end may each be the longest value
-in hex."""
+HEAD_SECONDS: Final = 10.0
+"""What the request line and the headers may take from their first byte on. Without the token or a
+session it is all that a connection has, from its begin to the end of its one answer."""
+
+MAX_HEAD_BYTES: Final = 16_384
+"""The request line and the headers together. Until a line is whole, each part of it that comes
+costs a copy of what is there."""
+
+MAX_HEADERS: Final = 100
+"""Headers of a request; browsers send some 20. One costs about 5 µs."""
+
+MAX_LENGTH_DIGITS: Final = 15
+"""Digits of a Content-Length: more than any body has, and few enough to be read as a number."""
+
+MAX_TARGET_BYTES: Final = 8_192
+"""Where our clients write a range into the path; a longer one goes into the body of a POST."""
+
+REQUESTS_PER_TURN: Final = 64
+"""Parts of requests, of at most 64 KiB each, that are read in one turn of the reactor. TCP and the
+control socket are counted apart."""
+
+TURN_SECONDS: Final = 0.01
+"""How long a turn reads them: others have theirs before the 50 ms are over. A strange request takes
+about 0.3 ms."""
 
 MAX_QUERY_FIELDS: Final = 16
 """Parameters of a query; no path knows more than four."""
@@ -76,6 +105,11 @@ shorter ones; parsed in some 20 ms."""
 
 MAX_OPEN_BODY_BYTES: Final = 4_096
 """The same of a request without a token: the code of a session, and no more."""
+
+MAX_OPEN_REFUSED_BYTES: Final = 2 * 1024 * 1024
+"""Of a body without a token so much is read and dropped, that is, any that would do with one: who
+has the wrong token comes to read so. It must say its length: chunks cost more to read than to
+send."""
 
 MAX_REFUSED_BYTES: Final = 64 * MAX_BODY_BYTES
 """A body that is too large is read and dropped, so that its sender comes to read why; one who goes

@@ -3,7 +3,7 @@
 A request is read whole (bounded), routed, answered in JSON. What an endpoint raises becomes a
 problem (RFC 9457); what nobody foresaw is logged here and told to the client without its details.
 What a request may is decided by its headers (`access`) before its body is kept; over the control
-socket it may everything.
+socket it may everything. What a connection may is in `channel`.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -13,34 +13,24 @@ from __future__ import annotations
 import inspect
 import json
 from contextlib import ExitStack
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.error import CannotListenError
-from twisted.internet.protocol import connectionDone
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.http import HTTPChannel
 from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request, Site
+from twisted.web.server import NOT_DONE_YET, Request
 
 from hyperbloom.addresses import format_host_port
 from hyperbloom.api.access import Access, Rights
 from hyperbloom.api.call import STREAMED, Answer, Call, Context, Result
+from hyperbloom.api.channel import ApiRequest, ApiSite
 from hyperbloom.api.lag import LagMeter
-from hyperbloom.api.limits import (
-    BACKLOG,
-    IDLE_SECONDS,
-    MAX_BODY_BYTES,
-    MAX_CONNECTIONS,
-    MAX_HEAD_BYTES,
-    MAX_OPEN_BODY_BYTES,
-    MAX_REFUSED_BYTES,
-)
+from hyperbloom.api.limits import BACKLOG, MAX_CONNECTIONS
 from hyperbloom.api.metrics import NodeCollector, make_registry
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
 from hyperbloom.api.routes import MethodNotAllowed, Route, Router
@@ -63,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApiResource",
-    "ApiSite",
     "ControlService",
     "TcpService",
     "problem_of",
@@ -111,48 +100,6 @@ def problem_of(error: BaseException) -> Problem | None:
         if isinstance(error, kind_of_error):
             return Problem(kind, str(error))
     return None
-
-
-class ApiRequest(Request):
-    """A request whose body is kept in memory up to a bound, and dropped beyond it."""
-
-    gone = False
-    received = 0
-    content: BytesIO
-    channel: ApiChannel
-    #: What it may, and why it may nothing at all.
-    rights = Rights.ALL
-    refusal: Problem | None = None
-
-    @property
-    def most(self) -> int:
-        """Bytes that its body may have."""
-        return MAX_BODY_BYTES if self.rights else MAX_OPEN_BODY_BYTES
-
-    def gotLength(self, length: int | None) -> None:
-        """Called when the headers are here, before the body."""
-        self.content = BytesIO()
-        access = self.channel.site.access
-        if access is not None:
-            try:
-                self.rights = access.rights(self.requestHeaders)
-            except Problem as problem:
-                self.rights, self.refusal = Rights.NONE, problem
-
-    def handleContentChunk(self, data: bytes) -> None:
-        """Called with each part of the body."""
-        self.received += len(data)
-        if self.received <= self.most:
-            self.content.write(data)
-        elif self.received > MAX_REFUSED_BYTES:
-            self.channel.loseConnection()
-        elif self.content.tell():
-            self.content = BytesIO()
-
-    def connectionLost(self, reason: Failure) -> None:
-        """The client went before it was answered."""
-        self.gone = True
-        super().connectionLost(reason)
 
 
 class ApiResource(Resource):
@@ -251,61 +198,6 @@ def _respond(call: Call, status: int, body: bytes, media_type: bytes | None) -> 
     request.finish()
 
 
-class ApiChannel(HTTPChannel):
-    """One connection; its site knows it while it is open."""
-
-    site: ApiSite
-    MAX_LENGTH = MAX_HEAD_BYTES
-    totalHeadersSize = MAX_HEAD_BYTES
-
-    def connectionMade(self) -> None:
-        """Called when a client has connected."""
-        super().connectionMade()
-        self.site.channels.add(self)
-        most = self.site.most
-        if most is not None and len(self.site.channels) > most:
-            self.forceAbortClient()
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Called when the connection is over."""
-        self.site.channels.discard(self)
-        super().connectionLost(reason)
-
-
-class ApiSite(Site):
-    """twisted.web's factory without its access log, which would name feeds and ranges."""
-
-    protocol: Any = ApiChannel
-    noisy = False
-    displayTracebacks = False
-
-    def __init__(
-        self,
-        context: Context,
-        *,
-        reactor: Any,
-        access: Access | None = None,
-        most: int | None = None,
-    ) -> None:
-        super().__init__(
-            ApiResource(context), requestFactory=ApiRequest, timeout=IDLE_SECONDS, reactor=reactor
-        )
-        #: None: the transport is guarded already.
-        self.access = access
-        #: Connections at a time; None: any number.
-        self.most = most
-        self.channels: set[ApiChannel] = set()
-
-    def log(self, request: Any) -> None:
-        """Called by each request at its end."""
-
-    def close(self) -> None:
-        """Closes every open connection; what was written is still sent."""
-        for channel in list(self.channels):
-            transport: Any = channel.transport
-            transport.loseConnection()
-
-
 class _Listening(Service):
     """Holds `_site` and, while it listens, `_port`."""
 
@@ -364,7 +256,7 @@ class ControlService(_Listening):
             registry=make_registry((own, *collectors)),
             recent=recent,
         )
-        self._site = ApiSite(self.context, reactor=reactor)
+        self._site = ApiSite(ApiResource(self.context), reactor=reactor)
         #: What the socket's address needs while it is listened on.
         self._open = ExitStack()
 
@@ -407,7 +299,9 @@ class TcpService(_Listening):
         self.setName("api")
         self._address = access.address
         self._reactor = reactor
-        self._site = ApiSite(context, reactor=reactor, access=access, most=MAX_CONNECTIONS)
+        self._site = ApiSite(
+            ApiResource(context), reactor=reactor, access=access, most=MAX_CONNECTIONS
+        )
 
     def startService(self) -> None:
         """Listens."""

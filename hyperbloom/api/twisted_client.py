@@ -36,7 +36,7 @@ from hyperbloom.api.asking import (
     hex_list,
     page_of,
     problem_of,
-    range_path,
+    range_request,
     with_query,
 )
 from hyperbloom.api.unix import unix_address
@@ -245,8 +245,8 @@ class TwistedClient:
         limit: int | None = None,
     ) -> Deferred[tuple[list[bytes], bytes | None]]:
         """A page of values in byte order, and where the next one starts (None: no more)."""
-        path = range_path(feed, "/values", start, end, limit=limit)
-        return self.ask("GET", path).addCallback(page_of)
+        request = range_request(feed, "/values", start, end, limit=limit)
+        return self.ask(*request).addCallback(page_of)
 
     def has(self, values: Sequence[bytes], *, feed: str | None = None) -> Deferred[list[bool]]:
         """Which of 1 to 10,000 values are there."""

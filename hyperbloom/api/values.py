@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 from hyperbloom.api.call import Answer, Call
-from hyperbloom.api.forms import bad_request, bytes_list, hex_bytes, member, only
+from hyperbloom.api.forms import Hex, bad_request, bytes_list, hex_bytes, member, only
 from hyperbloom.api.limits import MAX_FETCH_SECONDS, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
 
 if TYPE_CHECKING:
@@ -14,7 +14,24 @@ if TYPE_CHECKING:
 
     from hyperbloom.store import Appended, RangeSlice
 
-__all__ = ["count_values", "fetch_values", "has_values", "page_form", "put_values", "range_values"]
+__all__ = [
+    "RangeAskedForm",
+    "count_values",
+    "fetch_values",
+    "has_values",
+    "page_form",
+    "post_range",
+    "put_values",
+    "range_values",
+]
+
+
+class RangeAskedForm(TypedDict):
+    """A range of values: `start` ≤ value < `end`; left out: from the first, to the last on."""
+
+    start: NotRequired[Hex | None]
+    end: NotRequired[Hex | None]
+    limit: NotRequired[Annotated[int, ("minimum", 1), ("maximum", MAX_VALUES)]]
 
 
 def put_values(call: Call) -> Answer:
@@ -45,6 +62,11 @@ def range_values(call: Call) -> Answer:
     limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
 
     return call.feed().read(start, end, limit=limit, max_bytes=PAGE_BYTES).addCallback(page_form)
+
+
+def post_range(call: Call) -> Answer:
+    """`{"start"?, "end"?, "limit"?}`: the same page, for bounds too long for a path."""
+    return range_values(call)
 
 
 def page_form(page: RangeSlice, more: str = "") -> bytes:

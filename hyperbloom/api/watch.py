@@ -7,13 +7,14 @@ reader therefore costs one slice of memory and no value is left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.api.call import STREAMED, Answer, Call
 from hyperbloom.api.events import EventStream
+from hyperbloom.api.forms import Hex
 from hyperbloom.api.limits import MAX_SEQ, SLICE_BYTES, SLICE_VALUES
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.store import NoSuchFeed
@@ -22,11 +23,19 @@ if TYPE_CHECKING:
     from hyperbloom.api.node import ServedFeed
     from hyperbloom.store import LogRecord, LogSlice
 
-__all__ = ["Watcher", "watch_values"]
+__all__ = ["WatchAskedForm", "Watcher", "post_watch_range", "watch_values"]
 
 FEED_LEFT = Problem(ProblemKind.UNKNOWN_FEED, "the feed was left")
 
 log = Logger()
+
+
+class WatchAskedForm(TypedDict):
+    """A range of values to watch; `after`: the arrival number to begin behind."""
+
+    start: NotRequired[Hex | None]
+    end: NotRequired[Hex | None]
+    after: NotRequired[Annotated[int, ("minimum", 0), ("maximum", MAX_SEQ)]]
 
 
 def watch_values(call: Call) -> Answer:
@@ -44,6 +53,11 @@ def watch_values(call: Call) -> Answer:
         after = min(int(resumed[:20]), MAX_SEQ)
     Watcher(call, feed, start, end, after).begin()
     return STREAMED
+
+
+def post_watch_range(call: Call) -> Answer:
+    """`{"start"?, "end"?, "after"?}`: the same watch, for bounds too long for a path."""
+    return watch_values(call)
 
 
 class Watcher(EventStream):

@@ -67,7 +67,8 @@ _DISCOVERY = """
 # announce = true               # tell where this node is; false: only look for others
 # legacy = true                 # the npm packages' swarm, too
 # lan = "private"               # multicast DNS: private, on or off
-# equal_seq = "overwrite"       # a put with the stored number: overwrite, keep or reject
+# equal_seq = "overwrite"       # a put with the stored number: overwrite, keep or reject (with
+#                               # reject, publishers of the Rust crate give up)
 # secret = ""                   # a file with a passphrase that all nodes of the feeds share
 """
 

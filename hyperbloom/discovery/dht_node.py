@@ -20,7 +20,7 @@ from hyperbloom.discovery.dht.collecting import (
     Nodes,
     Peers,
 )
-from hyperbloom.discovery.dht.contact import Address, Contact, Scope, scope_of
+from hyperbloom.discovery.dht.contact import Address, Contact, Scope, is_ipv6, scope_of
 from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.discovery.dht.events import AddressSettled, Event, OperationEnded
 from hyperbloom.discovery.dht.limits import MAX_VALUE_BYTES
@@ -180,6 +180,7 @@ class DhtNode:
         address = self.address
         if address is None:
             raise LocalProtocolError("the node stopped while it began to listen")
+        self._machine.use_family(ipv6=is_ipv6(address.host))
         return address
 
     def stop(self) -> Deferred[None]:
@@ -346,7 +347,7 @@ class DhtNode:
     async def _bootstrap(self, addresses: Sequence[tuple[str, int]] | None) -> int:
         if addresses is None:
             addresses = [parse_host_port(text) for text in self.settings.bootstrap]
-        ipv6 = self.address is not None and ":" in self.address.host
+        ipv6 = self.address is not None and is_ipv6(self.address.host)
         found = await gatherResults(
             [resolve(self._reactor, host, port, ipv6=ipv6) for host, port in addresses]
         )

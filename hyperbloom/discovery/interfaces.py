@@ -21,7 +21,8 @@ class MutableLookup:
     """What a lookup of a mutable item found.
 
     items: all distinct versions that any node holds, each authentic, in the order in which they
-    came. asked, answered: nodes. holding: answers with an authentic item.
+    came. asked, answered: nodes. holding: answers with an authentic item, the own store's among
+    them.
     """
 
     items: tuple[MutableItem, ...]

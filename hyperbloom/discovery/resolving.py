@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IHostResolution, IResolutionReceiver
 from zope.interface import implementer
 
-from hyperbloom.discovery.dht.contact import Address, Scope, scope_of
+from hyperbloom.discovery.dht.contact import Address, Scope, is_ipv6, scope_of
 
 __all__ = ["resolve"]
 
@@ -17,7 +17,7 @@ __all__ = ["resolve"]
 def resolve(reactor: Any, host: str, port: int, *, ipv6: bool = False) -> Deferred[list[Address]]:
     """The UDP addresses of a host, of one family. Fires with an empty list for an unknown name."""
     if scope_of(host) is not Scope.UNUSABLE:
-        return succeed([Address(host, port)] if (":" in host) == ipv6 else [])
+        return succeed([Address(host, port)] if is_ipv6(host) == ipv6 else [])
     found: Deferred[list[Address]] = Deferred()
     kind = IPv6Address if ipv6 else IPv4Address
     reactor.nameResolver.resolveHostName(

@@ -30,7 +30,7 @@ MEANT = {
 }  # fmt: skip
 ACCEPTANCE = CHECKS.get_by_names(["positive_data_acceptance"])
 #: Tests of their own: these answers have no end.
-ENDLESS = {"watch_values", "watch_node", "watch_objects"}
+ENDLESS = {"watch_values", "post_watch_range", "watch_node", "watch_objects"}
 #: Requests of each operation and mode. With 12 some parameters were never wrong by themselves.
 EXAMPLES = 50
 

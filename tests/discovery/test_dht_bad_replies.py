@@ -32,7 +32,7 @@ FORGED = {
     "a short signature": (GOOD, {"sig": GOOD.signature[:63]}),
     "a short key": (GOOD, {"k": GOOD.public_key[:31]}),
     "a key of another": (GOOD, {"k": OTHER.public_key}),
-    "a v too long": sign_item(OWNER, salt=SALT, seq=7, value=b"998:" + b"x" * 998),
+    "a v too long": sign_item(OWNER, salt=SALT, seq=7, value=b"1001:" + b"x" * 1_001),
 }
 MISSING = ["k", "seq", "sig", "v"]
 

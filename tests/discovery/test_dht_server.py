@@ -158,7 +158,7 @@ class TestAnswers:
 
     def test_the_token_is_checked_first(self) -> None:
         server = Server()
-        huge = b"999:" + b"x" * 999
+        huge = b"1001:" + b"x" * 1_001
         assert code(server.answer(server.put(value=huge, token=b"wrong"))) == 203
         assert code(server.answer(server.put(value=huge))) == 205
         assert code(server.answer(server.put(signature=bytes(64)))) == 206
@@ -294,7 +294,7 @@ class TestRates:
         """Who forges a victim's address makes us send it the burst and the rate at most."""
         server = Server(packets_per_second=1_000, packet_burst=1_000)
         server.list(8)
-        server.answer(server.put(value=b"996:" + b"x" * 996))
+        server.answer(server.put(value=b"1000:" + b"x" * 1_000))
         target = sign_item(OWNER, salt=b"s", seq=1, value=b"1:v").target
         victim = Address("20.9.9.9", 53)
         query = Packet(transaction_id=b"t", message=Get(target=target), node_id=ID, read_only=True)
@@ -316,7 +316,7 @@ class TestRates:
         """The figures of docs/dht.md."""
         server = Server()
         server.list(8)
-        server.answer(server.put(value=b"996:" + b"x" * 996))
+        server.answer(server.put(value=b"1000:" + b"x" * 1_000))
         target = sign_item(OWNER, salt=b"s", seq=1, value=b"1:v").target
         query = Packet(transaction_id=b"t", message=Get(target=target), node_id=ID, read_only=True)
         data = encode_packet(query)

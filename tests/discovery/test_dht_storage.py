@@ -105,7 +105,7 @@ class TestChecks:
         """A put with every fault is refused for the first, then for the next."""
         kept = storage()
         kept.put_mutable(put(5), now=0.0)
-        big = b"997:" + b"x" * 997
+        big = b"1001:" + b"x" * 1_001
         assert len(big) == MAX_VALUE_BYTES + 1
         faults = replace(put(4, big, cas=9, signature=bytes(64)), salt=b"s" * 65)
         assert refused(kept, faults) == 205
@@ -117,13 +117,13 @@ class TestChecks:
 
     def test_the_largest_value_and_salt(self) -> None:
         kept = storage()
-        largest = b"996:" + b"x" * 996
+        largest = b"1000:" + b"x" * 1_000
         assert len(largest) == MAX_VALUE_BYTES
         kept.put_mutable(put(1, largest, salt=b"s" * 64), now=0.0)
         kept.put_immutable(PutImmutable(token=b"t", value=largest), now=0.0)
         assert kept.items == 2
         with pytest.raises(Refusal):
-            kept.put_immutable(PutImmutable(token=b"t", value=b"997:" + b"x" * 997), now=0.0)
+            kept.put_immutable(PutImmutable(token=b"t", value=b"1001:" + b"x" * 1_001), now=0.0)
 
     def test_a_target_is_that_of_the_item_or_absent(self) -> None:
         kept = storage()

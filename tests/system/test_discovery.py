@@ -38,6 +38,13 @@ def bootstrap_node():
     end(process)
 
 
+def free_udp_port() -> int:
+    """A UDP port of 127.0.0.1 that nobody uses at this moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def start_bootstrap_node() -> tuple[subprocess.Popen, int]:
     process = start_dht("bootstrap")
     return process, int(re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())[1])
@@ -119,6 +126,19 @@ def run_to_its_end(node: RealNode) -> subprocess.CompletedProcess:
         timeout=60,
         check=False,
     )
+
+
+@pytest.mark.timeout(300)
+def test_two_nodes_alone_find_each_other(nodes):
+    """No other node of the DHT: each holds the other's record, and nobody else has it."""
+    port = free_udp_port()
+    owner = nodes.make("owner", config=discovery(None, port=port) + MERGE_OFTEN).start()
+    member = member_of(owner, nodes, "member", discovery(port) + MERGE_OFTEN)
+    owner.put(b"over a DHT of two")
+    member.wait_for_count(owner.key, 1, 2 * FIND_SECONDS)
+    for node in (owner, member):
+        state = state_of(node, owner.key)
+        assert (state["swarm"], state["lan"]) == (None, None)
 
 
 def test_twelve_nodes_find_each_other_by_the_feeds_key(nodes, bootstrap_node) -> None:

@@ -98,7 +98,9 @@ class ImmutableValue:
     def collect(self, response: Response, teller: Address) -> bool:
         """Takes a value that has the hash."""
         value = response.value
-        if value is None or immutable_target(value) != self.target:
+        if value is None or len(value) > MAX_VALUE_BYTES:
+            return False
+        if immutable_target(value) != self.target:
             return False
         self.found = value
         return True

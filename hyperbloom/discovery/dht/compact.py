@@ -51,9 +51,16 @@ def decode_address(data: bytes) -> Address:
     return Address(_written_host(data[:-2]), int.from_bytes(data[-2:], "big"))
 
 
-def encode_contacts(contacts: Iterable[Contact]) -> bytes:
-    """Nodes one after the other, for `nodes` or `nodes6`: all of one family."""
-    return b"".join(contact.node_id + encode_address(contact.address) for contact in contacts)
+def encode_contacts(contacts: Iterable[Contact], *, ipv6: bool = False) -> bytes:
+    """Nodes one after the other, for `nodes` or `nodes6`.
+
+    Raises LocalProtocolError for one of the other family: its length would shift all behind it.
+    """
+    size = NODE6_BYTES if ipv6 else NODE_BYTES
+    nodes = [contact.node_id + encode_address(contact.address) for contact in contacts]
+    if any(len(node) != size for node in nodes):
+        raise LocalProtocolError(f"a node that does not have {size} bytes")
+    return b"".join(nodes)
 
 
 def decode_contacts(data: bytes, *, ipv6: bool = False) -> tuple[Contact, ...]:

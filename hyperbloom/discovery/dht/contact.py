@@ -8,7 +8,17 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final, NamedTuple
 
-__all__ = ["ID_BITS", "ID_BYTES", "Address", "Contact", "Scope", "distance", "may_tell", "scope_of"]
+__all__ = [
+    "ID_BITS",
+    "ID_BYTES",
+    "Address",
+    "Contact",
+    "Scope",
+    "distance",
+    "is_ipv6",
+    "may_tell",
+    "scope_of",
+]
 
 ID_BYTES: Final = 20
 ID_BITS: Final = 8 * ID_BYTES
@@ -43,6 +53,11 @@ class Scope(IntEnum):
     PRIVATE = 3
     """Of a site or a provider's inner network."""
     GLOBAL = 4
+
+
+def is_ipv6(host: str) -> bool:
+    """Whether a host address is of IPv6; else it is of IPv4."""
+    return ":" in host
 
 
 def distance(one: bytes, other: bytes) -> int:

@@ -310,7 +310,7 @@ def _write_response(response: Response, node_id: bytes) -> _Dict:
     if response.nodes is not None:
         body[b"nodes"] = encode_contacts(response.nodes)
     if response.nodes6 is not None:
-        body[b"nodes6"] = encode_contacts(response.nodes6)
+        body[b"nodes6"] = encode_contacts(response.nodes6, ipv6=True)
     if response.peers is not None:
         body[b"values"] = [encode_address(peer) for peer in response.peers]
     if response.value is not None:

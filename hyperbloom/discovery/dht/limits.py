@@ -50,8 +50,10 @@ MAX_TRANSACTION_BYTES: Final = 32
 """A transaction id of somebody's query, which is kept until it is answered and echoed. Deployed
 nodes use 1 to 8."""
 
-MAX_VALUE_BYTES: Final = 1_000
-"""A bencoded v (BEP-44). One longer is refused with error 205."""
+MAX_VALUE_BYTES: Final = 1_005
+"""A bencoded v: 1,000 bytes of a byte string and its length before them. Nodes read the limit of
+BEP-44 in two ways: mainline (Rust) counts the bytes within, libtorrent all 1,000 with the length,
+so that it refuses what has more than 996 within. A longer one is refused with error 205."""
 
 BUCKET_NODES: Final = 20
 """Nodes of one bucket of the routing table: k of the Kademlia paper, and of deployed nodes."""

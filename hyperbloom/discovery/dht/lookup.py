@@ -24,7 +24,15 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from hyperbloom.discovery.dht.collecting import Collector
-from hyperbloom.discovery.dht.contact import Address, Contact, Scope, distance, may_tell, scope_of
+from hyperbloom.discovery.dht.contact import (
+    Address,
+    Contact,
+    Scope,
+    distance,
+    is_ipv6,
+    may_tell,
+    scope_of,
+)
 from hyperbloom.discovery.dht.limits import (
     ASKED_AT_ONCE,
     CLOSEST_NODES,
@@ -90,7 +98,8 @@ class Lookup:
     """One lookup of `collector.target`, from `now` on.
 
     seeds: nodes to begin with. addresses: of nodes whose ids are unknown, as at the bootstrap.
-    own_id: never asked. is_secure: BEP-42's verdict on a contact.
+    own_id: never asked. is_secure: BEP-42's verdict on a contact. holding: what brought something
+    before anybody is asked, the own store.
     """
 
     def __init__(
@@ -103,11 +112,12 @@ class Lookup:
         now: float,
         seeds: Iterable[Contact] = (),
         addresses: Iterable[Address] = (),
+        holding: int = 0,
     ) -> None:
         self.collector = collector
         self.asked = 0
         self.answered_count = 0
-        self.holding = 0
+        self.holding = holding
         self._own_id = own_id
         self._is_secure = is_secure
         self._ends_at = now + seconds
@@ -176,7 +186,7 @@ class Lookup:
             if response.token is not None and len(response.token) <= MAX_TOKEN_BYTES:
                 candidate.token = response.token
         # Who was reached over one family names nodes for that one; the other has no socket of ours.
-        named = response.nodes6 if ":" in ask.address.host else response.nodes
+        named = response.nodes6 if is_ipv6(ask.address.host) else response.nodes
         for contact in named or ():
             if may_tell(ask.address.host, contact.address.host):
                 self._add(contact)

@@ -72,6 +72,9 @@ _PINGS_AT_ONCE: Final = 16
 _REFRESHES_AT_ONCE: Final = 2
 _RETRY_LONGEST: Final = 300.0
 
+#: Who tells what is stored here: nobody is nearer, so that any address may be told.
+_SELF: Final = Address("127.0.0.1", 0)
+
 
 class Dht:
     """One node; see the module's text. `counts` has what happened, for the status."""
@@ -196,6 +199,13 @@ class Dht:
 
     # -- commands
 
+    def use_family(self, *, ipv6: bool) -> None:
+        """The socket is of this family: nodes of the other one, as of an old table, are let go.
+
+        Nobody reaches them from here, and nobody who asks over this socket could use them.
+        """
+        self._table.keep_family(ipv6=ipv6)
+
     def bootstrap(self, addresses: Sequence[Address], *, now: float) -> int:
         """Join the network through these nodes and those known; a lookup of the own id.
 
@@ -206,7 +216,7 @@ class Dht:
         return self.find(Nodes(self.node_id), addresses=addresses, now=now)
 
     def find(self, collector: Collector, *, now: float, addresses: Sequence[Address] = ()) -> int:
-        """Look up a collector's target; the number of the operation.
+        """Look up a collector's target, here first; the number of the operation.
 
         Raises LocalProtocolError when `MAX_OPERATIONS` are under way.
         """
@@ -355,6 +365,10 @@ class Dht:
     ) -> Lookup:
         target = collector.target
         self._table.looked_up(target, now=now)
+        # What others stored here counts like what others hold, and nobody else may have it: in a
+        # DHT of two, each holds what the other one put.
+        own = self._responder.own_answer(collector.query, now=now)
+        own_holding = collector.collect(own, _SELF)
         return Lookup(
             collector,
             own_id=self.node_id,
@@ -363,6 +377,7 @@ class Dht:
             now=now,
             seeds=[*seeds, *self._table.closest(target, BUCKET_NODES)],
             addresses=addresses,
+            holding=int(own_holding),
         )
 
     def _is_secure(self, contact: Contact) -> bool:

@@ -24,8 +24,8 @@ __all__ = ["Finding", "Found", "Operation", "Putting", "QueryWith", "Stored"]
 class Found:
     """What came of a lookup; what the nodes brought is in its collector.
 
-    asked, answered: nodes. holding: answers that brought something. closest: the closest nodes that
-    answered.
+    asked, answered: nodes. holding: answers that brought something, the own store's among them.
+    closest: the closest nodes that answered.
     """
 
     asked: int

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hyperbloom.discovery.dht.contact import Address, may_tell
+from dataclasses import replace
+
+from hyperbloom.discovery.dht.contact import Address, Contact, is_ipv6, may_tell
 from hyperbloom.discovery.dht.errors import ErrorCode, Refusal
 from hyperbloom.discovery.dht.limits import NODES_TOLD
 from hyperbloom.discovery.dht.messages import (
@@ -36,6 +38,16 @@ class Responder:
         self.table = table
         self._storage, self._tokens = storage, tokens
 
+    def own_answer(self, query: Query, *, now: float) -> Response:
+        """What this node itself has stored of what a lookup asks others for: no nodes, no token."""
+        match query:
+            case Get(target=target):
+                return self._stored(target, now)
+            case GetPeers(info_hash=info_hash):
+                return Response(peers=self._storage.peers(info_hash, now=now) or None)
+            case _:
+                return Response()
+
     def answer(self, query: Query, asker: Address, *, now: float) -> Response | ErrorMessage:
         """The answer to a query from this address."""
         try:
@@ -55,7 +67,7 @@ class Responder:
                 peers = self._storage.peers(info_hash, now=now)
                 told = tuple(peer for peer in peers if may_tell(asker.host, peer.host))
                 token = self._tokens.token_for(asker, now=now)
-                return self._near(info_hash, asker, token=token, peers=told or None)
+                return self._near(info_hash, asker, Response(peers=told or None), token=token)
             case AnnouncePeer():
                 self._check_token(query.token, asker, now)
                 port = asker.port if query.implied_port else query.port
@@ -75,50 +87,41 @@ class Responder:
                 raise Refusal(ErrorCode.PROTOCOL, f"invalid arguments: {problem}")
 
     def _get(self, target: bytes, seq: int | None, asker: Address, now: float) -> Response:
-        token = self._tokens.token_for(asker, now=now)
+        stored = self._stored(target, now)
+        if seq is not None and stored.seq is not None and seq >= stored.seq:
+            stored = Response(seq=stored.seq)
+        return self._near(target, asker, stored, token=self._tokens.token_for(asker, now=now))
+
+    def _stored(self, target: bytes, now: float) -> Response:
         item = self._storage.mutable(target, now=now)
         if item is None:
-            value = self._storage.immutable(target, now=now)
-            return self._near(target, asker, token=token, value=value)
-        if seq is not None and seq >= item.seq:
-            return self._near(target, asker, token=token, seq=item.seq)
-        return self._near(
-            target,
-            asker,
-            token=token,
-            value=item.value,
-            public_key=item.public_key,
-            seq=item.seq,
-            signature=item.signature,
+            return Response(value=self._storage.immutable(target, now=now))
+        return Response(
+            value=item.value, public_key=item.public_key, seq=item.seq, signature=item.signature
         )
 
     def _near(
         self,
         target: bytes,
         asker: Address,
+        brought: Response = Response(),  # noqa: B008 (frozen)
         *,
         token: bytes | None = None,
-        peers: tuple[Address, ...] | None = None,
-        value: bytes | None = None,
-        public_key: bytes | None = None,
-        seq: int | None = None,
-        signature: bytes | None = None,
     ) -> Response:
-        """A response with the closest nodes, which are of the asker's family, and more."""
+        """What is brought, with the closest nodes of the asker's family."""
         known = self.table.closest(target, NODES_TOLD)
-        nodes = tuple(node for node in known if may_tell(asker.host, node.address.host))
-        ipv6 = ":" in asker.host
-        return Response(
-            nodes=None if ipv6 else nodes,
-            nodes6=nodes if ipv6 else None,
-            token=token,
-            peers=peers,
-            value=value,
-            public_key=public_key,
-            seq=seq,
-            signature=signature,
+        nodes = tuple(node for node in known if _may_be_told(node, asker))
+        ipv6 = is_ipv6(asker.host)
+        return replace(
+            brought, token=token, nodes=None if ipv6 else nodes, nodes6=nodes if ipv6 else None
         )
 
     def _check_token(self, token: bytes, asker: Address, now: float) -> None:
         if not self._tokens.is_good(token, asker, now=now):
             raise Refusal(ErrorCode.PROTOCOL, "bad token")
+
+
+def _may_be_told(node: Contact, asker: Address) -> bool:
+    """One of the other family has no place in `nodes`, or in `nodes6`: its length is another."""
+    host = node.address.host
+    return is_ipv6(host) == is_ipv6(asker.host) and may_tell(asker.host, host)

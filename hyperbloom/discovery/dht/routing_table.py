@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hyperbloom.discovery.dht.contact import ID_BITS, Contact, Scope, scope_of
+from hyperbloom.discovery.dht.contact import ID_BITS, Contact, Scope, is_ipv6, scope_of
 from hyperbloom.discovery.dht.limits import BUCKET_NODES, MAX_SPARES
 from hyperbloom.discovery.dht.node_id import is_secure
 
@@ -203,6 +203,14 @@ class RoutingTable:
             if table.wants(node.contact):
                 table._list(node)
         return table
+
+    def keep_family(self, *, ipv6: bool) -> None:
+        """Forget the nodes of the other family of addresses, those that wait for a place too."""
+        for node in list(self._known.values()):
+            if is_ipv6(node.contact.address.host) != ipv6:
+                self._drop(node)
+        for bucket in filter(None, self._buckets):
+            bucket.spares = [c for c in bucket.spares if is_ipv6(c.address.host) == ipv6]
 
     # -- places
 

@@ -31,7 +31,8 @@ class EqualSeq(Enum):
     KEEP = "keep"
     """The old value stays and the answer is that all is well, as with libtorrent."""
     REJECT = "reject"
-    """The old value stays and the answer is error 302, as with bittorrent-dht."""
+    """The old value stays and the answer is error 302, as with bittorrent-dht. Publishers of the
+    Rust crate give up after some tries where many nodes do so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
