@@ -186,6 +186,8 @@ def status(app: App, *, web: bool) -> None:
         for feed in form["feeds"]
         for remark in _remarks(app, feed, searched=feed["key"] in searched)
     ]
+    if form["store_problem"]:
+        remarks.insert(0, f"store: {form['store_problem']}")
     remarks += _refusals(form["refusals"])
     if remarks and app.out.is_terminal:
         app.out.line("")

@@ -439,7 +439,12 @@ class Node(Service):
             },
             queued_bytes=self.context.writer.queued_bytes,
             denied=len(self.context.denied),
+            store_problem=self._store_problem(),
         )
+
+    def _store_problem(self) -> str | None:
+        problem = self.context.store.condition.problem
+        return None if problem is None else str(problem)
 
     def traffic(self) -> NodeTraffic:
         """What has moved since the start, for metrics."""
@@ -460,6 +465,7 @@ class Node(Service):
             store=self.context.store.size(),
             queued_bytes=writer.queued_bytes,
             commits=writer.figures,
+            store_problem=self._store_problem(),
         )
 
     def feed_status(self, feed: Feed) -> FeedStatus:

@@ -13,6 +13,7 @@ __all__ = [
     "StoreError",
     "StoreExists",
     "StoreFull",
+    "StoreGone",
     "StoreLocked",
 ]
 
@@ -35,6 +36,10 @@ class SchemaMismatch(StoreError):
 
 class StoreFull(StoreError):
     """The disk (or a quota, or the address space) has no room; nothing of the write was kept."""
+
+
+class StoreGone(StoreError):
+    """The data file was removed or replaced; what is written to the open one would be lost."""
 
 
 class StoreClosed(StoreError):
