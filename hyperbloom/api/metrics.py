@@ -222,6 +222,6 @@ def show_metrics(call: Call) -> Answer:
 
 def show_health(call: Call) -> Answer:
     """Whether the node answers and can write: 200 or 503, and nothing more for strangers."""
-    failing = call.node.traffic().store_problem is not None
+    failing = call.node.store_problem() is not None
     call.status = 503 if failing else 200
     return {"status": "failing" if failing else "ok"}

@@ -67,6 +67,8 @@ COMPACTING = ".compacting"
 _SPARE_TRANSACTIONS = 16
 _SMALLEST_MAP = 64 * 1024
 _META_PAGES = 2
+#: A transaction is bad after LMDB met something impossible in it.
+_DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.BadTxnError)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LITTLE_ROOM = 64 * 1024 * 1024
 #: LMDB's head of the table of readers takes a few slots of 64 bytes beside those of the readers.
@@ -403,7 +405,7 @@ class Environment:
             return StoreCorrupt(
                 f"the store {self.path} holds a record that is none ({error}); restore a snapshot"
             )
-        if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError)):
+        if isinstance(error, _DAMAGE):
             return StoreCorrupt(f"the store {self.path} is damaged ({error}); restore a snapshot")
         if os.strerror(errno.EROFS) in str(error):
             return StoreError(

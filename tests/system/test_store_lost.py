@@ -151,8 +151,8 @@ def test_a_store_of_another_node_is_not_taken_over(nodes, served):
     assert "seed" in text
 
 
-def damage_pages(node: RealNode, marker: bytes) -> None:
-    """Let the number of a large value's pages run over everything behind it."""
+def damage_leaves(node: RealNode, marker: bytes) -> None:
+    """Let the leaf pages with this value have more nodes than fit, all outside of the page."""
     data = node.folder / "store" / "data.mdb"
     content = data.read_bytes()
     with data.open("r+b") as file:
@@ -160,36 +160,53 @@ def damage_pages(node: RealNode, marker: bytes) -> None:
             head = content[page * PAGE : (page + 1) * PAGE]
             _, _, flags, lower, upper = struct.unpack_from("=QHHHH", head)
             if flags & 2 and marker in head and 16 < lower < upper < PAGE:
-                # A node count that no leaf has, and nodes that lie outside of the page.
                 file.seek(page * PAGE + 12)
                 file.write(struct.pack("=HH", PAGE - 2, 3))
                 file.seek(page * PAGE + 16)
                 file.write(b"\xfe\x0f" * ((lower - 16) // 2))
 
 
-def test_a_page_damaged_while_the_node_runs_is_told_of(served):
-    damage_pages(served, b"kept 7")
-    answers = []
+def scatter_nodes(node: RealNode, marker: bytes) -> None:
+    """Let the leaf pages with this value have their nodes 64 KiB further on, behind the file."""
+    data = node.folder / "store" / "data.mdb"
+    content = data.read_bytes()
+    with data.open("r+b") as file:
+        for page in range(2, len(content) // PAGE):
+            head = content[page * PAGE : (page + 1) * PAGE]
+            _, _, flags, lower, _ = struct.unpack_from("=QHHHH", head)
+            if flags & 2 and marker in head:
+                file.seek(page * PAGE + 16)
+                file.write(b"\xf0\xff" * ((min(lower, PAGE) - 16) // 2))
+
+
+def test_a_page_damaged_while_the_node_runs_is_said_in_the_log(served):
+    damage_leaves(served, b"kept 7")
     for _ in range(3):
-        try:
+        with pytest.raises(Problem, match="damaged"):
             served.put(b"kept 7", b"kept 7 and more")
-            answers.append(sorted(served.values()))
-        except (Problem, NodeUnreachable, NodeTimeout, OSError) as error:
-            answers.append(type(error).__name__)
-        if served.process.poll() is not None:
-            break
-    if served.process.poll() is None:
-        assert any("amage" in line for line in errors_in_log(served)), answers
-        assert health(served.api_port)[0] == 503
-        return
-    assert served.process.returncode in (-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV)
-    before = len(errors_in_log(served))
-    served.process = None
-    with contextlib.suppress(AssertionError):
-        served.start()
-    told = " ".join(errors_in_log(served)[before:])
+    wait_until(lambda: errors_in_log(served), 20, "the log says it")
+    (damage,) = [line for line in errors_in_log(served) if "Damage was found" in line]
+    assert "hyperbloom verify" in damage
+    assert "hyperbloom restore" in damage
+    assert health(served.api_port) == (503, b'{"status":"failing"}')
+    status = served.command("status")
+    assert "damaged" in (status.stdout + status.stderr).decode()
+
+
+def test_a_page_that_ended_the_process_is_told_of_at_the_next_start(served):
+    scatter_nodes(served, b"kept 7")
+    with contextlib.suppress(Problem, NodeUnreachable, NodeTimeout, OSError):
+        served.values()
+    assert served.process.wait(20) in (-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV)
+    served.start()
+    (told,) = errors_in_log(served)
     assert "fatal error while it used the store" in told
     assert "hyperbloom verify" in told
+    assert "hyperbloom restore" in told
+    assert served.stop()
+    # It is said once.
+    served.start()
+    assert errors_in_log(served) == [told]
 
 
 def test_the_log_says_once_that_the_disk_is_full_and_when_it_is_not(nodes):
