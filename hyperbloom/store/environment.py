@@ -22,6 +22,7 @@ import errno
 import fcntl
 import os
 import resource
+import stat
 import struct
 import threading
 from collections.abc import Iterator
@@ -80,11 +81,27 @@ class MapFull(Exception):
 
 
 class FolderLock:
-    """The flock by which one process owns a store's folder; its file names the process."""
+    """The flock by which one process owns a store's folder; its file names the process.
 
-    def __init__(self, folder: Path) -> None:
+    With ``is_guest`` the file must be there, and is only locked: in a folder that others made,
+    nothing is written. Raises StoreLocked, and StoreError if the file cannot be opened.
+    """
+
+    def __init__(self, folder: Path, *, is_guest: bool = False) -> None:
         self._path = folder / LOCK_FILE
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDONLY if is_guest else os.O_RDWR | os.O_CREAT
+        try:
+            # Nothing but a plain file: a link could lead to any file of this user.
+            self._fd = os.open(
+                self._path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600
+            )
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                raise StoreError(f"{self._path} is no plain file; remove it") from error
+            raise
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            self.release()
+            raise StoreError(f"{self._path} is no plain file; remove it")
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -93,6 +110,8 @@ class FolderLock:
             raise StoreLocked(
                 f"the store {folder} is in use by process {owner}; stop it, or name another folder"
             ) from None
+        if is_guest:
+            return
         try:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)

@@ -4,7 +4,11 @@ Every message is one sentence that says what happened and what to do about it, s
 a log line can show it as it is.
 """
 
+import struct
+from typing import Final
+
 __all__ = [
+    "NONSENSE",
     "ForeignSnapshot",
     "NoSuchFeed",
     "SchemaMismatch",
@@ -16,6 +20,19 @@ __all__ = [
     "StoreGone",
     "StoreLocked",
 ]
+
+
+NONSENSE: Final = (
+    struct.error,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+)
+"""What reading a damaged record may raise, where a whole one cannot: LMDB keeps no checksums."""
 
 
 class StoreError(Exception):

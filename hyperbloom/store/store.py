@@ -25,7 +25,7 @@ from hyperbloom.store.environment import (
     FolderLock,
 )
 from hyperbloom.store.errors import StoreCorrupt, StoreError, StoreGone
-from hyperbloom.store.files import sync
+from hyperbloom.store.files import require_plain, sync
 from hyperbloom.store.index import OrderedIndex
 from hyperbloom.store.layout import (
     ASIDE_TAGS,
@@ -69,7 +69,7 @@ from hyperbloom.store.records import (
     VerifyReport,
 )
 from hyperbloom.store.refusals import parse_refused_record
-from hyperbloom.store.snapshot import take_snapshot
+from hyperbloom.store.snapshot import SNAPSHOT_FILE, take_snapshot
 from hyperbloom.store.transaction import no_such_feed, read_value, scan_prefix
 from hyperbloom.store.verify import Progress, verify_environment
 
@@ -149,8 +149,10 @@ class Store:
         Nothing is written into its folder. Raises StoreCorrupt, SchemaMismatch, and StoreError if
         there is no store.
         """
-        if not (path / DATA_FILE).exists():
+        if not os.path.lexists(path / DATA_FILE):
             raise StoreError(f"there is no store in {path}; name the folder of one")
+        if os.path.lexists(path / SNAPSHOT_FILE):
+            require_plain(path / DATA_FILE)
         environment = Environment(path, map_bytes=0, readonly=True)
         try:
             check_schema(environment)
