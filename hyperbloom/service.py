@@ -28,6 +28,7 @@ from hyperbloom.api.recent import RecentErrors
 from hyperbloom.api.server import ControlService, TcpService
 from hyperbloom.api.unix import SocketBusy, SocketError
 from hyperbloom.config import Config, ConfigError
+from hyperbloom.crashes import CrashFile
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import Identity
@@ -40,7 +41,8 @@ from hyperbloom.passphrase import PassphraseError, load_passphrase
 from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.node import Node, settle_feeds
-from hyperbloom.store import PutMeta, Store, StoreError, Writer
+from hyperbloom.store import NODE_ID, PutMeta, Store, StoreError, Writer
+from hyperbloom.store_log import StoreLog
 from hyperbloom.swarms import Swarms
 from hyperbloom.systemd import NoInheritedPort, Notifier, listening_endpoints
 
@@ -82,10 +84,12 @@ class NodeService(MultiService):
         reactor: Any,
         notifier: Notifier | None = None,
         set_log_level: Callable[[str], None] | None = None,
+        crashes: CrashFile | None = None,
     ) -> None:
         super().__init__()
         self._notifier = notifier or Notifier(None)
         self._set_log_level = set_log_level
+        self._crashes = crashes
         self._reload: ConfigReload | None = None
         self._config = config
         self._identity = identity
@@ -99,6 +103,7 @@ class NodeService(MultiService):
         """Open the store, listen and dial; raises `StartError`."""
         globalLogPublisher.addObserver(self._recent)
         try:
+            self._arm()
             self._build()
             super().startService()
         except BaseException as error:
@@ -110,7 +115,14 @@ class NodeService(MultiService):
         # What imports and the start have made lives as long as the process. Looking through it at
         # every full collection stops the reactor for up to 100 ms while much is going on.
         gc.freeze()
+        self._arm()  # on a first start there was no folder for it before
+        if self._crashes is not None:
+            self._crashes.clear()
         self._say_hello()
+
+    def _arm(self) -> None:
+        if self._crashes is not None:
+            self._crashes.arm()
 
     def stopService(self) -> Deferred[None]:
         """Close connections, drain the writer, close the store."""
@@ -136,9 +148,12 @@ class NodeService(MultiService):
         sys.setswitchinterval(SWITCH_SECONDS)
         config, identity = self._config, self._identity
         store = self._store = Store.open(config.store_path)
+        _require_owner(store, identity)
+        told = StoreLog(store.condition, seconds=self._reactor.seconds)
+        store.condition.listener = lambda: self._reactor.callFromThread(told.look)
         feeds = settle_feeds(store, identity.public_key, config.feeds)
         self._writer = Writer(store, deliver=self._reactor.callFromThread)
-        self._writer.submit(PutMeta(name="node_id", value=identity.public_key), _logged)
+        self._writer.submit(PutMeta(name=NODE_ID, value=identity.public_key), _logged)
         self._threads.start()
         context = FeedContext(
             identity=identity,
@@ -289,6 +304,17 @@ class NodeService(MultiService):
         if self._store is not None:
             self._store.close()
         self._writer = self._store = None
+
+
+def _require_owner(store: Store, identity: Identity) -> None:
+    """Raise StoreError for a store that another node's key made; a new one says nothing yet."""
+    owner = store.get_meta(NODE_ID)
+    if owner is not None and owner != identity.public_key:
+        raise StoreError(
+            f"the store {store.path} is of the node {owner.hex()}, and this node's key is "
+            f"{identity.public_key.hex()}; put the right key or store back, or begin with the "
+            "store's values: `hyperbloom snapshot OUT`, then `hyperbloom seed OUT --replace`"
+        )
 
 
 def _logged(outcome: object) -> None:

@@ -19,6 +19,7 @@ from twisted.python.usage import Options as BaseOptions
 from twisted.python.usage import UsageError
 
 from hyperbloom.config import ConfigError, load_config
+from hyperbloom.crashes import CrashFile
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import KeyFileError, load_key_file
 from hyperbloom.logs import LevelledObserver, log_observer
@@ -118,6 +119,7 @@ def makeService(options: Options) -> IService:
         reactor=reactor,
         notifier=notifier,
         set_log_level=None if observer is None else observer.set_level,
+        crashes=CrashFile(config.store_path),
     )
     node.setServiceParent(guarded)
     supervision = Supervision(

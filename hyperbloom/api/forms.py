@@ -319,7 +319,7 @@ class PingForm(TypedDict):
 
 
 class HealthForm(TypedDict):
-    """`ok`, or `failing`: nothing can be written."""
+    """`ok`, or `failing`: nothing can be written, or damage was found."""
 
     status: Literal["ok", "failing"]
 

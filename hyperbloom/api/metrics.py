@@ -163,6 +163,11 @@ class NodeCollector(Collector):
             yield _gauge(f"hyperbloom_store_{name}", text, getattr(traffic.store, name))
         commits = traffic.commits
         yield _gauge(
+            "hyperbloom_store_failing",
+            "1 while nothing can be written, or once damage was found.",
+            int(traffic.store_problem is not None),
+        )
+        yield _gauge(
             "hyperbloom_queue_bytes", "Values that wait for the disk.", traffic.queued_bytes
         )
         yield _histogram(
@@ -217,6 +222,6 @@ def show_metrics(call: Call) -> Answer:
 
 def show_health(call: Call) -> Answer:
     """Whether the node answers and can write: 200 or 503, and nothing more for strangers."""
-    failing = call.node.traffic().commits.is_failing
+    failing = call.node.store_problem() is not None
     call.status = 503 if failing else 200
     return {"status": "failing" if failing else "ok"}

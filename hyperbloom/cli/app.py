@@ -214,7 +214,12 @@ class Interrupted(Exception):
 
 
 class Root(Group):
-    """The whole command line: here every error becomes a sentence and an exit code."""
+    """The whole command line: here every error becomes a sentence and an exit code.
+
+    is_process: it is the process's own command line that runs.
+    """
+
+    is_process = False
 
     def main(
         self,
@@ -225,6 +230,7 @@ class Root(Group):
         **extra: Any,
     ) -> Any:
         """Runs the command line and leaves by `SystemExit`."""
+        self.is_process = args is None
         try:
             code = self._run(args, prog_name, complete_var, extra)
         except OutputClosed:
@@ -311,6 +317,7 @@ _NAMED_CODES = {
     "hyperbloom.store.errors.ForeignSnapshot": ExitCode.FAILED,
     "hyperbloom.store.errors.NoSuchFeed": ExitCode.NOT_FOUND,
     "hyperbloom.store.errors.StoreError": ExitCode.STORE,
+    "hyperbloom.cli.guard.ReaderDied": ExitCode.STORE,
     "hyperbloom.cli.dht_session.NoNodeAnswered": ExitCode.UNREACHABLE,
     "hyperbloom.cli.dht_session.StateUnusable": ExitCode.CONFIG,
     "hyperbloom.cli.dht_session.DhtTimeout": ExitCode.TIMEOUT,

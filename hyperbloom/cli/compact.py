@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
-from hyperbloom.cli.app import App, Command, pass_app
+from hyperbloom.cli.app import App, pass_app
+from hyperbloom.cli.guard import GuardedCommand
 from hyperbloom.cli.output import Progress
 from hyperbloom.units import format_size
 
 __all__ = ["compact"]
 
 
-@click.command(cls=Command, timeout_option=False)
+@click.command(cls=GuardedCommand, timeout_option=False)
 @pass_app
 def compact(app: App) -> None:
     """Make the store's file as small as it can be; the node must be stopped.

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
-from hyperbloom.cli.output import Progress
+from hyperbloom.cli.guard import GuardedCommand
+from hyperbloom.cli.output import Progress, say
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_moment, format_size, parse_duration
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 _TABLES = ("values", "links", "feeds", "objects", "coverage", "provenance")
+_READERS = {"owner": "their owner alone", "group": "their group, too", "all": "everybody"}
 _BAR = 24
 _HOUR = 3_600
 _EXTRA = ("pyspark", "pyarrow", "pandas", "deltalake", "numpy")
@@ -109,7 +111,7 @@ def _file_size(command: Any) -> Any:
     )(command)
 
 
-@export.command(config_option=False, timeout_option=False)
+@export.command(cls=GuardedCommand, quiet=False, config_option=False, timeout_option=False)
 @click.argument("snapshots", metavar="SNAPSHOT…", nargs=-1, required=True)
 @click.option(
     "--to",
@@ -140,6 +142,13 @@ def _file_size(command: Any) -> Any:
     help="Spark's master; else MASTER, spark-defaults.conf, all cores of this machine.",
 )
 @click.option("--verify", is_flag=True, help="Walk each snapshot first, as `verify` does.")
+@click.option(
+    "--share-with",
+    type=click.Choice(["owner", "group", "all"]),
+    default="owner",
+    show_default=True,
+    help="Who may read the tables, old files among them: modes 0700/0600, 0750/0640 or 0755/0644.",
+)
 @_file_size
 @pass_app
 def run(
@@ -150,6 +159,7 @@ def run(
     tables: tuple[str, ...],
     master: str | None,
     verify: bool,
+    share_with: Literal["owner", "group", "all"],
     file_size: int,
 ) -> None:
     """Export snapshots into the tables below DIR, each value once.
@@ -170,7 +180,13 @@ def run(
             mode=mode,
             tables=tables,
             target_bytes=file_size,
+            share_with=share_with,
             progress=lambda text, part: progress.show(f"{_bar(part)} {text}"),
+        )
+    if report.settled:
+        say(
+            f"{report.settled} files and folders of earlier exports were given other modes: "
+            f"readable by {_READERS[share_with]} (--share-with {share_with})"
         )
     _show_report(app, target, report)
 

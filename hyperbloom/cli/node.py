@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
 from hyperbloom.cli.feeds import alias_cell, trust_cell
+from hyperbloom.cli.guard import GuardedCommand, bound_reader
 from hyperbloom.cli.output import Progress
 from hyperbloom.cli.synced import sync_cell
 from hyperbloom.cli.tables import Key
@@ -186,6 +187,8 @@ def status(app: App, *, web: bool) -> None:
         for feed in form["feeds"]
         for remark in _remarks(app, feed, searched=feed["key"] in searched)
     ]
+    if form["store_problem"]:
+        remarks.insert(0, f"store: {form['store_problem']}")
     remarks += _refusals(form["refusals"])
     if remarks and app.out.is_terminal:
         app.out.line("")
@@ -329,7 +332,7 @@ def _names(client: Client) -> dict[str, str]:
     return {f["key"]: name for f in feeds if (name := f["alias"] or ("own" if f["own"] else ""))}
 
 
-@click.command(cls=Command)
+@click.command(cls=GuardedCommand)
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @pass_app
 def snapshot(app: App, target: Path) -> None:
@@ -370,16 +373,7 @@ def _snapshot_at_rest(app: App, target: Path) -> dict[str, Any]:
         store.close()
 
 
-@click.command(cls=Command)
-@click.argument("path", required=False, type=click.Path(path_type=Path))
-@pass_app
-def verify(app: App, path: Path | None) -> None:
-    """Walk the whole store and say what is wrong; exit code 1 if anything is.
-
-    PATH is a snapshot; left out, the node's own store, whether it runs or not.
-    """
-    with Progress("verifying") as progress:
-        form = _verify(app, path, progress)
+def _show_report(app: App, form: Mapping[str, Any]) -> NoReturn:
     if app.out.as_json:
         app.out.json(form)
     else:
@@ -391,9 +385,29 @@ def verify(app: App, path: Path | None) -> None:
     exit_with(ExitCode.OK if form["ok"] else ExitCode.FAILED)
 
 
+@pass_app
+def _verify_died(app: App, sentence: str) -> NoReturn:
+    """Reading it was the end of the child: that is a report, too."""
+    _show_report(app, {"ok": False, "problems": [sentence], "values": 0, "objects": 0})
+
+
+@click.command(cls=GuardedCommand, died=_verify_died)
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@pass_app
+def verify(app: App, path: Path | None) -> None:
+    """Walk the whole store and say what is wrong; exit code 1 if anything is.
+
+    PATH is a snapshot; left out, the node's own store, whether it runs or not.
+    """
+    with Progress("verifying") as progress:
+        form = _verify(app, path, progress)
+    _show_report(app, form)
+
+
 def _verify(app: App, path: Path | None, progress: Progress) -> Mapping[str, Any]:
     from hyperbloom.api.client import NodeUnreachable
 
+    is_own = path is None
     if path is None:
         try:
             with app.client(None) as client:
@@ -403,5 +417,6 @@ def _verify(app: App, path: Path | None, progress: Progress) -> Mapping[str, Any
     from hyperbloom.api.forms import flat_json
     from hyperbloom.store import verify_path
 
-    form: dict[str, Any] = flat_json(verify_path(path))
+    bound_reader(path)
+    form: dict[str, Any] = flat_json(verify_path(path, is_own=is_own))
     return form

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hyperbloom.cli.app import App, Command, pass_app
+from hyperbloom.cli.guard import GuardedCommand, bound_reader
 from hyperbloom.cli.output import Progress, say
 from hyperbloom.cli.tables import Key
 from hyperbloom.units import format_duration, format_size
@@ -27,7 +28,7 @@ _REPLACE = click.option(
 )
 
 
-@click.command(cls=Command, timeout_option=False)
+@click.command(cls=GuardedCommand, timeout_option=False)
 @_SNAPSHOT
 @click.option(
     "--to",
@@ -54,6 +55,7 @@ def restore(
     if as_seed:
         _seed(app, snapshot, target or app.config.store_path, (), verify=verify, replace=replace)
         return
+    bound_reader(snapshot)
     node_key = _node_key(app) if target is None else None
     store = app.config.store_path if target is None else target
     with Progress("restoring") as progress:
@@ -69,7 +71,7 @@ def restore(
     _tell(app, info, store)
 
 
-@click.command(cls=Command, timeout_option=False)
+@click.command(cls=GuardedCommand, timeout_option=False)
 @_SNAPSHOT
 @click.option(
     "--feed",
@@ -96,6 +98,7 @@ def _seed(
     from hyperbloom.replication.seeding import taken_of
     from hyperbloom.store import feed_key_in, seed_store
 
+    bound_reader(snapshot)
     keys = [feed_key_in(snapshot, name) for name in feeds] or None
     with Progress("seeding") as progress:
         info = seed_store(

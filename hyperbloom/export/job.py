@@ -31,6 +31,7 @@ from hyperbloom.export.ranges import TARGET_FILE_BYTES, SeqRange, cut_by_seq
 from hyperbloom.export.reading import read
 from hyperbloom.export.reports import REPORT_FRAMES
 from hyperbloom.export.schema import OBJECTS, REPORTS, TABLES
+from hyperbloom.export.sharing import ShareWith, masked, open_folder, settle_modes
 from hyperbloom.export.small_tables import (
     has_objects,
     write_feeds,
@@ -95,12 +96,14 @@ class ExportReport:
     """What an export did. ``session_seconds`` is Spark's start, 0 if it was not needed.
 
     ``worker_peak_bytes`` is the largest resident set of a Python worker that wrote values.
+    ``settled`` counts the files and folders of earlier exports whose modes were changed.
     """
 
     snapshots: tuple[str, ...]
     tables: tuple[TableReport, ...]
     session_seconds: float
     worker_peak_bytes: int
+    settled: int = 0
 
 
 @dataclass(slots=True)
@@ -122,12 +125,15 @@ def export_snapshots(
     mode: Mode = "incremental",
     tables: Sequence[str] = DEFAULT_TABLES,
     target_bytes: int = TARGET_FILE_BYTES,
+    share_with: ShareWith = "owner",
     progress: ExportProgress | None = None,
 ) -> ExportReport:
     """Export the newest snapshot of each node into the tables below ``target``.
 
     ``sessions`` gives a Spark session, and is asked only if there is something for it to do. In the
     mode ``full`` all rows of these nodes are written anew; other nodes' rows stay in both modes.
+    The tables are closed to all but those of ``share_with``, those of earlier exports too: the
+    process's umask is set meanwhile.
     Raises ExportError and its kinds; a table is then as it was, or wholly done.
     """
     unknown = set(tables) - set(TABLES)
@@ -136,9 +142,11 @@ def export_snapshots(
     if "%" in str(target.absolute()):
         raise ExportError(f"{target}: deltalake cannot have % in a folder's name; name another one")
     snapshots = [open_snapshot(path) for path in find_snapshots(patterns)]
-    with folder_lock(target.absolute()), ExitStack() as stack:
+    target = target.absolute()
+    with masked(share_with), folder_lock(target), ExitStack() as stack:
+        settled = _settle(target, share_with)
         export = _Export(
-            target.absolute(), snapshots, mode, target_bytes, progress, sessions, stack
+            target, snapshots, mode, target_bytes, share_with, progress, sessions, stack
         )
         done = [export.run(name) for name in TABLES if name in export.wanted(tables)]
         return ExportReport(
@@ -146,7 +154,17 @@ def export_snapshots(
             tables=tuple(done),
             session_seconds=export.session_seconds,
             worker_peak_bytes=export.worker_peak_bytes,
+            settled=settled,
         )
+
+
+def _settle(target: Path, share_with: ShareWith) -> int:
+    """Bring the tables that are there to who may read them; how much that changed."""
+    try:
+        open_folder(target, share_with)
+        return sum(settle_modes(target / name, share_with) for name in TABLES)
+    except OSError as error:
+        raise translated(error, target) from error
 
 
 class _Export:
@@ -158,6 +176,7 @@ class _Export:
         snapshots: Sequence[Snapshot],
         mode: Mode,
         target_bytes: int,
+        share_with: ShareWith,
         progress: ExportProgress | None,
         sessions: SessionSource,
         stack: ExitStack,
@@ -169,6 +188,7 @@ class _Export:
         self.worker_peak_bytes = 0
         self._mode = mode
         self._target_bytes = target_bytes
+        self._share_with = share_with
         self._progress = progress
         self._sessions = sessions
         self._stack = stack
@@ -231,6 +251,7 @@ class _Export:
             folder=folder,
             name=self._run_name,
             target_bytes=self._target_bytes,
+            share_with=self._share_with,
         )
         frame = session.range(0, len(tasks), 1, len(tasks)).mapInArrow(write, ANSWER_SCHEMA)
         answers = Answers(collect_answers(session, frame, self._task_progress("values")))
@@ -311,6 +332,7 @@ class _Export:
             folder=table.folder,
             name=self._run_name,
             target_bytes=self._target_bytes,
+            share_with=self._share_with,
         )
         frame = REPORT_FRAMES[name](read(session, source.folder)).mapInArrow(write, ANSWER_SCHEMA)
         answers = Answers(collect_answers(session, frame, self._task_progress(name)))

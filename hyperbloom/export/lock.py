@@ -25,7 +25,7 @@ def folder_lock(target: Path) -> Iterator[None]:
     """Hold the folder, and make it if it is not there; ExportBusy names who holds it."""
     try:
         target.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(target / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(target / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise translated(error, target) from error
     try:

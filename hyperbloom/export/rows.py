@@ -96,12 +96,20 @@ def read_log_rows(path: Path, feed_key: bytes, after_seq: int, last_seq: int) ->
             for chunk in scan_log(store, feed_key, after_seq, last_seq):
                 rows = decode(chunk, feed_key)
                 lap += rows.batch.nbytes
-                after_seq = rows.batch.column("seq")[-1].as_py()
+                after_seq = _last_number(rows, after_seq)
                 yield rows
                 if lap >= _LAP_BYTES:
                     break
             else:
                 return
+
+
+def _last_number(rows: Rows, after_seq: int) -> int:
+    """The last row's number; StoreCorrupt unless the numbers rise, or a scan might never end."""
+    numbers = rows.batch.column("seq").to_numpy()
+    if numbers[0] <= after_seq or (numbers[1:] <= numbers[:-1]).any():
+        raise StoreCorrupt("the arrival log is out of order; use another snapshot")
+    return int(numbers[-1])
 
 
 def read_value_rows(path: Path, feed_key: bytes, start: bytes, end: bytes | None) -> Iterator[Rows]:

@@ -7,6 +7,7 @@ is an answer too and no exception: Spark would try again, and show a traceback i
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from hyperbloom.export.files import FileFact, PartWriter, ValueWriter
 from hyperbloom.export.ranges import SeqRange
 from hyperbloom.export.rows import read_log_rows
 from hyperbloom.export.schema import TABLES
+from hyperbloom.export.sharing import MASKS, ShareWith
 from hyperbloom.store import StoreError
 
 __all__ = ["ANSWER_SCHEMA", "Answers", "write_report", "write_value_ranges", "write_values"]
@@ -56,8 +58,10 @@ def write_values(
     folder: Path,
     name: str,
     target_bytes: int,
+    share_with: ShareWith,
 ) -> Iterator[pa.RecordBatch]:
     """For mapInArrow over the tasks' numbers: write each one's ranges into files of `values`."""
+    _close_to_others(share_with)
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield _as_batch(
@@ -83,10 +87,22 @@ def write_value_ranges(
     return _answer(facts, [(node, feed.hex(), n) for (node, feed), n in writer.rows.items()])
 
 
+def _close_to_others(share_with: ShareWith) -> None:
+    """Set the worker's own umask: its process was started by Java, or by a cluster's executor."""
+    os.umask(MASKS[share_with])
+
+
 def write_report(
-    batches: Iterable[pa.RecordBatch], *, table: str, folder: Path, name: str, target_bytes: int
+    batches: Iterable[pa.RecordBatch],
+    *,
+    table: str,
+    folder: Path,
+    name: str,
+    target_bytes: int,
+    share_with: ShareWith,
 ) -> Iterator[pa.RecordBatch]:
     """For mapInArrow over a report's rows: write them as they are."""
+    _close_to_others(share_with)
     spec = TABLES[table]
     writer = PartWriter(
         table=spec, folder=folder, partition={}, name=name, target_bytes=target_bytes

@@ -13,6 +13,7 @@ from hyperbloom.export.errors import TableUnusable
 from hyperbloom.export.lock import folder_lock
 from hyperbloom.export.ranges import TARGET_FILE_BYTES
 from hyperbloom.export.schema import TABLES
+from hyperbloom.export.sharing import masked, share_of
 
 __all__ = ["KEEP_HOURS", "TableStatus", "compact_tables", "table_statuses", "vacuum_tables"]
 
@@ -76,10 +77,17 @@ def _status(table: OpenTable) -> TableStatus:
 def compact_tables(
     target: Path, *, target_bytes: int = TARGET_FILE_BYTES
 ) -> list[tuple[str, Compaction]]:
-    """Join small files in each table. The old ones stay until they are vacuumed."""
+    """Join small files in each table. The old ones stay until they are vacuumed.
+
+    Who may read a table stays as it is.
+    """
     tables = _tables(target)
+    done = []
     with folder_lock(target.absolute()):
-        return [(table.table.name, table.compact(target_bytes)) for table in tables]
+        for table in tables:
+            with masked(share_of(table.folder)):
+                done.append((table.table.name, table.compact(target_bytes)))
+    return done
 
 
 def vacuum_tables(
@@ -87,5 +95,9 @@ def vacuum_tables(
 ) -> list[tuple[str, list[str]]]:
     """Remove from each table the files that no commit has named for ``keep_hours``; their paths."""
     tables = _tables(target)
+    done = []
     with folder_lock(target.absolute()):
-        return [(table.table.name, table.vacuum(keep_hours, dry_run=dry_run)) for table in tables]
+        for table in tables:
+            with masked(share_of(table.folder)):
+                done.append((table.table.name, table.vacuum(keep_hours, dry_run=dry_run)))
+    return done

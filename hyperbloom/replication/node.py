@@ -444,7 +444,13 @@ class Node(Service):
             },
             queued_bytes=self.context.writer.queued_bytes,
             denied=len(self.context.denied),
+            store_problem=self.store_problem(),
         )
+
+    def store_problem(self) -> str | None:
+        """Why the store takes no writes, or what is damaged in it; None: all is well."""
+        problem = self.context.store.condition.problem
+        return None if problem is None else str(problem)
 
     def traffic(self) -> NodeTraffic:
         """What has moved since the start, for metrics."""
@@ -465,6 +471,7 @@ class Node(Service):
             store=self.context.store.size(),
             queued_bytes=writer.queued_bytes,
             commits=writer.figures,
+            store_problem=self.store_problem(),
         )
 
     def feed_status(self, feed: Feed) -> FeedStatus:

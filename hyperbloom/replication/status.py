@@ -134,7 +134,10 @@ class RefusalStatus(_Picture):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus(_Picture):
-    """The node as a whole. Sizes in bytes, `started` seconds since 1970."""
+    """The node as a whole. Sizes in bytes, `started` seconds since 1970.
+
+    store_problem: why the store takes no writes, or what is damaged in it; None: all is well.
+    """
 
     version: str
     public_key: bytes
@@ -146,6 +149,7 @@ class NodeStatus(_Picture):
     store: dict[str, int]
     queued_bytes: int
     denied: int = 0
+    store_problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,3 +196,4 @@ class NodeTraffic:
     store: StoreSize
     queued_bytes: int
     commits: CommitFigures
+    store_problem: str | None = None

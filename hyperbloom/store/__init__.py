@@ -4,6 +4,7 @@ Durable, ordered, grouped: a Writer commits operations, a Store reads.
 """
 
 from hyperbloom.store.compaction import Compacted, compact_store
+from hyperbloom.store.condition import Condition
 from hyperbloom.store.denied import AllowKey, DenyKey, TooManyDenied
 from hyperbloom.store.digests import digest_sum
 from hyperbloom.store.errors import (
@@ -15,6 +16,7 @@ from hyperbloom.store.errors import (
     StoreError,
     StoreExists,
     StoreFull,
+    StoreGone,
     StoreLocked,
 )
 from hyperbloom.store.forgetting import DropForgottenHashes, ForgetValues, RestoreValues
@@ -94,6 +96,7 @@ __all__ = [
     "Appended",
     "CommitFigures",
     "Compacted",
+    "Condition",
     "DeniedRecord",
     "DenyKey",
     "Done",
@@ -144,6 +147,7 @@ __all__ = [
     "StoreError",
     "StoreExists",
     "StoreFull",
+    "StoreGone",
     "StoreLocked",
     "StoreSize",
     "TooManyDenied",

@@ -11,6 +11,8 @@ last committed state. What needs care (py-lmdb's cautions, LMDB's ``lmdb.h``):
 - The map is address space, given when it is made. When it is full, the transaction fails, and the
   map can be enlarged only while no transaction is open (gate.py).
 - Every call gives the interpreter lock up, which makes a busy process slow (switching.py).
+- A file that is removed or replaced stays open, and takes commits that nobody will find again.
+  Before and after each commit the file at the path must be the open one, or it is no success.
 - A page behind the end of the file is a SIGBUS and not an error, so the file's length is compared
   with the meta pages before LMDB touches it (datafile.py). So is a page of the table of readers
   for which the disk has no room: LMDB makes that file with holes, so we make it, without.
@@ -20,6 +22,8 @@ import errno
 import fcntl
 import os
 import resource
+import stat
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +32,7 @@ from typing import Any
 
 import lmdb
 
+from hyperbloom.store.condition import Condition
 from hyperbloom.store.datafile import check_data_file
 from hyperbloom.store.errors import (
     SchemaMismatch,
@@ -35,6 +40,7 @@ from hyperbloom.store.errors import (
     StoreCorrupt,
     StoreError,
     StoreFull,
+    StoreGone,
     StoreLocked,
 )
 from hyperbloom.store.gate import ReadGate
@@ -62,6 +68,8 @@ COMPACTING = ".compacting"
 _SPARE_TRANSACTIONS = 16
 _SMALLEST_MAP = 64 * 1024
 _META_PAGES = 2
+#: A transaction is bad after LMDB met something impossible in it.
+_DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.BadTxnError)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LITTLE_ROOM = 64 * 1024 * 1024
 #: LMDB's head of the table of readers takes a few slots of 64 bytes beside those of the readers.
@@ -73,11 +81,27 @@ class MapFull(Exception):
 
 
 class FolderLock:
-    """The flock by which one process owns a store's folder; its file names the process."""
+    """The flock by which one process owns a store's folder; its file names the process.
 
-    def __init__(self, folder: Path) -> None:
+    With ``is_guest`` the file must be there, and is only locked: in a folder that others made,
+    nothing is written. Raises StoreLocked, and StoreError if the file cannot be opened.
+    """
+
+    def __init__(self, folder: Path, *, is_guest: bool = False) -> None:
         self._path = folder / LOCK_FILE
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDONLY if is_guest else os.O_RDWR | os.O_CREAT
+        try:
+            # Nothing but a plain file: a link could lead to any file of this user.
+            self._fd = os.open(
+                self._path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600
+            )
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                raise StoreError(f"{self._path} is no plain file; remove it") from error
+            raise
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            self.release()
+            raise StoreError(f"{self._path} is no plain file; remove it")
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -86,6 +110,8 @@ class FolderLock:
             raise StoreLocked(
                 f"the store {folder} is in use by process {owner}; stop it, or name another folder"
             ) from None
+        if is_guest:
+            return
         try:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
@@ -124,6 +150,9 @@ class Environment:
         self._gate = ReadGate()
         self._write_lock = threading.Lock()
         self._closed = False
+        self.condition = Condition()
+        self._data_file = str(path / DATA_FILE)
+        self._identity: tuple[int, int] | None = None
         self.databases: dict[str, lmdb._Database] = {}
         self._open()
 
@@ -153,6 +182,7 @@ class Environment:
         except lmdb.Error as error:
             raise self._translated(error) from error
         try:
+            self._identity = self._find_identity()
             if not self.readonly:
                 self._env.reader_check()
             self._open_databases()
@@ -162,6 +192,27 @@ class Environment:
         except BaseException:
             self._env.close()
             raise
+
+    def _find_identity(self) -> tuple[int, int]:
+        """Device and number of the file at the path, which no other has while this one is open."""
+        found = os.stat(self._data_file)
+        return found.st_dev, found.st_ino
+
+    def _require_file(self) -> None:
+        """Raise StoreGone unless the file at the path is the open one."""
+        try:
+            found = os.stat(self._data_file)
+        except OSError as error:
+            raise self._gone(f"is not there any more ({error.strerror})") from error
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise self._gone("is not the file that was opened")
+
+    def _gone(self, what: str) -> StoreGone:
+        return StoreGone(
+            f"{self._data_file} {what}, so nothing is written: what is written now would be lost; "
+            "take a snapshot of the running node, which still has the old file open, stop it, "
+            "and restore that snapshot with --replace"
+        )
 
     def _make_reader_table(self) -> None:
         """Give the table of readers all its pages, while a lack of room is still an error."""
@@ -240,8 +291,11 @@ class Environment:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
             with short_turns(), self._env.begin() as txn:
                 yield txn
-        except lmdb.Error as error:
-            raise self._translated(error) from error
+        except (lmdb.Error, struct.error) as error:
+            problem = self._translated(error)
+            if isinstance(problem, StoreCorrupt):
+                self.condition.found_damage(problem)
+            raise problem from error
         finally:
             self._gate.leave(long=long)
 
@@ -249,21 +303,27 @@ class Environment:
     def write(self) -> Iterator["lmdb.Transaction[bytes]"]:
         """The write transaction; committed (and synced, if durable) at the end of the block.
 
-        Raises MapFull when the caller must ``grow`` and do it again, StoreFull on a full disk.
-        Any exception aborts it.
+        Raises MapFull when the caller must ``grow`` and do it again, StoreFull on a full disk,
+        StoreGone if the file is not at its path any more. Any exception aborts it.
         """
         self._check_process()
         with self._write_lock:
             if self._closed:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
             try:
+                self._require_file()
                 with short_turns(), self._env.begin(write=True) as txn:
                     yield txn
+                self._require_file()
             except lmdb.MapFullError as error:
                 raise MapFull from error
-            except lmdb.Error as error:
-                self._reopen_after_panic()
-                raise self._translated(error) from error
+            except (lmdb.Error, StoreGone, struct.error) as error:
+                problem = self._translated(error)
+                self.condition.failed(problem)
+                if isinstance(error, lmdb.Error):
+                    self._reopen_after_panic()
+                raise problem from error
+            self.condition.committed()
 
     def grow(self) -> None:
         """Double the map (at most MAX_MAP_STEP_BYTES more), once no reader is inside."""
@@ -293,10 +353,14 @@ class Environment:
         self._map_bytes = size
 
     def _reopen_after_panic(self) -> None:
-        """Open anew if a meta page could not be written: LMDB refuses all use from then on."""
+        """Open anew if a meta page could not be written: LMDB refuses all use from then on.
+
+        Raises StoreGone if the path leads to another file by now.
+        """
         try:
             self._env.begin(write=not self.readonly).abort()
         except lmdb.PanicError:
+            self._require_file()
             with self._gate.alone():
                 self._env.close()
                 self._closed = True
@@ -329,8 +393,15 @@ class Environment:
             map_bytes=info["map_size"],
             used_bytes=used * page,
             free_bytes=max(0, used - _META_PAGES - live) * page,
-            file_bytes=(self.path / DATA_FILE).stat().st_size,
+            file_bytes=self._file_bytes(used * page),
         )
+
+    def _file_bytes(self, used: int) -> int:
+        """The file's length; its used part if the file has no name any more."""
+        try:
+            return os.stat(self._data_file).st_size
+        except OSError:
+            return used
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -345,10 +416,21 @@ class Environment:
             f"no room on the disk of {folder}; nothing was written, make room and try again"
         )
 
-    def _translated(self, error: lmdb.Error, written: Path | None = None) -> StoreError:
+    def _translated(self, error: Exception, written: Path | None = None) -> StoreError:
+        if isinstance(error, StoreError):
+            return error
         folder = written or self.path
-        if isinstance(error, (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError)):
+        if isinstance(error, struct.error):
+            return StoreCorrupt(
+                f"the store {self.path} holds a record that is none ({error}); restore a snapshot"
+            )
+        if isinstance(error, _DAMAGE):
             return StoreCorrupt(f"the store {self.path} is damaged ({error}); restore a snapshot")
+        if os.strerror(errno.EROFS) in str(error):
+            return StoreError(
+                f"the disk of {self.path} is read-only, nothing was written; see the system's log "
+                "for why, and mount it for writing"
+            )
         if _is_without_room(error, folder):
             return self._full(folder)
         return StoreError(
@@ -356,7 +438,7 @@ class Environment:
         )
 
 
-def _is_without_room(error: lmdb.Error, folder: Path) -> bool:
+def _is_without_room(error: Exception, folder: Path) -> bool:
     """Whether it failed for lack of space. LMDB makes EIO of a short write, so EIO is looked at."""
     reason = str(error)
     if any(os.strerror(code) in reason for code in _NO_ROOM):

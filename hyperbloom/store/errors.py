@@ -4,7 +4,11 @@ Every message is one sentence that says what happened and what to do about it, s
 a log line can show it as it is.
 """
 
+import struct
+from typing import Final
+
 __all__ = [
+    "NONSENSE",
     "ForeignSnapshot",
     "NoSuchFeed",
     "SchemaMismatch",
@@ -13,8 +17,22 @@ __all__ = [
     "StoreError",
     "StoreExists",
     "StoreFull",
+    "StoreGone",
     "StoreLocked",
 ]
+
+
+NONSENSE: Final = (
+    struct.error,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+)
+"""What reading a damaged record may raise, where a whole one cannot: LMDB keeps no checksums."""
 
 
 class StoreError(Exception):
@@ -35,6 +53,10 @@ class SchemaMismatch(StoreError):
 
 class StoreFull(StoreError):
     """The disk (or a quota, or the address space) has no room; nothing of the write was kept."""
+
+
+class StoreGone(StoreError):
+    """The data file was removed or replaced; what is written to the open one would be lost."""
 
 
 class StoreClosed(StoreError):

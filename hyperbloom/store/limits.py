@@ -21,6 +21,7 @@ __all__ = [
     "MAX_REASON_BYTES",
     "MAX_REFUSED_BYTES",
     "MAX_REFUSED_VALUES",
+    "MAX_SNAPSHOT_INFO_BYTES",
     "MAX_VALUE_BYTES",
     "MIN_HEADROOM_BYTES",
 ]
@@ -97,6 +98,9 @@ MAX_READERS = 1_024
 
 MAX_PROBLEMS = 1_000
 """Problems that a verification names before it only counts on."""
+
+MAX_SNAPSHOT_INFO_BYTES = 16_777_216
+"""snapshot.json, which somebody else may have made: some 350 bytes a feed, so 45,000 feeds."""
 
 MAX_OBJECT_BYTES = 65_536
 """One object's fields as MessagePack; a change writes all of them."""

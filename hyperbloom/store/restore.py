@@ -25,16 +25,19 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from hyperbloom.store.datafile import check_data_file
 from hyperbloom.store.denied import DenyKey
 from hyperbloom.store.environment import DATA_FILE, LMDB_LOCK_FILE, Environment, FolderLock
 from hyperbloom.store.errors import (
+    NONSENSE,
     ForeignSnapshot,
     NoSuchFeed,
     StoreCorrupt,
     StoreError,
     StoreExists,
+    StoreFull,
 )
-from hyperbloom.store.files import sync
+from hyperbloom.store.files import require_plain, sync
 from hyperbloom.store.limits import DEFAULT_MAP_BYTES, GROUP_OPERATIONS
 from hyperbloom.store.links import PutLinks
 from hyperbloom.store.migrations import MIGRATIONS, initialize, migrate
@@ -101,7 +104,7 @@ def restore_store(
             f"{snapshot} is of another node: begin with its values by `hyperbloom seed`"
         )
     with _aside(target, replace) as aside, _understood(snapshot):
-        shutil.copyfile(snapshot / DATA_FILE, aside / DATA_FILE)
+        _copy_data(snapshot / DATA_FILE, aside / DATA_FILE)
         with closing(Environment(aside, map_bytes=0, durable=False)) as copy:
             migrate(copy)
             _compare(snapshot, read_figures(copy), info.feeds)
@@ -172,7 +175,7 @@ def _understood(snapshot: Path) -> Iterator[None]:
     """What was read of the snapshot and makes no sense is its damage, not a fault of ours."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, struct.error) as error:
+    except NONSENSE as error:
         raise StoreCorrupt(f"{snapshot} is damaged ({error}); use another one") from error
 
 
@@ -218,6 +221,19 @@ def _aside(target: Path, replace: bool) -> Iterator[Path]:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
         lock.release()
+
+
+def _copy_data(source: Path, target: Path) -> None:
+    """Copy a snapshot's file, if it is a plain one as long as its pages, and there is room."""
+    require_plain(source)
+    check_data_file(source, is_compact=True)
+    size, free = source.stat().st_size, shutil.disk_usage(target.parent).free
+    if size > free:
+        raise StoreFull(
+            f"restoring {source} takes {size:,} bytes and {free:,} are free; "
+            "make room and try again"
+        )
+    shutil.copyfile(source, target, follow_symlinks=False)
 
 
 def _keep(target: Path, kept: Path) -> None:

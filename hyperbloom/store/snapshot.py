@@ -13,9 +13,9 @@ from pathlib import Path
 
 from hyperbloom.store.environment import DATA_FILE, Environment
 from hyperbloom.store.errors import StoreCorrupt, StoreError
-from hyperbloom.store.files import sync
+from hyperbloom.store.files import read_plain, sync
 from hyperbloom.store.layout import FeedState
-from hyperbloom.store.limits import MIN_HEADROOM_BYTES
+from hyperbloom.store.limits import MAX_SNAPSHOT_INFO_BYTES, MIN_HEADROOM_BYTES
 from hyperbloom.store.operations import meta_key
 from hyperbloom.store.records import FeedFigures, SnapshotInfo
 
@@ -77,7 +77,7 @@ def read_figures(environment: Environment) -> tuple[FeedFigures, ...]:
 def load_snapshot_info(path: Path) -> SnapshotInfo:
     """What the snapshot in this folder says of itself; StoreCorrupt if it does not, or not well."""
     try:
-        fields = json.loads((path / SNAPSHOT_FILE).read_bytes())
+        fields = json.loads(read_plain(path / SNAPSHOT_FILE, MAX_SNAPSHOT_INFO_BYTES))
         node_key = fields["node_key"]
         return SnapshotInfo(
             node_key=None if node_key is None else bytes.fromhex(node_key),

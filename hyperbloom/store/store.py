@@ -4,19 +4,28 @@ Reads are here and go on wherever they are called, from any thread, each in one 
 Writes are operations (operations.py and its neighbours), and go through a Writer.
 """
 
+import os
 import shutil
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 import lmdb
 
+from hyperbloom.store.condition import Condition
 from hyperbloom.store.denied import parse_denied_record
-from hyperbloom.store.environment import COMPACTING, DATA_FILE, Environment, FolderLock
-from hyperbloom.store.errors import StoreCorrupt, StoreError
-from hyperbloom.store.files import sync
+from hyperbloom.store.environment import (
+    COMPACTING,
+    DATA_FILE,
+    LMDB_LOCK_FILE,
+    Environment,
+    FolderLock,
+)
+from hyperbloom.store.errors import StoreCorrupt, StoreError, StoreGone
+from hyperbloom.store.files import require_plain, sync
 from hyperbloom.store.index import OrderedIndex
 from hyperbloom.store.layout import (
     ASIDE_TAGS,
@@ -60,14 +69,20 @@ from hyperbloom.store.records import (
     VerifyReport,
 )
 from hyperbloom.store.refusals import parse_refused_record
-from hyperbloom.store.snapshot import take_snapshot
+from hyperbloom.store.snapshot import SNAPSHOT_FILE, take_snapshot
 from hyperbloom.store.transaction import no_such_feed, read_value, scan_prefix
 from hyperbloom.store.verify import Progress, verify_environment
 
-__all__ = ["NEW_FOLDER", "Store"]
+__all__ = ["NEW_FOLDER", "USED_FILE", "Store"]
 
 NEW_FOLDER = ".new-store"
 """Inside a store's folder: where its file is made before it gets its name."""
+USED_FILE = "store.used"
+"""Says that a store was in the folder once: without its data file no new one is begun silently."""
+_USED_TEXT = b"""\
+The store of a hyperbloom node was opened in this folder. As long as this file is here, a node does
+not begin a new, empty store when data.mdb is missing: restore a snapshot, or remove the folder.
+"""
 
 
 class Store:
@@ -101,13 +116,15 @@ class Store:
         """Open the store in this folder, and make one if there is none and ``create`` says so.
 
         ``map_bytes`` is the map's first size; it grows by itself. Without ``durable`` a commit is
-        not synced (for tests). Raises StoreLocked, StoreCorrupt, SchemaMismatch, StoreFull, and
-        StoreError if there is no store and none is to be made.
+        not synced (for tests). Raises StoreLocked, StoreCorrupt, SchemaMismatch, StoreFull,
+        StoreGone if a store was here and its file is not, and StoreError if there is no store and
+        none is to be made.
         """
         _prepare_folder(path, create)
         lock = FolderLock(path)
         try:
-            if not (path / DATA_FILE).exists():
+            if not os.path.lexists(path / DATA_FILE):
+                _refuse_lost(path)
                 if not create:
                     raise StoreError(f"there is no store in {path}; name the folder of one")
                 _create(path, map_bytes, migrations)
@@ -116,6 +133,7 @@ class Store:
             environment = Environment(path, map_bytes=map_bytes, durable=durable)
             try:
                 migrate(environment, migrations)
+                _mark_used(path)
             except BaseException:
                 environment.close()
                 raise
@@ -131,8 +149,10 @@ class Store:
         Nothing is written into its folder. Raises StoreCorrupt, SchemaMismatch, and StoreError if
         there is no store.
         """
-        if not (path / DATA_FILE).exists():
+        if not os.path.lexists(path / DATA_FILE):
             raise StoreError(f"there is no store in {path}; name the folder of one")
+        if os.path.lexists(path / SNAPSHOT_FILE):
+            require_plain(path / DATA_FILE)
         environment = Environment(path, map_bytes=0, readonly=True)
         try:
             check_schema(environment)
@@ -145,6 +165,11 @@ class Store:
     def path(self) -> Path:
         """The store's folder."""
         return self.environment.path
+
+    @property
+    def condition(self) -> Condition:
+        """Whether it takes writes, and what was found damaged."""
+        return self.environment.condition
 
     def close(self) -> None:
         """Wait for running reads and the running write, then close. Again: nothing."""
@@ -523,6 +548,27 @@ def _prepare_folder(path: Path, create: bool) -> None:
         if not create:
             raise StoreError(f"there is no store in {path}; name the folder of one")
         path.mkdir(mode=0o700, parents=True)
+
+
+def _refuse_lost(path: Path) -> None:
+    """Raise StoreGone where a store was once, by our mark or by LMDB's table of readers."""
+    if any(os.path.lexists(path / name) for name in (USED_FILE, LMDB_LOCK_FILE)):
+        raise StoreGone(
+            f"the store {path} has lost its data file, {DATA_FILE}; restore a snapshot "
+            f"(`hyperbloom restore SNAPSHOT`), or, to begin anew without its values, remove {path}"
+        )
+
+
+def _mark_used(path: Path) -> None:
+    """Leave the mark; a disk that cannot take it is no reason not to open the store."""
+    try:
+        descriptor = os.open(
+            path / USED_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
+    except OSError:
+        return
+    with os.fdopen(descriptor, "wb") as file, suppress(OSError):
+        file.write(_USED_TEXT)
 
 
 def _create(path: Path, map_bytes: int, migrations: Sequence[Migration]) -> None:

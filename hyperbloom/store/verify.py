@@ -8,6 +8,7 @@ refused values lie under the keys that their contents give. The pool's objects a
 verify_objects.py.
 """
 
+import os
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +21,8 @@ from hyperbloom.keys import keyed_hash
 from hyperbloom.store.denied import parse_denied_record
 from hyperbloom.store.digests import digest_sum
 from hyperbloom.store.environment import DATA_FILE, LOCK_FILE, Environment, FolderLock
-from hyperbloom.store.errors import StoreError
+from hyperbloom.store.errors import NONSENSE, StoreError
+from hyperbloom.store.files import require_plain
 from hyperbloom.store.index import HEAD_BYTES, LONG_KEY_BYTES, OrderedIndex, decode_entry
 from hyperbloom.store.layout import (
     ASIDE_TAGS,
@@ -51,20 +53,27 @@ _STEP = 10_000
 _LAST_FEED_ID = (1 << 32) - 1
 
 
-def verify_path(path: Path, progress: Progress | None = None) -> VerifyReport:
+def verify_path(
+    path: Path, progress: Progress | None = None, *, is_own: bool = False
+) -> VerifyReport:
     """Verify a store or snapshot that no node runs on. StoreLocked if one does.
 
-    A store that cannot be opened is a report with that one problem.
+    A store that cannot be opened is a report with that one problem. Unless it ``is_own``, a link in
+    the place of its file is one, too.
     """
-    if not (path / DATA_FILE).exists():
+    if not os.path.lexists(path / DATA_FILE):
         raise StoreError(f"there is no store in {path}; name the folder of one")
-    lock = FolderLock(path) if (path / LOCK_FILE).exists() else None
+    lock = FolderLock(path, is_guest=True) if os.path.lexists(path / LOCK_FILE) else None
     try:
+        if not is_own:
+            require_plain(path / DATA_FILE)
         with closing(Environment(path, map_bytes=0, readonly=True)) as environment:
             check_schema(environment)
             return verify_environment(environment, progress)
     except StoreError as error:
         return VerifyReport(ok=False, problems=[str(error)])
+    except NONSENSE as error:
+        return VerifyReport(ok=False, problems=[f"{path} holds a record that is none ({error})"])
     finally:
         if lock is not None:
             lock.release()
@@ -82,6 +91,8 @@ def verify_environment(environment: Environment, progress: Progress | None = Non
             objects = verify_objects(txn, environment.databases["objects"], problems.add)
     except StoreError as error:
         problems.add(str(error))
+    except NONSENSE as error:
+        problems.add(f"{environment.path} holds a record that is none ({error})")
     return VerifyReport(
         ok=not problems.total, problems=problems.sentences(), values=values, objects=objects
     )

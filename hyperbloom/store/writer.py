@@ -16,7 +16,7 @@ from typing import Any
 
 from hyperbloom.histogram import Histogram
 from hyperbloom.store.environment import Environment
-from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, StoreFull
+from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, StoreFull, StoreGone
 from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS
 from hyperbloom.store.operations import Operation, SweepDropped, Unfinished
 from hyperbloom.store.store import Store
@@ -33,16 +33,14 @@ _Queued = tuple[Operation, int, Done]
 class CommitFigures:
     """How the writer does: filled by its thread alone, read by any.
 
-    seconds: of each commit. operations, failures: how many. is_failing: nothing of the last group
-    could be written, for want of room or because of damage.
+    seconds: of each commit. operations, failures: how many.
     """
 
-    __slots__ = ("failures", "is_failing", "operations", "seconds")
+    __slots__ = ("failures", "operations", "seconds")
 
     def __init__(self) -> None:
         self.seconds = Histogram()
         self.operations = self.failures = 0
-        self.is_failing = False
 
     def committed(self, results: Sequence[object], seconds: float) -> None:
         """Count a group."""
@@ -50,14 +48,13 @@ class CommitFigures:
         self.seconds.observe(seconds)
         self.operations += len(results)
         self.failures += failed
-        self.is_failing = failed == len(results)
 
 
 def commit_group(environment: Environment, operations: Sequence[Operation]) -> list[object]:
     """Do all in one transaction if none fails; return each one's result or its exception."""
     try:
         return write(environment, lambda txn: [operation.apply(txn) for operation in operations])
-    except (StoreClosed, StoreCorrupt, StoreFull) as error:
+    except (StoreClosed, StoreCorrupt, StoreFull, StoreGone) as error:
         # Not the fault of one of them, and no better if each is tried alone.
         return [error] * len(operations)
     except Exception as error:

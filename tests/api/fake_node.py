@@ -274,6 +274,7 @@ class FakeNode:
         self.listens = ["127.0.0.1:4365"]
         self.problem: str | None = None
         self.commits = CommitFigures()
+        self.broken_store: str | None = None
         self.sizes = {
             "map_bytes": 1, "used_bytes": 3 << 20, "free_bytes": 0, "file_bytes": 1,
         }  # fmt: skip
@@ -401,6 +402,9 @@ class FakeNode:
             queued_bytes=0,
         )
 
+    def store_problem(self) -> str | None:
+        return self.broken_store
+
     def traffic(self) -> NodeTraffic:
         return NodeTraffic(
             started=1_700_000_000.0,
@@ -433,6 +437,7 @@ class FakeNode:
             store=StoreSize(map_bytes=4, used_bytes=3, free_bytes=2, file_bytes=1),
             queued_bytes=17,
             commits=self.commits,
+            store_problem=self.broken_store,
         )
 
     def addresses(self) -> list[str]:

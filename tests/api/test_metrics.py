@@ -106,11 +106,10 @@ def test_metrics_need_the_token_and_health_does_not(over_tcp):
 
 
 def test_health_tells_of_a_store_that_cannot_be_written(over_tcp):
-    commits = over_tcp.node.commits
-    commits.committed([disk_full(), disk_full()], 0.1)
+    over_tcp.node.broken_store = str(disk_full())
     assert over_tcp.ask_tcp("/health")[0] == 503
     assert over_tcp.ask_tcp("/health")[2] == b'{"status":"failing"}'
-    commits.committed([disk_full(), 1], 0.1)
+    over_tcp.node.broken_store = None
     assert over_tcp.ask_tcp("/health")[0] == 200
 
 

@@ -71,14 +71,18 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         ),
         # The plugin's side: everything meets here, replication and discovery in `swarms`.
         "swarms": Room(knows=("addresses", "replication", "discovery")),
+        "crashes": Room(packages=("twisted",)),
+        "store_log": Room(knows=("store",), packages=("twisted",)),
         "reload": Room(knows=("config", "keys", "replication", "store"), packages=("twisted",)),
         "service": Room(
             knows=(*CORE, "store", "addresses", "replication", "discovery", "objects", "swarms",
-                   "config", "api", "exit_codes", "passphrase", "reload", "systemd"),
+                   "config", "api", "crashes", "exit_codes", "passphrase", "reload", "store_log",
+                   "systemd"),
             packages=("twisted", "zope"),
         ),
         "tap": Room(
-            knows=("config", "service", "exit_codes", "keys", "logs", "store", "systemd"),
+            knows=("config", "crashes", "service", "exit_codes", "keys", "logs", "store",
+                   "systemd"),
             packages=("twisted", "zope"),
         ),
         # The command's side: it reaches a node through the control socket, and offline the files.

@@ -62,7 +62,7 @@ def test_only_its_owner_may_read_it(tmp_path):
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
     files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()}
-    assert set(files) == {"data.mdb", "lock.mdb", "node.lock"}
+    assert set(files) == {"data.mdb", "lock.mdb", "node.lock", "store.used"}
     assert set(files.values()) == {0o600}
     store.close()
 

@@ -158,6 +158,7 @@ function drawStore({ status }) {
   fillFacts($("store"), [
     ["used", bytes(used - free)], ["free pages", bytes(free)], ["map", `${bytes(map)}, grows by itself`],
     ["file", bytes(file)], ["waits for the disk", bytes(status.queued_bytes)],
+    ...(status.store_problem ? [["problem", status.store_problem]] : []),
   ]);
 }
 

@@ -1,0 +1,324 @@
+"""Snapshots that somebody damaged or made up: one sentence and an exit code, whatever they hold.
+
+Some hundred mutants of a real snapshot, of 1 to 3 bytes each, are read by every reader in children
+of this process, which may die of them. Those that were deadly, and some of the others, then go
+through the real commands.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from nodes import HYPERBLOOM
+
+from hyperbloom.export.errors import SnapshotUnusable
+from hyperbloom.export.snapshots import anchor_at, open_snapshot
+from hyperbloom.store import (
+    AppendValues,
+    PutFeed,
+    PutMeta,
+    Store,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    WriterInline,
+    load_snapshot_info,
+    restore_store,
+    seed_store,
+    verify_path,
+)
+from hyperbloom.store.limits import MAX_SNAPSHOT_INFO_BYTES
+
+MUTANTS = int(os.environ.get("HYPERBLOOM_MUTANTS", "300"))
+PAGE = 4096
+FEED = b"f" * 32
+UNFORESEEN = 3
+DEADLY = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV, -signal.SIGFPE}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A snapshot with long and short values, two feeds, some pages of each kind."""
+    folder = tmp_path_factory.mktemp("source")
+    numbers = random.Random(1)
+    with closing(Store.open(folder / "store", durable=False)) as store:
+        writer = WriterInline(store)
+        writer.submit(PutMeta("node_id", b"n" * 32), id)
+        for feed in (FEED, b"g" * 32):
+            writer.submit(PutFeed(feed, {"alias": feed[:1].decode()}), id)
+            values = [numbers.randbytes(numbers.choice((8, 60, 300))) for _ in range(300)]
+            values += [b"p" * 600 + numbers.randbytes(5_000) for _ in range(8)]
+            writer.submit(AppendValues(feed, values, b"o" * 32, 1_700_000_000_000_000), id)
+        store.snapshot(folder / "snapshot")
+    return folder / "snapshot"
+
+
+@pytest.fixture
+def snapshot(whole, tmp_path):
+    """A copy to spoil."""
+    shutil.copytree(whole, tmp_path / "snapshot")
+    return tmp_path / "snapshot"
+
+
+def mutate(content: bytes, numbers: random.Random) -> bytes:
+    """1 to 3 bytes in a row changed; half of the time near the head of a page."""
+    changed = bytearray(content)
+    at = numbers.randrange(len(content) - 3)
+    if numbers.random() < 0.5:
+        at = at // PAGE * PAGE + numbers.randrange(64)
+    for offset in range(numbers.randint(1, 3)):
+        changed[at + offset] = numbers.randrange(256)
+    return bytes(changed)
+
+
+def read_in_every_way(snapshot: Path, target: Path) -> None:
+    """Raises whatever none of the readers should."""
+    verify_path(snapshot)
+    for read in (
+        lambda: restore_store(snapshot, target / "restored", node_key=None),
+        lambda: seed_store(snapshot, target / "seeded", feeds=None, now=1.8e9, verify=True),
+    ):
+        try:
+            read()
+        except StoreError:
+            continue
+    try:
+        found = open_snapshot(snapshot)
+        for feed in found.feeds:
+            anchor_at(snapshot, feed.key, feed.top_seq)
+    except SnapshotUnusable:
+        return
+
+
+def outcome(snapshot: Path, target: Path) -> int:
+    """The exit code of a child that reads it, or minus the signal that ended it."""
+    child = os.fork()
+    if not child:
+        code = UNFORESEEN
+        try:
+            signal.alarm(60)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            read_in_every_way(snapshot, target)
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [HYPERBLOOM, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def check_commands(snapshot: Path, folder: Path) -> None:
+    """The real commands on a damaged snapshot: exit codes as documented, and one sentence."""
+    shutil.rmtree(folder, ignore_errors=True)
+    verified = command("verify", snapshot)
+    assert verified.returncode in (0, 1), verified
+    assert verified.stderr == ""
+    if verified.returncode:
+        assert verified.stdout.strip()
+    restored = command("restore", snapshot, "--to", folder / "restored", "--verify")
+    assert restored.returncode == (7 if verified.returncode else 0), restored
+    if restored.returncode:
+        assert restored.stderr.startswith("hyperbloom: ")
+        assert restored.stderr.count("\n") == 1, restored.stderr
+        assert not (folder / "restored" / "data.mdb").exists()
+
+
+@pytest.mark.timeout(600)
+def test_no_mutant_of_a_snapshot_does_more_than_end_a_child(whole, snapshot, tmp_path):
+    numbers = random.Random(20)
+    content = (whole / "data.mdb").read_bytes()
+    found: dict[int, list[bytes]] = collections.defaultdict(list)
+    for _ in range(MUTANTS):
+        mutant = mutate(content, numbers)
+        (snapshot / "data.mdb").write_bytes(mutant)
+        target = tmp_path / "targets"
+        found[outcome(snapshot, target)].append(mutant)
+        shutil.rmtree(target, ignore_errors=True)
+    assert set(found) <= {0, *DEADLY}, {code: len(those) for code, those in found.items()}
+    deadly = [mutant for code in found if code for mutant in found[code]]
+    for mutant in deadly[:5] + found[0][:5]:
+        (snapshot / "data.mdb").write_bytes(mutant)
+        check_commands(snapshot, tmp_path / "made")
+
+
+@pytest.fixture
+def deadly(tmp_path):
+    """A small snapshot whose values' nodes lie 28 KiB further on, behind the file's end."""
+    with closing(Store.open(tmp_path / "store", durable=False)) as store:
+        writer = WriterInline(store)
+        writer.submit(PutMeta("node_id", b"n" * 32), id)
+        writer.submit(PutFeed(FEED, {}), id)
+        values = [b"value %d" % number for number in range(20)]
+        writer.submit(AppendValues(FEED, values, b"o" * 32, 1_700_000_000_000_000), id)
+        store.snapshot(tmp_path / "deadly")
+    path = tmp_path / "deadly" / "data.mdb"
+    content = bytearray(path.read_bytes())
+    for page in range(2, len(content) // PAGE):
+        _, _, flags, lower, _ = struct.unpack_from("=QHHHH", content, page * PAGE)
+        if flags == 2 and b"value 7" in content[page * PAGE : (page + 1) * PAGE]:
+            count = (lower - 16) // 2
+            content[page * PAGE + 16 : page * PAGE + lower] = b"\x00\x70" * count
+    path.write_bytes(content)
+    return path.parent
+
+
+def test_a_deadly_snapshot_is_one_sentence(deadly, tmp_path):
+    assert outcome(deadly, tmp_path / "targets") in DEADLY
+    verified = command("verify", deadly, "--json")
+    assert (verified.returncode, verified.stderr) == (1, "")
+    report = json.loads(verified.stdout)
+    assert not report["ok"]
+    assert "LMDB ended the process" in report["problems"][0]
+    check_commands(deadly, tmp_path / "made")
+
+
+@pytest.mark.timeout(300)
+def test_a_deadly_snapshot_is_one_sentence_to_an_export(deadly, tmp_path):
+    done = command("export", deadly, "--to", tmp_path / "tables", "--master", "local[1]")
+    assert done.returncode in (1, 7), done
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("hyperbloom: ")
+    assert "damaged" in done.stderr
+    assert not list((tmp_path / "tables").rglob("*.parquet"))
+
+
+def test_the_child_ends_with_its_parent(tmp_path):
+    """A command that is killed leaves nobody behind who goes on with its work."""
+    fifo = tmp_path / "snapshots"
+    with closing(Store.open(tmp_path / "store", durable=False)) as store:
+        store.snapshot(fifo)
+    script = (
+        "import sys, time\n"
+        "from hyperbloom.store import verify\n"
+        "import hyperbloom.store, os\n"
+        "def slow(*a, **k): print(os.getpid(), flush=True); time.sleep(300)\n"
+        "hyperbloom.store.verify_path = slow\n"
+        "sys.argv = ['hyperbloom', 'verify', sys.argv[1]]\n"
+        "from hyperbloom.cli import main, guard\n"
+        "guard._COMMAND = [sys.executable, '-P', __file__]\n"
+        "main()\n"
+    )
+    (tmp_path / "slow.py").write_text(script)
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "slow.py"), str(fifo)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        child = int(parent.stdout.readline())
+        assert child != parent.pid
+        parent.kill()
+        parent.wait()
+        # Its end of the pipe closes when it has ended.
+        assert parent.stdout.read() == ""
+
+
+def as_link(path: Path) -> None:
+    target = path.parent.parent / "elsewhere"
+    path.rename(target)
+    path.symlink_to(target)
+
+
+def as_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def as_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def as_socket(path: Path) -> None:
+    path.unlink()
+    there = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        socket.socket(socket.AF_UNIX).bind(path.name)
+    finally:
+        os.chdir(there)
+
+
+def as_device(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("spoil", [as_link, as_fifo, as_folder, as_socket, as_device])
+@pytest.mark.parametrize("name", ["data.mdb", "snapshot.json"])
+def test_what_is_no_plain_file_is_not_opened(snapshot, tmp_path, spoil, name):
+    spoil(snapshot / name)
+    readers = [
+        lambda: restore_store(snapshot, tmp_path / "restored", node_key=None),
+        lambda: seed_store(snapshot, tmp_path / "seeded", feeds=None, now=1.8e9),
+        lambda: open_snapshot(snapshot),
+    ]
+    for read in readers:
+        with pytest.raises((StoreCorrupt, SnapshotUnusable), match="no plain file"):
+            read()
+    if name == "data.mdb":
+        assert "no plain file" in verify_path(snapshot).problems[0]
+        done = command("verify", snapshot)
+        assert (done.returncode, done.stderr) == (1, "")
+    assert not list(tmp_path.glob("*/data.mdb.*"))
+
+
+def test_a_lock_that_leads_elsewhere_is_not_written_to(snapshot, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("dear to somebody")
+    (snapshot / "node.lock").symlink_to(precious)
+    for arguments in (["verify", snapshot], ["restore", snapshot, "--to", tmp_path / "made"]):
+        done = command(*arguments)
+        assert "Traceback" not in done.stderr
+    assert precious.read_text() == "dear to somebody"
+
+
+def test_a_file_longer_than_its_pages_is_not_copied(snapshot, tmp_path):
+    with (snapshot / "data.mdb").open("r+b") as file:
+        file.truncate(1 << 41)
+    with pytest.raises(StoreCorrupt, match="longer than its pages"):
+        restore_store(snapshot, tmp_path / "restored", node_key=None)
+    done = command("verify", snapshot)
+    assert done.returncode in (0, 1)
+    assert done.stderr == ""
+
+
+def test_a_file_that_has_no_room_is_not_copied(snapshot, tmp_path):
+    """As many pages as it says, all of them a hole."""
+    content = bytearray((snapshot / "data.mdb").read_bytes()[: 2 * PAGE])
+    last_page = (1 << 42) // PAGE - 1
+    for page in range(2):
+        struct.pack_into("=Q", content, page * PAGE + 16 + 24 + 96, last_page)
+    with (snapshot / "data.mdb").open("r+b") as file:
+        file.write(content)
+        file.truncate((last_page + 1) * PAGE)
+    with pytest.raises(StoreFull, match="make room"):
+        restore_store(snapshot, tmp_path / "restored", node_key=None)
+
+
+def test_a_description_has_a_length(snapshot):
+    path = snapshot / "snapshot.json"
+    content = path.read_bytes()
+    path.write_bytes(content + b" " * (MAX_SNAPSHOT_INFO_BYTES - len(content)))
+    load_snapshot_info(snapshot)
+    with path.open("ab") as file:
+        file.write(b" ")
+    with pytest.raises(StoreCorrupt, match="longer than"):
+        load_snapshot_info(snapshot)
