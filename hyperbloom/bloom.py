@@ -93,7 +93,7 @@ class BloomFilter:
     0..2**32-1 (``seed``).
     """
 
-    __slots__ = ("_bits", "_seeds", "_set", "n", "seed", "size")
+    __slots__ = ("_bits", "_hashed", "_seeds", "_set", "n", "seed", "size")
 
     def __init__(self, size: int, n: int, seed: int) -> None:
         if not 1 <= size <= _MAX_UINT32:
@@ -106,6 +106,7 @@ class BloomFilter:
         self.n: Final = n
         self.seed: Final = seed
         self._seeds: Final = [(i * _SEED_STEP + seed) & _MAX_UINT32 for i in range(n)]
+        self._hashed = 0
         # The same memory twice: single bits are faster in a bytearray, many in an array.
         self._set: Final = bytearray(size)
         self._bits: Final[NDArray[np.uint8]] = np.frombuffer(self._set, np.uint8)
@@ -164,8 +165,14 @@ class BloomFilter:
                 absent += self._missing_of_chunk(chunk)
             else:
                 absent += [index for index in chunk if values[index] not in self]
+                self._hashed += self.n * len(chunk)
         absent.sort()
         return absent
+
+    def take_hashed(self) -> int:
+        """How many hashes `missing` has computed since the last time this was asked."""
+        hashed, self._hashed = self._hashed, 0
+        return hashed
 
     def __contains__(self, value: object) -> bool:
         """Whether a value is probably in the filter; never false for one that was added."""
@@ -183,6 +190,7 @@ class BloomFilter:
     def _missing_of_chunk(self, chunk: _MixedChunk) -> list[int]:
         absent: list[int] = []
         for rows in _groups(self.n, _ROWS, _FIRST_ROWS):
+            self._hashed += len(self._seeds[rows]) * len(chunk.blocks)
             found = self._bits.take(self._positions(chunk, rows)).all(axis=0)
             if found.all():
                 continue

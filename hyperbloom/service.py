@@ -165,6 +165,7 @@ class NodeService(MultiService):
             now=time.time,
             random_bytes=os.urandom,
             in_thread=self._in_thread,
+            work_seconds=time.thread_time,
             peer_id=os.urandom(PEER_ID_BYTES),
             leeway=config.leeway,
         )

@@ -152,7 +152,7 @@ class _Addition:
             self._of = sums.state()
             self._sum = Sum(self._ranges, read=feed.read_slice, read_forgotten=feed.read_forgotten)
         begun = clock.seconds()
-        await self._peer.context.in_thread(self._sum.step)
+        await self._peer.work(self._sum.step)
         self._seconds += clock.seconds() - begun
         self.ready_at = self._charge(self._sum.take_tested())
         if not self._sum.done:

@@ -201,6 +201,7 @@ class Connections:
         """Take over what was read of the limits at the start; open connections keep theirs."""
         limits = self.context.limits
         self._strikes.bound(most=limits.strikes, memory=limits.ban_seconds)
+        self.context.shares.limits_changed()
 
     def close_denied(self) -> None:
         """The deny list has grown: close who takes part by a chain that holds no more."""

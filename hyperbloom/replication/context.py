@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -13,6 +13,8 @@ from hyperbloom.keys import Identity
 from hyperbloom.replication.denied import DenyList
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import SyncSettings
+from hyperbloom.replication.shares import Share, Shares
+from hyperbloom.replication.workers import InThread, Workers
 from hyperbloom.store import Operation, Store, Writer, WriterInline
 
 __all__ = ["FeedContext", "InThread"]
@@ -20,20 +22,16 @@ __all__ = ["FeedContext", "InThread"]
 T = TypeVar("T")
 
 
-class InThread(Protocol):
-    """Runs a blocking call beside the reactor."""
-
-    def __call__(self, call: Callable[[], T], /) -> Deferred[T]: ...
-
-
 @dataclass(slots=True, kw_only=True)
 class FeedContext:
     """What the feeds of a node share; everything that is not pure comes in here.
 
     now: seconds since 1970. random_bytes: unpredictable bytes. in_thread: runs a blocking call
-    and answers with a Deferred. peer_id: this process's id in handshakes. denied: the keys that the
-    operator denies, which a node takes from its store. limits and sync may be replaced while the
-    node runs (`Node.use_settings`): they are read anew wherever they count.
+    and answers with a Deferred; the feeds call it by `own_work` and `work_for` alone. work_seconds:
+    the processor time of the thread it is called in. peer_id: this process's id in handshakes.
+    denied: the keys that the operator denies, which a node takes from its store. limits and sync
+    may be replaced while the node runs (`Node.use_settings`): they are read anew wherever they
+    count.
     """
 
     identity: Identity
@@ -45,17 +43,35 @@ class FeedContext:
     now: Callable[[], float]
     random_bytes: Callable[[int], bytes]
     in_thread: InThread
+    work_seconds: Callable[[], float]
     peer_id: bytes
     leeway: float = 0.0
     denied: DenyList = field(default_factory=DenyList)
+    shares: Shares = field(init=False)
+    workers: Workers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shares = Shares(self.clock, lambda: self.limits)
+        self.workers = Workers(self.in_thread, self.shares, self.clock, self.work_seconds)
 
     @property
     def own_keys(self) -> frozenset[bytes]:
         """Every key that this node proves itself with anywhere. No peer can have one of them."""
         return frozenset({self.identity.public_key})
 
-    def written(self, op: Operation) -> Deferred[Any]:
-        """Hand an operation to the writer; fires with its result once that is on disk."""
+    def own_work(self, call: Callable[[], T]) -> Deferred[T]:
+        """Do blocking work of this node's own beside the reactor."""
+        return self.workers.own(call)
+
+    def work_for(self, share: Share | None, call: Callable[[], T]) -> Deferred[T]:
+        """Do blocking work that a peer has caused; None: it is this node's own."""
+        return self.workers.own(call) if share is None else self.workers.work_for(share, call)
+
+    def written(self, op: Operation, origin: bytes | None = None) -> Deferred[Any]:
+        """Hand an operation to the writer; fires with its result once that is on disk.
+
+        What a peer has sent has its key as `origin`, and takes turns with what others have.
+        """
         result: Deferred[Any] = Deferred()
 
         def done(outcome: object) -> None:
@@ -64,8 +80,15 @@ class FeedContext:
             else:
                 result.callback(outcome)
 
-        self.writer.submit(op, done)
+        self.submit(op, done, origin)
         return result
+
+    def submit(self, op: Operation, done: Callable[[Any], None], origin: bytes | None) -> None:
+        """The same with a callback."""
+        if origin is None:
+            self.writer.submit(op, done)
+        else:
+            self.writer.submit(op, done, origin=origin)
 
     def jittered(self, seconds: float) -> float:
         """`seconds` varied at random by the setting `[sync] jitter`, so that nodes spread out."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.fetch import fetch
@@ -33,6 +34,7 @@ from hyperbloom.replication.refused import RefusedValues
 from hyperbloom.replication.reply import WasHere
 from hyperbloom.replication.retention import Retention
 from hyperbloom.replication.settings import FeedSettings, KeyRange
+from hyperbloom.replication.shares import Share
 from hyperbloom.replication.status import FeedTraffic
 from hyperbloom.replication.sums import KeptSums
 from hyperbloom.replication.tombstones import TombstoneReader
@@ -49,6 +51,7 @@ from hyperbloom.store import (
     RangeSlice,
     RememberRefused,
     StoreError,
+    pieces_of,
 )
 from hyperbloom.trust import Chain, Member, TrustLink
 from hyperbloom.wire import (
@@ -72,6 +75,24 @@ T = TypeVar("T")
 Subscriber = Callable[[Appended, bytes], None]
 
 log = Logger()
+
+
+def all_of(pieces: Sequence[Deferred[Appended]]) -> Deferred[Appended]:
+    """Fires when all have: with what all have stored, or with the first failure."""
+
+    def put_together(outcomes: list[tuple[bool, Any]]) -> Appended:
+        for fine, outcome in outcomes:
+            if not fine:
+                cast("Failure", outcome).raiseException()
+        stored = [cast("Appended", outcome) for _, outcome in outcomes]
+        return Appended(
+            values=[value for one in stored for value in one.values],
+            first_seq=stored[0].first_seq,
+            top_seq=stored[-1].top_seq,
+            forgotten=sum(one.forgotten for one in stored),
+        )
+
+    return DeferredList(pieces, consumeErrors=True).addCallback(put_together)
 
 
 class Feed:
@@ -141,15 +162,17 @@ class Feed:
                 self.key, start, end, limit=limit, max_bytes=max_bytes
             )
 
-        return succeed(read()) if limit <= 64 else self.context.in_thread(read)
+        return succeed(read()) if limit <= 64 else self.context.own_work(read)
 
-    def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]:
-        """A slice of the arrivals behind `seq`, oldest first."""
+    def log_after(
+        self, seq: int, *, limit: int, max_bytes: int, share: Share | None = None
+    ) -> Deferred[LogSlice]:
+        """A slice of the arrivals behind `seq`, oldest first; for a peer, if its share is given."""
 
         def read() -> LogSlice:
             return self.context.store.log_slice(self.key, seq, limit=limit, max_bytes=max_bytes)
 
-        return self.context.in_thread(read)
+        return self.context.work_for(share, read)
 
     @property
     def count(self) -> int:
@@ -203,14 +226,19 @@ class Feed:
         return self._append(values, self.context.identity.public_key, restores=True)
 
     def accept(self, values: Sequence[bytes], origin: bytes) -> Deferred[Appended]:
-        """Store what a peer sent, as far as settings and limits let it in."""
+        """Store what a peer sent, as far as settings and limits let it in.
+
+        It is written in pieces, between which others write. Each is told to everyone once it is on
+        disk; fires when all are, with the values of all. Fails as the first that fails does.
+        """
         wanted = () if origin in self.context.denied else self._wanted(values)
-        refused = self._refuse(wanted)
+        refused = self._refuse(wanted, origin)
         if refused:
             wanted = [value for value in wanted if value not in refused]
         if not wanted:
             return succeed(Appended(values=[], first_seq=self.top_seq + 1, top_seq=self.top_seq))
-        return self._append(wanted, origin)
+        pieces = [self._append(piece, origin) for piece in pieces_of(wanted)]
+        return pieces[0] if len(pieces) == 1 else all_of(pieces)
 
     def _wanted(self, values: Sequence[bytes]) -> Sequence[bytes]:
         if self.settings.mode == "full":
@@ -222,7 +250,7 @@ class Feed:
         """The longest value taken in: a longer one could not be sent on."""
         return min(self.context.limits.value_bytes, MAX_VALUE_BYTES)
 
-    def _refuse(self, values: Sequence[bytes]) -> set[bytes]:
+    def _refuse(self, values: Sequence[bytes], origin: bytes) -> set[bytes]:
         """The values that policy keeps out; what is too long is remembered for good."""
         if self.is_full:
             self.kept_out["full"] += len(values)
@@ -238,7 +266,8 @@ class Feed:
                     feed_key=self.key,
                     refused=tuple((value, "too long") for value in fresh),
                     at=int(self.context.now() * 1e6),
-                )
+                ),
+                origin,
             )
         return refused
 
@@ -258,7 +287,8 @@ class Feed:
             self.stored(outcome, origin)
             return outcome
 
-        return self.context.written(op).addCallback(stored)
+        is_own = origin == self.context.identity.public_key
+        return self.context.written(op, None if is_own else origin).addCallback(stored)
 
     def shrunk(self, count: int, size: int) -> None:
         """So many values of so many bytes have been removed from disk."""
@@ -276,8 +306,11 @@ class Feed:
         self._signed = None
         self.tombstones.look()
 
-    def write(self, op: Operation) -> None:
-        """Store what nobody waits for; a failure is logged, not lost in silence."""
+    def write(self, op: Operation, origin: bytes | None = None) -> None:
+        """Store what nobody waits for; a failure is logged, not lost in silence.
+
+        `origin` is the key of the peer that caused it, if one did.
+        """
 
         def done(outcome: object) -> None:
             if isinstance(outcome, StoreError):
@@ -285,7 +318,7 @@ class Feed:
             elif isinstance(outcome, BaseException):
                 log.failure("Could not store", exc_info=outcome)
 
-        self.context.writer.submit(op, done)
+        self.context.submit(op, done, origin)
 
     # Who waits for values
 
@@ -478,7 +511,7 @@ class Feed:
         """Store the links of a chain that a peer proved."""
         put = self.membership.learn(chain, introduced_by=introduced_by, now=self.context.now())
         if put is not None:
-            self.write(put)
+            self.write(put, introduced_by)
 
     def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]:
         """Store a chain handed over by hand.

@@ -108,7 +108,7 @@ class Forgetting:
 
     async def _counted(self, values: Sequence[bytes], following: bytes | int | None) -> Step:
         feed = self._feed
-        there = await feed.context.in_thread(lambda: feed.has(values))
+        there = await feed.context.own_work(lambda: feed.has(values))
         here = [value for value, is_here in zip(values, there, strict=True) if is_here]
         return Step(
             count=len(here),
@@ -122,7 +122,7 @@ class Forgetting:
     ) -> tuple[Sequence[bytes], bytes | int | None]:
         if selection.values is not None:
             return selection.values, None
-        key, in_thread = self._feed.key, self._feed.context.in_thread
+        key, own_work = self._feed.key, self._feed.context.own_work
         origin = selection.origin
         if origin is not None:
             after = position if isinstance(position, int) else 0
@@ -137,7 +137,7 @@ class Forgetting:
                     forgotten=forgotten,
                 )
 
-            found = await in_thread(read_log)
+            found = await own_work(read_log)
             return [record.value for record in found.records], found.next_seq
         start = position if isinstance(position, bytes) else selection.start
         read = self._store.forgotten_slice if forgotten else self._store.range_slice
@@ -145,7 +145,7 @@ class Forgetting:
         def read_range() -> RangeSlice:
             return read(key, start, selection.end, limit=FORGET_STEP, max_bytes=SLICE_BYTES)
 
-        piece = await in_thread(read_range)
+        piece = await own_work(read_range)
         return piece.values, piece.next_start
 
     async def forget(

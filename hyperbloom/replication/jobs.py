@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AskOn", "Broadcast", "Replies", "Sweep"]
 
+#: Seconds after which is looked again whether a peer that reads too little has read.
+FULL_SECONDS = 0.1
+
 
 class Broadcast:
     """Sends what is stored from now on, read from the arrival log, never queued in memory.
@@ -26,11 +29,10 @@ class Broadcast:
     or sent as well while they waited here, are left out.
     """
 
-    ready_at = 0.0
-
     def __init__(self, peer: Peering, cursor: int) -> None:
         self._peer = peer
         self.cursor = cursor
+        self.ready_at = 0.0
         self._known: deque[int] = deque(maxlen=PEER_KNOWN_VALUES)
 
     def offer(self, appended: Appended, origin: bytes) -> None:
@@ -61,7 +63,12 @@ class Broadcast:
         top = feed.top_seq
         if self.cursor >= top:
             return False
-        piece = await feed.log_after(self.cursor, limit=SLICE_VALUES, max_bytes=SLICE_BYTES)
+        if not self._peer.has_room_for_answers:
+            self.ready_at = self._peer.context.clock.seconds() + FULL_SECONDS
+            return True
+        piece = await feed.log_after(
+            self.cursor, limit=SLICE_VALUES, max_bytes=SLICE_BYTES, share=self._peer.share
+        )
         known = set(self._known)
         origin = self._peer.remote_key
         # What arrived behind the last record has been forgotten meanwhile.
@@ -94,21 +101,31 @@ class Replies:
     def add(self, reply: Reply) -> None:
         """Put an answer behind those under way."""
         self._waiting.append(reply)
+        self._peer.share.asked += reply.weight
         self._peer.outflow.add(self)
 
     async def step(self) -> bool:
         """Send the next portion of the first answer; slow down a peer that asks too much."""
         if not self._waiting:
             return False
+        if not self._peer.has_room_for_answers:
+            self.ready_at = self._peer.context.clock.seconds() + FULL_SECONDS
+            return True
         reply = self._waiting[0]
-        values = await self._peer.context.in_thread(reply.next_portion)
-        self._peer.send_values(values)
+        values = await self._peer.work(reply.next_portion)
+        self._peer.send_answer(values)
         wait = self._peer.answered(reply.take_tested())
         self.ready_at = self._peer.context.clock.seconds() + wait if wait else 0.0
         if reply.done and self._waiting:
             self._waiting.popleft()
+            self._peer.share.asked -= reply.weight
             self._peer.answer_done(reply)
         return bool(self._waiting)
+
+    def drop(self) -> None:
+        """The connection is over: nothing is answered any more."""
+        while self._waiting:
+            self._peer.share.asked -= self._waiting.popleft().weight
 
 
 class Sweep:
@@ -138,7 +155,7 @@ class Sweep:
             return True
         limit = peer.reply_limit()
         begun = clock.seconds()
-        sync = await peer.context.in_thread(lambda: self._plan.next_sync(limit=limit))
+        sync = await peer.work(lambda: self._plan.next_sync(limit=limit))
         self._seconds += clock.seconds() - begun
         if sync is not None:
             peer.ask(sync)

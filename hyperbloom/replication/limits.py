@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
+    "ACTIVE_SECONDS",
     "BROADCASTS_PER_TURN",
     "DIGEST_SECONDS",
     "DOUBT_FACTOR",
@@ -21,15 +22,20 @@ __all__ = [
     "FOUND_REST_FIRST",
     "FOUND_REST_LONGEST",
     "FRAMES_PER_TURN",
+    "FREE_PART",
     "FULL_PLAN_SECONDS",
+    "LEAST_PART",
     "LEAST_REPLY_SCALE",
     "LONGEST_VALUE_BYTES",
+    "MAX_ASKED_BYTES",
     "MAX_FETCHES",
     "MAX_FOUND",
     "MAX_KEPT_SUMS",
     "MAX_REFUSALS_SHOWN",
     "MAX_REPLY_SCALES",
+    "MAX_SHARES",
     "MAX_STRUCK",
+    "MAX_UNSENT_BYTES",
     "MAX_WAITS",
     "NEWCOMERS_PART",
     "OUTSTANDING_SYNCS",
@@ -44,6 +50,9 @@ __all__ = [
     "TOLD_SINGLY",
     "TOMBSTONE_SLICE",
     "TURN_SECONDS",
+    "USE_SECONDS",
+    "WRITE_SECONDS_A_BYTE",
+    "YIELD_FACTOR",
     "Limits",
 ]
 
@@ -65,6 +74,34 @@ TURN_SECONDS = 0.02
 #: Messages sent in the turn in which their values are stored: a signature costs about 0.03 ms, a
 #: message to one peer 0.01 ms. What is more follows from the log, many values in a message.
 BROADCASTS_PER_TURN = 256
+
+#: Keys of which is kept what they have used of this node (some 500 bytes each), so that who leaves
+#: and comes again has no more for it. There are more than connections; beyond it those without a
+#: connection are forgotten, the first ones first.
+MAX_SHARES = 4_096
+
+#: What a key has used counts less by and by, to a third in so many seconds; one that has used
+#: nothing for the shorter time makes nobody wait.
+USE_SECONDS = 3.0
+ACTIVE_SECONDS = 1.0
+
+#: While others that have used less are at work, a key that uses more than FREE_PART of a thread's
+#: time rests after each piece of work: YIELD_FACTOR times as much as they use is left free. It has
+#: LEAST_PART all the same.
+FREE_PART = 0.25
+YIELD_FACTOR = 2.0
+LEAST_PART = 0.2
+
+#: What a value that is written counts as, in seconds a byte of what it weighs in the store.
+WRITE_SECONDS_A_BYTE = 8e-9
+
+#: Questions of one key that wait, over all its connections, in bytes of their filters; beyond it
+#: each connection may have one.
+MAX_ASKED_BYTES = 4_194_304
+
+#: What was written to the connections of one key that are full; beyond it no more answers are made
+#: for it until it reads. A connection alone has about a slice.
+MAX_UNSENT_BYTES = 8_388_608
 
 #: One slice of a scan, read in one short read transaction: about 5 ms of work.
 SLICE_VALUES = 8_192
@@ -186,7 +223,10 @@ class Limits:
         300.0, 1, "a peer that reads nothing of what waits for it for this long is closed"
     )
     unwritten_bytes: int = _limit(
-        2_097_152, 262_144, "values of one peer that wait for the disk before reading is paused"
+        8_388_608,
+        262_144,
+        "values of one peer, over all its connections, that wait for the disk before reading is "
+        "paused; each counts 350 bytes more than it has",
     )
     queued_bytes: int = _limit(
         67_108_864,
@@ -194,11 +234,14 @@ class Limits:
         "values of all peers that wait for the disk; beyond it each peer has one frame waiting",
     )
     pending_requests: int = _limit(
-        8, 1, "Sync and Request messages of one peer that wait before reading is paused"
+        8, 1, "Sync and Request messages of one connection that wait before reading is paused"
     )
     hash_functions: int = _limit(64, 40, "hash functions of a peer's filter; each costs time", 256)
     sync_rate: int = _limit(
-        500_000, 1_000, "values a second tested against one peer's filters in the long run"
+        500_000,
+        1_000,
+        "values a second tested against one peer's filters in the long run, over all of its "
+        "connections",
     )
     sync_burst: int = _limit(
         20_000_000, 10_000, "values tested for one peer before sync_rate slows it down"

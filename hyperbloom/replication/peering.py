@@ -1,7 +1,8 @@
 """A secure connection and its feed: what the peer's messages mean and what it is sent.
 
 Made when the handshake is done, stopped when the connection closes. It counts what this peer has
-waiting for the disk and for an answer; `is_behind` tells the connection to take no more frames.
+waiting for the disk and for an answer, which counts against the share of its key; `is_behind` tells
+the connection to take no more frames.
 """
 
 from __future__ import annotations
@@ -9,22 +10,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.replication.figures import Figures
 from hyperbloom.replication.jobs import AskOn, Broadcast, Replies
+from hyperbloom.replication.limits import (
+    MAX_ASKED_BYTES,
+    MAX_UNSENT_BYTES,
+    WRITE_SECONDS_A_BYTE,
+)
 from hyperbloom.replication.membership import PEERS_SHARE, NotTrusted
 from hyperbloom.replication.outflow import Outflow
 from hyperbloom.replication.plan import FILTER_BYTES, Asked, reply_limit
 from hyperbloom.replication.refusal import Refused
-from hyperbloom.replication.reply import Reply, WorkBudget, reply_to_request, reply_to_sync
+from hyperbloom.replication.reply import Reply, reply_to_request, reply_to_sync
 from hyperbloom.replication.rounds import ANSWER_SECONDS, Rounds
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import PeerStatus
-from hyperbloom.store import Appended, StoreError
+from hyperbloom.store import Appended, StoreError, written_bytes
 from hyperbloom.trust import Chain, TrustLink
 from hyperbloom.wire import (
     SET_DIGEST,
@@ -61,6 +68,8 @@ SPLITS_REPLIES = "split-replies"
 #: read nothing for so long (seconds): both sides may be held up like this, each waiting until the
 #: other reads. What it asks meanwhile is dropped; it asks again with its next plan.
 IGNORED_SECONDS = 5.0
+
+T = TypeVar("T")
 
 log = Logger()
 
@@ -106,17 +115,15 @@ class Peering:
         #: Whether something showed that the key's holder is really there, and who waits for it.
         self.is_shown = False
         self._when_shown: list[Callable[[], None]] = []
-        self._unwritten = 0
+        self._unwritten = self._unsent = 0
+        #: What all connections of this key together may use.
+        self.share = self.context.shares.join(remote.key)
         self.outflow = Outflow(self.context.clock, failed=self._job_failed)
         self._asked = Asked()
         self.rounds = Rounds(self, self._asked)
         self._broadcast = Broadcast(self, feed.top_seq)
         self._replies = Replies(self)
         self._ask_on = AskOn(self, self._asked)
-        limits = self.context.limits
-        self._budget = WorkBudget(
-            rate=limits.sync_rate, burst=limits.sync_burst, now=self.context.clock.seconds()
-        )
         self._unsubscribe = feed.subscribe(self._broadcast.offer)
 
     def start(self) -> None:
@@ -135,6 +142,12 @@ class Peering:
         self._stopped = True
         self._unsubscribe()
         self.outflow.stopProducing()
+        self._replies.drop()
+        self.share.unsent -= self._unsent
+        self._unsent = 0
+        self.share.forget(self.connection.release)
+        self.context.shares.leave(self.share)
+        self.share.wake()
         self.feed.remove_peer(self)
         self.feed.past.add(self.figures)
         self.rounds.stop()
@@ -147,18 +160,32 @@ class Peering:
 
     @property
     def is_behind(self) -> bool:
-        """Whether this peer has as much waiting here as it may."""
-        limits = self.context.limits
-        crowded = self._unwritten > 0 and self.context.writer.queued_bytes >= limits.queued_bytes
-        if crowded or self._unwritten >= limits.unwritten_bytes:
+        """Whether this peer has as much waiting here as it may, over all its connections."""
+        limits, share = self.context.limits, self.share
+        crowded = share.unwritten > 0 and self.context.writer.queued_bytes >= limits.queued_bytes
+        if crowded or share.unwritten >= limits.unwritten_bytes or self.context.shares.rests(share):
             return True
         # A peer that does not read our answers may be waiting until we read its own.
         ignored = self.outflow.stalled_since(self.context.clock.seconds()) >= IGNORED_SECONDS
         return self._has_enough_questions and not ignored
 
+    def wait_for_room(self) -> None:
+        """It is behind: have the connection look again when that may have changed."""
+        self.share.wait(self.connection.release)
+        if self.context.shares.rests(self.share):
+            self.share.wake_after_rest(self.context.clock)
+
     @property
     def _has_enough_questions(self) -> bool:
-        return len(self._replies) >= self.context.limits.pending_requests
+        waiting = len(self._replies)
+        return waiting >= self.context.limits.pending_requests or (
+            waiting > 0 and self.share.asked >= MAX_ASKED_BYTES
+        )
+
+    @property
+    def has_room_for_answers(self) -> bool:
+        """Whether the key has read enough of what was sent to it, on all its connections."""
+        return self.share.unsent < MAX_UNSENT_BYTES
 
     @property
     def owes_answers(self) -> bool:
@@ -211,13 +238,15 @@ class Peering:
                 log.debug("{peer}: {event}", peer=self.connection.name, event=type(event).__name__)
 
     def _take_data(self, event: DataReceived) -> None:
-        values, size = event.values, event.size
+        values, size = event.values, written_bytes(event.values)
         self.figures.values_in += len(values)
         self.figures.last_data = self.context.now()
         self._broadcast.peer_has(values)
         if self._ask_on.received(values):
             self.feed.reply_arrived(self.remote_key)
         self._unwritten += size
+        self.share.unwritten += size
+        self.context.shares.charge(self.share, size * WRITE_SECONDS_A_BYTE)
 
         def stored(appended: Appended) -> None:
             if appended.values:
@@ -231,7 +260,8 @@ class Peering:
 
         def written(_: object) -> None:
             self._unwritten -= size
-            self.connection.release()
+            self.share.unwritten -= size
+            self.share.wake()
 
         accepted = self.feed.accept(values, self.remote_key)
         accepted.addCallbacks(stored, not_stored)
@@ -278,18 +308,38 @@ class Peering:
 
     # What the peer is told
 
+    def work(self, call: Callable[[], T]) -> Deferred[T]:
+        """Do in a thread what is to be done because of this peer, when it is its turn."""
+        return self.context.work_for(self.share, call)
+
+    def send_answer(self, values: Sequence[bytes]) -> None:
+        """Send values that were asked for: signing and encrypting them counts as its work."""
+        work_seconds = self.context.work_seconds
+        begun = work_seconds()
+        self.send_values(values)
+        self.context.shares.charge(self.share, work_seconds() - begun)
+
+    def _write(self, data: bytes) -> None:
+        """Send bytes, and count what the peer has not read while the connection is full."""
+        if not self.outflow.paused:
+            self.share.unsent -= self._unsent
+            self._unsent = 0
+        self.share.unsent += len(data)
+        self._unsent += len(data)
+        self.connection.write(data)
+
     def send_values(self, values: Sequence[bytes]) -> None:
         """Send values in as many signed Data as they need."""
         if self._stopped or not values:
             return
         for portion in pack_values(values):
-            self.connection.write(self._session.send_data(portion))
+            self._write(self._session.send_data(portion))
             self._count_out(portion)
 
     def send_signed(self, messages: Sequence[Data]) -> None:
         """Send Data that the feed has signed for all its peers."""
         for message in () if self._stopped else messages:
-            self.connection.write(self._session.send_signed_data(message))
+            self._write(self._session.send_signed_data(message))
             self._count_out(message.values)
 
     def _count_out(self, values: Sequence[bytes]) -> None:
@@ -335,13 +385,13 @@ class Peering:
     def answered(self, tested: int) -> float:
         """Count the work of an answer; seconds until the next step may be taken."""
         self.figures.values_tested += tested
-        return self._budget.spend(tested, now=self.context.clock.seconds())
+        return self.share.budget.spend(tested, now=self.context.clock.seconds())
 
     def answer_done(self, reply: Reply) -> None:
         """A question is answered: there may be room for the next."""
         if reply.about is not None and not reply.was_cut:
             self.rounds.peer_was_answered(reply.about)
-        self.connection.release()
+        self.share.wake()
 
     def status(self, bytes_in: int, bytes_out: int, strikes: int) -> PeerStatus:
         """A picture of this connection."""

@@ -16,6 +16,7 @@ cut. The handshake has its time; only valid frames count as life.
 from __future__ import annotations
 
 import socket
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, cast
 
 from twisted.internet.defer import Deferred
@@ -212,11 +213,12 @@ class PeerProtocol(Protocol):
 
     def _pump(self) -> None:
         while self.close_reason is None and not self._lost and not self._hold():
-            if not self.connections.turns.take():
+            whose = self._whose
+            if not self.connections.turns.take(whose):
                 # What else is buffered waits for a later turn of the reactor.
                 self._in_row = True
                 self._wire.pauseProducing()
-                self.connections.turns.wait(self._next_turn)
+                self.connections.turns.wait(whose, self._next_turn)
                 return
             try:
                 event = self.session.next_event(now=self.context.now())
@@ -236,7 +238,10 @@ class PeerProtocol(Protocol):
 
     def _hold(self) -> bool:
         """Whether no frame may be taken now; pauses and resumes the transport on a change."""
-        hold = self.peering is not None and self.peering.is_behind
+        hold = False
+        if self.peering is not None and self.peering.is_behind:
+            hold = True
+            self.peering.wait_for_room()
         if hold != self._holding:
             self._holding = hold
             if hold:
@@ -244,6 +249,11 @@ class PeerProtocol(Protocol):
             elif not self._in_row:
                 self._wire.resumeProducing()
         return hold or self._in_row
+
+    @property
+    def _whose(self) -> Hashable:
+        """Who takes turns with others: a key, or an address that has proved none."""
+        return self.network if self.peering is None else self.peering.share
 
     def look_again(self) -> None:
         """Go on taking frames if the peering is no longer behind."""

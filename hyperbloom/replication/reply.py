@@ -7,7 +7,8 @@ costs the memory of a slice. Only values that were here when the question came a
 meanwhile are not thrown back at it.
 
 The work is counted (`tested`, in values of 64 bytes) so that the caller can slow a peer that asks
-too much. A question costs something even if nothing answers it.
+too much. A question costs something even if nothing answers it, its filter costs by its length, and
+a value as many times as much as hash functions were needed to know whether it is in the filter.
 """
 
 from __future__ import annotations
@@ -33,8 +34,18 @@ PORTION_BYTES = SEND_FRAME_BYTES
 #: unpacking of its filter.
 QUESTION_VALUES = 500
 
+#: Hash functions that cost as much as reading one value does, or testing it against a plain filter.
+HASHES_OF_A_VALUE = 30
+
+#: Bytes of a filter whose unpacking costs as much.
+FILTER_BYTES_OF_A_VALUE = 64
+
 #: Bytes of a value that counts as one value tested; a longer one costs time by its bytes.
 VALUE_BYTES = 64
+
+
+#: Memory of a question beside its filter.
+_WEIGHT = 1_024
 
 
 class Reply:
@@ -52,15 +63,18 @@ class Reply:
         limit: int | None,
         read: ReadUpTo,
         was_here: WasHere,
+        filter_bytes: int = 0,
     ) -> None:
         self._was_here = was_here
+        #: What it keeps in memory until it is done.
+        self.weight = filter_bytes + _WEIGHT
         self._make_bloom = bloom
         self._bloom: BloomFilter | None = None
         self._position: bytes | None = start
         self._end = end
         self._left = limit
         self._read = read
-        self.tested = QUESTION_VALUES
+        self.tested = QUESTION_VALUES + filter_bytes // FILTER_BYTES_OF_A_VALUE
         #: The range of a Sync; when this is done the peer has what it lacked there, unless the
         #: reply `was_cut` at its limit.
         self.about: tuple[bytes, bytes | None] | None = None
@@ -103,6 +117,7 @@ class Reply:
         self.tested += max(len(values), sum(map(len, values)) // VALUE_BYTES)
         if self._bloom is not None:
             values = [values[index] for index in self._bloom.missing(values)]
+            self.tested += self._bloom.take_hashed() // HASHES_OF_A_VALUE
         values = self._was_here(values)
         if self._left is not None:
             values = values[: self._left]
@@ -120,7 +135,15 @@ def reply_to_sync(sync: Sync, read: ReadUpTo, was_here: WasHere) -> Reply:
         return BloomFilter.from_bytes(sync.filter, size=sync.size, n=sync.n, seed=sync.seed)
 
     start, end = (b"", None) if sync.range is None else (sync.range.start, sync.range.end)
-    reply = Reply(bloom=bloom, start=start, end=end, limit=sync.limit, read=read, was_here=was_here)
+    reply = Reply(
+        bloom=bloom,
+        start=start,
+        end=end,
+        limit=sync.limit,
+        read=read,
+        was_here=was_here,
+        filter_bytes=len(sync.filter),
+    )
     reply.about = (start, end)
     return reply
 
@@ -141,10 +164,14 @@ class WorkBudget:
     """A token bucket of values tested for one peer: `rate` a second, at most `burst` saved up."""
 
     def __init__(self, *, rate: float, burst: float, now: float) -> None:
-        self._rate = rate
-        self._burst = burst
+        self.bound(rate=rate, burst=burst)
         self._tokens = burst
         self._at = now
+
+    def bound(self, *, rate: float, burst: float) -> None:
+        """Another rate and burst from now on."""
+        self._rate = rate
+        self._burst = burst
 
     def spend(self, amount: int, *, now: float) -> float:
         """Take `amount`; returns the seconds the peer has to wait before its next question."""

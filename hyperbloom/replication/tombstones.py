@@ -103,7 +103,7 @@ class TombstoneReader:
         while self._seq < feed.top_seq:
             top = feed.top_seq
             piece = await feed.log_after(self._seq, limit=TOMBSTONE_SLICE, max_bytes=SLICE_BYTES)
-            found = await feed.context.in_thread(partial(self._read, piece.records))
+            found = await feed.context.own_work(partial(self._read, piece.records))
             if found:
                 await self._follow(found)
             self._seq = piece.last_seq if piece.records else top

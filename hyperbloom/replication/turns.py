@@ -2,17 +2,24 @@
 
 Everything a peer sends is cheap by itself, and many peers together can still keep the reactor busy
 for long. So frames and broadcasts ask here first: so many a turn, of all connections together, and
-no more once the turn has taken its time. Connections with frames left wait in a row.
+no more once the turn has taken its time.
+
+Connections with frames left wait in rows, one for each peer (`who`: its key, or where it comes
+from). Rows take turns, and while there are others a row has a part of the turn, not all of it: a
+peer has the same from one connection as from hundreds.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 __all__ = ["Turns"]
+
+#: Part of a turn that one row has while others wait.
+ROW_PART = 1 / 8
 
 
 class Turns:
@@ -24,11 +31,15 @@ class Turns:
         self._seconds = seconds
         self._left = most
         self._began = 0.0
-        self._row: deque[Callable[[], None]] = deque()
+        self._rows: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()
+        #: Whose turn it is, pieces it has left of it, and when it began.
+        self._serving: Hashable = None
+        self._part_left = most
+        self._part_began = 0.0
         self._call: IDelayedCall | None = None
 
-    def take(self) -> bool:
-        """Whether one more piece of work may be done in this turn."""
+    def take(self, who: Hashable = None) -> bool:
+        """Whether one more piece of work may be done in this turn, for this peer."""
         now = self._clock.seconds()
         if self._call is None:
             self._began = now
@@ -36,23 +47,43 @@ class Turns:
         if self._left <= 0 or now - self._began > self._seconds:
             self._left = 0
             return False
+        if self._rows and not self._has_part(who, now):
+            return False
         self._left -= 1
+        self._part_left -= 1
         return True
 
-    def wait(self, go_on: Callable[[], None]) -> None:
-        """Call `go_on` in a later turn, once those who wait longer had theirs."""
-        self._row.append(go_on)
+    def wait(self, who: Hashable, go_on: Callable[[], None]) -> None:
+        """Call `go_on` in a later turn, or later in this one, when it is the peer's turn."""
+        self._rows.setdefault(who, deque()).append(go_on)
         if self._call is None:
             self._call = self._clock.callLater(0, self._next)
+
+    def _has_part(self, who: Hashable, now: float) -> bool:
+        """While others wait: whether it is this peer's turn, and that is not over."""
+        if who != self._serving:
+            return False
+        if len(self._rows) == 1 and who in self._rows:
+            return True
+        return self._part_left > 0 and now - self._part_began <= self._seconds * ROW_PART
 
     def _next(self) -> None:
         self._left = self._most
         self._began = self._clock.seconds()
         # The call of the turn after this one: whatever is taken now counts against this one.
         self._call = None
-        for _ in range(len(self._row)):
-            if self._left <= 0:
+        while self._rows and self._left > 0:
+            now = self._clock.seconds()
+            if now - self._began > self._seconds:
                 break
-            self._row.popleft()()
-        if self._row and self._call is None:
+            who, row = self._rows.popitem(last=False)
+            go_on = row.popleft()
+            if row:
+                self._rows[who] = row
+            self._serving = who
+            self._part_left = max(1, int(self._most * ROW_PART))
+            self._part_began = now
+            go_on()
+        self._serving = None
+        if self._rows and self._call is None:
             self._call = self._clock.callLater(0, self._next)

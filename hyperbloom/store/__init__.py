@@ -43,6 +43,8 @@ from hyperbloom.store.operations import (
     Operation,
     PutFeed,
     PutMeta,
+    pieces_of,
+    written_bytes,
 )
 from hyperbloom.store.peers import DropPeer, PutPeer
 from hyperbloom.store.records import (
@@ -160,8 +162,10 @@ __all__ = [
     "feed_key_in",
     "list_snapshots",
     "load_snapshot_info",
+    "pieces_of",
     "prune_snapshots",
     "restore_store",
     "seed_store",
     "verify_path",
+    "written_bytes",
 ]

@@ -29,7 +29,13 @@ from hyperbloom.store.limits import (
     MAX_FORGOTTEN_VALUES,
     MAX_VALUE_BYTES,
 )
-from hyperbloom.store.operations import OVERHEAD_BYTES, FeedOperation, Unfinished, check_key
+from hyperbloom.store.operations import (
+    OVERHEAD_BYTES,
+    FeedOperation,
+    Unfinished,
+    check_key,
+    written_bytes,
+)
 from hyperbloom.store.records import Appended, Forgotten
 from hyperbloom.store.transaction import WriteTransaction
 from hyperbloom.store.value_set import (
@@ -83,7 +89,7 @@ class ForgetValues:
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.values)) + OVERHEAD_BYTES
+        return written_bytes(self.values) + OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> Forgotten:
         feed = transaction.feed(self.feed_key)
@@ -125,7 +131,7 @@ class RestoreValues:
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.values)) + OVERHEAD_BYTES
+        return written_bytes(self.values) + OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> Appended:
         feed = transaction.feed(self.feed_key)

@@ -6,7 +6,7 @@ it fails for the store's reasons only.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -17,7 +17,7 @@ from hyperbloom.store.layout import (
     FeedState,
     parse_settings,
 )
-from hyperbloom.store.limits import DELETE_STEP, MAX_VALUE_BYTES
+from hyperbloom.store.limits import DELETE_STEP, MAX_VALUE_BYTES, PIECE_BYTES, VALUE_COST_BYTES
 from hyperbloom.store.records import Appended, FeedRecord
 from hyperbloom.store.transaction import WriteTransaction
 from hyperbloom.store.value_set import add_values, forgotten_among, take_back
@@ -36,6 +36,8 @@ __all__ = [
     "check_time",
     "feed_record",
     "meta_key",
+    "pieces_of",
+    "written_bytes",
 ]
 
 OVERHEAD_BYTES: Final = 256
@@ -57,6 +59,24 @@ class Unfinished:
     """What an operation returns whose rest is to be applied in a later transaction."""
 
     rest: Operation
+
+
+def written_bytes(values: Sequence[bytes]) -> int:
+    """What values weigh that are to be written: their bytes and what each costs beside them."""
+    return sum(map(len, values)) + VALUE_COST_BYTES * len(values)
+
+
+def pieces_of(values: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Values in parts that weigh PIECE_BYTES at most, or are one value; in their order."""
+    start = weight = 0
+    for end, value in enumerate(values):
+        cost = len(value) + VALUE_COST_BYTES
+        if weight + cost > PIECE_BYTES and end > start:
+            yield values[start:end]
+            start, weight = end, 0
+        weight += cost
+    if start < len(values):
+        yield values[start:]
 
 
 def check_key(name: str, key: bytes) -> None:
@@ -121,7 +141,7 @@ class AppendValues:
         if lengths and max(lengths) > MAX_VALUE_BYTES:
             raise ValueError(f"a value has at most {MAX_VALUE_BYTES} bytes, not {max(lengths)}")
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "size", sum(lengths) + OVERHEAD_BYTES)
+        object.__setattr__(self, "size", written_bytes(values) + OVERHEAD_BYTES)
 
     def apply(self, transaction: WriteTransaction) -> Appended:
         feed = transaction.feed(self.feed_key)

@@ -2,32 +2,30 @@
 
 A synced commit costs the disk's time however little is in it, so whatever was asked for while the
 last one ran goes into the next one together. Each caller is answered once its operation is on disk,
-never before. If one operation of a group fails, the group is aborted and each is done alone, so
-that it harms only itself. If the map is full, it grows and the group is done again; if the disk is
-full, the group's callers get StoreFull, readers go on, and later writes succeed once there is room.
+never before. What peers send and what is this node's own take turns (write_queue.py), and no
+transaction goes on for long.
+
+If one operation of a group fails, the group is aborted and each is done alone, so that it harms
+only itself. If the map is full, it grows and the group is done again; if the disk is full, the
+group's callers get StoreFull, readers go on, and later writes succeed once there is room.
 """
 
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from hyperbloom.histogram import Histogram
 from hyperbloom.store.environment import Environment
 from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, StoreFull, StoreGone
-from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS
+from hyperbloom.store.limits import GROUP_SECONDS
 from hyperbloom.store.operations import Operation, SweepDropped, Unfinished
 from hyperbloom.store.store import Store
-from hyperbloom.store.transaction import write
+from hyperbloom.store.transaction import WriteTransaction, write
+from hyperbloom.store.write_queue import OWN, Done, Queued, WriteQueue
 
 __all__ = ["CommitFigures", "Done", "Writer", "WriterInline", "commit_group"]
-
-Done = Callable[[Any], None]
-"""Called with the operation's result, or with the exception (an instance) that it failed with."""
-
-_Queued = tuple[Operation, int, Done]
 
 
 class CommitFigures:
@@ -50,17 +48,40 @@ class CommitFigures:
         self.failures += failed
 
 
-def commit_group(environment: Environment, operations: Sequence[Operation]) -> list[object]:
-    """Do all in one transaction if none fails; return each one's result or its exception."""
+def commit_group(
+    environment: Environment,
+    operations: Sequence[Operation],
+    *,
+    is_late: Callable[[], bool] = lambda: False,
+) -> list[object]:
+    """Do all in one transaction if none fails; return each one's result or its exception.
+
+    Before each operation but the first ``is_late`` is asked: if so, what follows is left undone,
+    and there are fewer results than operations.
+    """
+
+    def change(transaction: WriteTransaction) -> list[object]:
+        results: list[object] = []
+        for operation in operations:
+            if results and is_late():
+                break
+            results.append(operation.apply(transaction))
+        return results
+
     try:
-        return write(environment, lambda txn: [operation.apply(txn) for operation in operations])
+        return write(environment, change)
     except (StoreClosed, StoreCorrupt, StoreFull, StoreGone) as error:
         # Not the fault of one of them, and no better if each is tried alone.
         return [error] * len(operations)
     except Exception as error:
         if len(operations) == 1:
             return [error]
-    return [commit_group(environment, [operation])[0] for operation in operations]
+    results: list[object] = []
+    for operation in operations:
+        if results and is_late():
+            break
+        results += commit_group(environment, [operation])
+    return results
 
 
 class Writer:
@@ -83,8 +104,8 @@ class Writer:
         self._environment = store.environment
         self._deliver = deliver
         self._changed = threading.Condition(threading.Lock())
-        self._queue: deque[_Queued] = deque()
-        self._queued_bytes = 0
+        self._queue = WriteQueue()
+        self._writing_bytes = 0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="hyperbloom-writer", daemon=True)
         self.submit(SweepDropped(), _ignore)
@@ -93,15 +114,18 @@ class Writer:
     @property
     def queued_bytes(self) -> int:
         """How much is submitted and not yet on disk; for callers to hold their own input back."""
-        return self._queued_bytes
+        return self._queue.bytes + self._writing_bytes
 
-    def submit(self, operation: Operation, done: Done) -> None:
-        """Queue an operation. ``done`` gets its result or exception, by way of ``deliver``."""
-        size = operation.size
+    def submit(self, operation: Operation, done: Done, *, origin: bytes = OWN) -> None:
+        """Queue an operation. ``done`` gets its result or exception, by way of ``deliver``.
+
+        What a peer has sent has its key as ``origin``: origins take turns (`write_queue`), and the
+        operations of one are done in the order in which they were submitted.
+        """
+        queued = Queued(operation, operation.size, origin, done)
         with self._changed:
             if not self._closed:
-                self._queue.append((operation, size, done))
-                self._queued_bytes += size
+                self._queue.add(queued)
                 self._changed.notify()
                 return
         self._answer([(done, _closed_error())])
@@ -117,32 +141,34 @@ class Writer:
     def _run(self) -> None:
         while group := self._take():
             began = self._clock()
-            results = commit_group(self._environment, [operation for operation, _, _ in group])
+            results = commit_group(
+                self._environment,
+                [queued.operation for queued in group],
+                is_late=partial(self._is_after, began + GROUP_SECONDS),
+            )
             self.figures.committed(results, self._clock() - began)
             answers: list[tuple[Done, object]] = []
             with self._changed:
-                for (_, size, done), result in zip(group, results, strict=True):
-                    self._queued_bytes -= size
+                self._writing_bytes = 0
+                self._queue.put_back(group[len(results) :])
+                for queued, result in zip(group, results, strict=False):
                     if isinstance(result, Unfinished):
                         rest = result.rest
-                        self._queue.append((rest, rest.size, done))
-                        self._queued_bytes += rest.size
+                        self._queue.add(Queued(rest, rest.size, queued.origin, queued.done))
                     else:
-                        answers.append((done, result))
+                        answers.append((queued.done, result))
             self._answer(answers)
 
-    def _take(self) -> list[_Queued]:
-        """The next group, within its limits; empty when closed and drained."""
-        group: list[_Queued] = []
-        size = 0
+    def _is_after(self, moment: float) -> bool:
+        return self._clock() > moment
+
+    def _take(self) -> list[Queued]:
+        """The next group; empty when closed and drained."""
         with self._changed:
             while not self._queue and not self._closed:
                 self._changed.wait()
-            while self._queue and len(group) < GROUP_OPERATIONS:
-                size += self._queue[0][1]
-                if group and size > GROUP_BYTES:
-                    break
-                group.append(self._queue.popleft())
+            group = self._queue.take()
+            self._writing_bytes = sum(queued.size for queued in group)
         return group
 
     def _answer(self, answers: list[tuple[Done, object]]) -> None:
@@ -169,7 +195,7 @@ class WriterInline:
         """Always 0: nothing waits."""
         return 0
 
-    def submit(self, operation: Operation, done: Done) -> None:
+    def submit(self, operation: Operation, done: Done, *, origin: bytes = OWN) -> None:
         """Commit the operation and call ``done`` with its result or exception."""
         if self._closed:
             done(_closed_error())

@@ -11,6 +11,11 @@ from pathlib import Path
 from cases import CASES, run_case
 
 
+def matching(name: str) -> list[str]:
+    """A case by its name, or a family of them by the beginning of theirs (`hostile`)."""
+    return [name] if name in CASES else [case for case in CASES if case.startswith(f"{name}-")]
+
+
 def main() -> int:
     """The exit code is 1 when a case did not reach what it must."""
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
@@ -19,12 +24,13 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="size of the inputs, 1 is full")
     parser.add_argument("--folder", type=Path, help="where the stores are made (a real disk)")
     options = parser.parse_args()
-    unknown = [name for name in options.cases if name not in CASES]
+    names = [case for name in options.cases for case in (matching(name) or [name])]
+    unknown = [name for name in names if name not in CASES]
     if unknown:
         parser.error(f"no case {unknown[0]!r}; there are {', '.join(CASES)}")
     all_ok = True
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        for name in options.cases or CASES:
+        for name in names or CASES:
             for _ in range(options.runs):
                 figures = run_case(name, Path(folder), options.scale)
                 all_ok = all_ok and figures["ok"]

@@ -18,6 +18,7 @@ from typing import Any
 
 from dht import dht_nodes_case, dht_packets_case, dht_simulated_case
 from forgetting import forgetting_case
+from hostile import HOSTILE_CASES
 from nodes import BenchNode, member_links, prefill, running
 from pools import changes_case, codec_case, initialize_case
 from steady import steady_state
@@ -454,6 +455,7 @@ CASES: dict[str, Callable[[Path, float], Figures]] = {
     "objects-codec": codec_case,
     "objects-changes": changes_case,
     "objects-initialize": initialize_case,
+    **HOSTILE_CASES,
 }
 
 

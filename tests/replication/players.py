@@ -64,5 +64,5 @@ class SlowWriter:
         self.inner, self.clock, self.queued_bytes = inner, clock, 0
         self.seconds = 1.0
 
-    def submit(self, op, done):
-        self.clock.callLater(self.seconds, self.inner.submit, op, done)
+    def submit(self, op, done, **more):
+        self.clock.callLater(self.seconds, self.inner.submit, op, done, **more)

@@ -121,6 +121,8 @@ class SimNode:
         self.identity = identity or Identity(network.random.randbytes(32))
         self.store = Store.open(network.folder / name, durable=False)
         self.thread_seconds = thread_seconds
+        #: What the processor clock of every thread shows; a test moves it.
+        self.work_seconds = 0.0
         configured = settle_feeds(self.store, self.identity.public_key, feeds)
         self.context = FeedContext(
             identity=self.identity,
@@ -132,6 +134,7 @@ class SimNode:
             now=network.now,
             random_bytes=network.random.randbytes,
             in_thread=self._in_thread,
+            work_seconds=lambda: self.work_seconds,
             peer_id=network.random.randbytes(32),
             leeway=leeway,
         )

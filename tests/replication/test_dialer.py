@@ -45,7 +45,7 @@ class FullWriter:
 
     queued_bytes = 0
 
-    def submit(self, op, done):
+    def submit(self, op, done, **more):
         done(StoreFull("the disk is full; make room"))
 
 

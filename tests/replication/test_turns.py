@@ -84,7 +84,7 @@ class GroupedWriter:
     def __init__(self, inner):
         self.inner, self.answers = inner, []
 
-    def submit(self, op, done):
+    def submit(self, op, done, **more):
         self.inner.submit(op, lambda result: self.answers.append((done, result)))
 
     def answer(self):

@@ -1,0 +1,159 @@
+"""What each peer uses of this node, by its key: all its connections together have one share.
+
+A connection costs a peer nothing, so nothing that is scarce is given out by connection. What a key
+has used is kept when it leaves, so that coming again brings nothing either.
+
+Who has used much gives way to those who use less. Everybody's work is counted in seconds and
+forgotten by and by (`USE_SECONDS`). After a piece of work a key rests if others that use less are
+at work: the more they use, the longer, so that it comes to `LEAST_PART` of the time at the least.
+The others are not only served first; the processor is left to them, too. A key that is alone, or
+uses less than `FREE_PART` of a thread, never rests.
+
+Beside that there is the budget of `sync_rate` and `sync_burst`, which bounds a key's questions in
+the long run, whether others are there or not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from hyperbloom.replication.limits import (
+    ACTIVE_SECONDS,
+    FREE_PART,
+    LEAST_PART,
+    MAX_SHARES,
+    USE_SECONDS,
+    YIELD_FACTOR,
+    Limits,
+)
+from hyperbloom.replication.reply import WorkBudget
+
+__all__ = ["Share", "Shares"]
+
+
+class Share:
+    """What one key uses. Bytes are of all its connections together.
+
+    unwritten: values that wait for the disk, with what each costs there. asked: questions that wait
+    for an answer. unsent: what was written to connections that are full. rests_until: a moment, in
+    seconds of the clock.
+    """
+
+    def __init__(self, key: bytes, budget: WorkBudget) -> None:
+        self.key = key
+        self.budget = budget
+        self.connections = 0
+        self.unwritten = self.asked = self.unsent = 0
+        self.rests_until = 0.0
+        self._used = 0.0
+        self._used_at = 0.0
+        self._waiting: OrderedDict[Callable[[], None], None] = OrderedDict()
+        self._wake_call: IDelayedCall | None = None
+
+    def part(self, now: float) -> float:
+        """The part of the time that it has used of late: 1 is one thread, all the time."""
+        return self._used * math.exp((self._used_at - now) / USE_SECONDS) / USE_SECONDS
+
+    def add(self, seconds: float, now: float) -> None:
+        """It has used so much more."""
+        self._used = self.part(now) * USE_SECONDS + seconds
+        self._used_at = now
+
+    # Connections that take no more frames until there is room in the share
+
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """Call `go_on` once when the share has changed, those who wait longer first."""
+        self._waiting[go_on] = None
+
+    def forget(self, go_on: Callable[[], None]) -> None:
+        """Its connection is gone."""
+        self._waiting.pop(go_on, None)
+
+    def wake(self) -> None:
+        """Something has become free: whoever waits may look again."""
+        for go_on in list(self._waiting):
+            if self._waiting.pop(go_on, self) is None:
+                go_on()
+
+    def wake_after_rest(self, clock: IReactorTime) -> None:
+        """Wake those who wait when the rest is over; once, however many ask."""
+        if self._wake_call is None:
+            wait = max(0.0, self.rests_until - clock.seconds())
+            self._wake_call = clock.callLater(wait, self._rested)
+
+    def _rested(self) -> None:
+        self._wake_call = None
+        self.wake()
+
+
+class Shares:
+    """The shares of all keys that are connected, and of those that were not long ago."""
+
+    def __init__(self, clock: IReactorTime, limits: Callable[[], Limits]) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._shares: OrderedDict[bytes, Share] = OrderedDict()
+        #: Who has worked of late, with when it did last; the latest at the end.
+        self._active: OrderedDict[Share, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def join(self, key: bytes) -> Share:
+        """A connection of this key has become secure; `leave` is called when it ends."""
+        share = self._shares.get(key)
+        if share is None:
+            limits = self._limits()
+            budget = WorkBudget(
+                rate=limits.sync_rate, burst=limits.sync_burst, now=self._clock.seconds()
+            )
+            share = self._shares[key] = Share(key, budget)
+        share.connections += 1
+        self._shares.move_to_end(key)
+        self._drop_oldest()
+        return share
+
+    def leave(self, share: Share) -> None:
+        """A connection is gone."""
+        share.connections -= 1
+
+    def limits_changed(self) -> None:
+        """Take over the rate and the burst that are set now."""
+        limits = self._limits()
+        for share in self._shares.values():
+            share.budget.bound(rate=limits.sync_rate, burst=limits.sync_burst)
+
+    def charge(self, share: Share, seconds: float) -> None:
+        """Work of so many seconds was done for it."""
+        now = self._clock.seconds()
+        share.add(seconds, now)
+        self._active[share] = now
+        self._active.move_to_end(share)
+        if share.part(now) <= FREE_PART:
+            return
+        part = max(LEAST_PART, 1.0 - YIELD_FACTOR * self._used_by_lighter(share, now))
+        if part < 1.0:
+            share.rests_until = max(share.rests_until, now) + seconds * (1.0 / part - 1.0)
+
+    def rests(self, share: Share) -> float:
+        """Seconds for which it rests from now on; 0: it does not."""
+        return max(0.0, share.rests_until - self._clock.seconds())
+
+    def _used_by_lighter(self, share: Share, now: float) -> float:
+        while self._active and now - next(iter(self._active.values())) > ACTIVE_SECONDS:
+            self._active.popitem(last=False)
+        own = share.part(now)
+        used = (other.part(now) for other in self._active if other is not share)
+        return sum(part for part in used if part < own)
+
+    def _drop_oldest(self) -> None:
+        # A key without a connection goes first, and there are fewer connections than shares.
+        for key in list(self._shares) if len(self._shares) > MAX_SHARES else ():
+            if not self._shares[key].connections:
+                self._active.pop(self._shares.pop(key), None)
+            if len(self._shares) <= MAX_SHARES:
+                return

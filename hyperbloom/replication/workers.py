@@ -1,0 +1,135 @@
+"""Work in threads, for peers and for this node itself, in fair turn.
+
+What is asked of the threads comes in slices of a few milliseconds to some tens. A thread that
+becomes free takes turns between this node's own work and that for peers; among the peers it is the
+turn of the one that has used least of late and does not rest (`shares`). A key has one slice under
+way at a time, however many connections it has. So nobody waits for more than the slices under way.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from hyperbloom.replication.shares import Share, Shares
+
+__all__ = ["THREADS", "InThread", "Workers"]
+
+T = TypeVar("T")
+
+#: Slices under way at a time; as many threads are enough, for Python runs in one at a time, and
+#: only the disk and numpy beside it.
+THREADS = 2
+
+
+class InThread(Protocol):
+    """Runs a blocking call beside the reactor."""
+
+    def __call__(self, call: Callable[[], T], /) -> Deferred[T]: ...
+
+
+class _Slice:
+    """A call that waits for its turn, and what it has used in the end, in seconds."""
+
+    def __init__(self, call: Callable[[], Any], work_seconds: Callable[[], float]) -> None:
+        self.result: Deferred[Any] = Deferred()
+        self.used = 0.0
+        self._call = call
+        self._work_seconds = work_seconds
+
+    def run(self) -> Any:
+        """In a thread: do it, and count what it takes."""
+        begun = self._work_seconds()
+        try:
+            return self._call()
+        finally:
+            self.used = self._work_seconds() - begun
+
+
+class Workers:
+    """Gives slices to the threads. `work_seconds` is the processor time of the calling thread."""
+
+    def __init__(
+        self,
+        in_thread: InThread,
+        shares: Shares,
+        clock: IReactorTime,
+        work_seconds: Callable[[], float],
+    ) -> None:
+        self._in_thread = in_thread
+        self._shares = shares
+        self._clock = clock
+        self._work_seconds = work_seconds
+        self._own: deque[_Slice] = deque()
+        self._rows: OrderedDict[Share, deque[_Slice]] = OrderedDict()
+        self._at_work: set[Share] = set()
+        self._running = 0
+        self._own_was_last = False
+        self._wake_call: IDelayedCall | None = None
+
+    def own(self, call: Callable[[], T]) -> Deferred[T]:
+        """Do this node's own work; fires with what `call` returns."""
+        slice_ = _Slice(call, self._work_seconds)
+        self._own.append(slice_)
+        self._go_on()
+        return slice_.result
+
+    def work_for(self, share: Share, call: Callable[[], T]) -> Deferred[T]:
+        """Do work that a peer has caused: it counts as what its key uses."""
+        slice_ = _Slice(call, self._work_seconds)
+        self._rows.setdefault(share, deque()).append(slice_)
+        self._go_on()
+        return slice_.result
+
+    def _go_on(self) -> None:
+        while self._running < THREADS:
+            share = self._next_share()
+            if self._own and (share is None or not self._own_was_last):
+                self._own_was_last = True
+                self._start(self._own.popleft(), None)
+            elif share is not None:
+                self._own_was_last = False
+                row = self._rows[share]
+                slice_ = row.popleft()
+                if not row:
+                    del self._rows[share]
+                self._start(slice_, share)
+            else:
+                return
+
+    def _next_share(self) -> Share | None:
+        """Whose turn it is among the peers; the longest waiting of those that used the same."""
+        now = self._clock.seconds()
+        ready = [share for share in self._rows if share not in self._at_work]
+        awake = [share for share in ready if share.rests_until <= now]
+        if awake:
+            return min(awake, key=lambda share: share.part(now))
+        if ready:
+            self._wake_at(min(share.rests_until for share in ready))
+        return None
+
+    def _wake_at(self, when: float) -> None:
+        if self._wake_call is not None and self._wake_call.active():
+            if self._wake_call.getTime() <= when:
+                return
+            self._wake_call.cancel()
+        self._wake_call = self._clock.callLater(max(0.0, when - self._clock.seconds()), self._go_on)
+
+    def _start(self, slice_: _Slice, share: Share | None) -> None:
+        self._running += 1
+        if share is not None:
+            self._at_work.add(share)
+
+        def ended(outcome: Any) -> None:
+            self._running -= 1
+            if share is not None:
+                self._at_work.discard(share)
+                self._shares.charge(share, slice_.used)
+            self._go_on()
+            slice_.result.callback(outcome)
+
+        self._in_thread(slice_.run).addBoth(ended)

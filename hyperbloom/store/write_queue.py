@@ -1,0 +1,113 @@
+"""What waits to be written, and in which order it is: a row for each origin, and rows take turns.
+
+A group is one transaction, so whoever waits, waits for the whole of it. It takes this node's own
+operations first, as far as half of what fits; then the rows of the others take turns, each with
+QUANTUM_BYTES a time; what is left is for its own again. So nobody waits behind what another has
+queued, however much that is, and one that is alone has all of it. Within a row the order stays.
+
+This is deficit round robin (Shreedhar and Varghese, "Efficient fair queuing using deficit round
+robin", 1996), by what an operation weighs.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS, QUANTUM_BYTES
+from hyperbloom.store.operations import Operation
+
+__all__ = ["OWN", "Done", "Queued", "WriteQueue"]
+
+Done = Callable[[Any], None]
+"""Called with the operation's result, or with the exception (an instance) that it failed with."""
+
+OWN = b""
+"""The origin of what this node writes of itself."""
+
+
+class Queued(NamedTuple):
+    """An operation, what it weighs in bytes, whom it is from, and who waits for it."""
+
+    operation: Operation
+    size: int
+    origin: bytes
+    done: Done
+
+
+class _Row:
+    """What one origin waits for, and how many bytes of it may go in this round."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Queued] = deque()
+        self.credit = 0
+
+
+class WriteQueue:
+    """Operations in rows; `bytes` is what all of them weigh. Not locked: the writer does that."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._own: deque[Queued] = deque()
+        self._rows: OrderedDict[bytes, _Row] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._own or self._rows)
+
+    def add(self, queued: Queued) -> None:
+        """Put an operation at the end of its row."""
+        self.bytes += queued.size
+        self._row(queued.origin).append(queued)
+
+    def put_back(self, group: Iterable[Queued]) -> None:
+        """Put the end of a group, which was not written, back to the front of its rows."""
+        for queued in reversed(list(group)):
+            self.bytes += queued.size
+            self._row(queued.origin).appendleft(queued)
+            if queued.origin != OWN:
+                row = self._rows[queued.origin]
+                row.credit = min(row.credit + queued.size, QUANTUM_BYTES)
+                self._rows.move_to_end(queued.origin, last=False)
+
+    def take(self) -> list[Queued]:
+        """The next group, within its limits; at least one operation, if there is any."""
+        group: list[Queued] = []
+        others = bool(self._rows)
+        room = self._take_own(group, GROUP_BYTES, GROUP_OPERATIONS, halved=others)
+        room = self._take_turns(group, room)
+        self._take_own(group, room, GROUP_OPERATIONS, halved=False)
+        self.bytes -= sum(queued.size for queued in group)
+        return group
+
+    def _row(self, origin: bytes) -> deque[Queued]:
+        if origin == OWN:
+            return self._own
+        return self._rows.setdefault(origin, _Row()).waiting
+
+    def _take_own(self, group: list[Queued], room: int, most: int, *, halved: bool) -> int:
+        left = room // 2 if halved else room
+        most = most // 2 if halved else most
+        while self._own and len(group) < most:
+            size = self._own[0].size
+            if group and size > left:
+                break
+            group.append(self._own.popleft())
+            left, room = left - size, room - size
+        return room
+
+    def _take_turns(self, group: list[Queued], room: int) -> int:
+        while self._rows and len(group) < GROUP_OPERATIONS:
+            origin, row = next(iter(self._rows.items()))
+            row.credit += QUANTUM_BYTES
+            while row.waiting and row.waiting[0].size <= row.credit:
+                size = row.waiting[0].size
+                if group and (size > room or len(group) >= GROUP_OPERATIONS):
+                    # Full in the midst of its turn: the next group begins with the rest of it.
+                    row.credit -= QUANTUM_BYTES
+                    return 0
+                group.append(row.waiting.popleft())
+                row.credit, room = row.credit - size, room - size
+            if row.waiting:
+                self._rows.move_to_end(origin)
+            else:
+                del self._rows[origin]
+        return room
