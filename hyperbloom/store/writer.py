@@ -20,6 +20,7 @@ from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, Store
 from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS
 from hyperbloom.store.operations import Operation, SweepDropped, Unfinished
 from hyperbloom.store.store import Store
+from hyperbloom.store.summing import SumUp
 from hyperbloom.store.transaction import write
 
 __all__ = ["CommitFigures", "Done", "Writer", "WriterInline", "commit_group"]
@@ -90,7 +91,8 @@ class Writer:
         self._queued_bytes = 0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="hyperbloom-writer", daemon=True)
-        self.submit(SweepDropped(), _ignore)
+        for unfinished in (SweepDropped(), SumUp()):
+            self.submit(unfinished, _ignore)
         self._thread.start()
 
     @property
@@ -159,7 +161,10 @@ class Writer:
 
 
 class WriterInline:
-    """The same interface without a thread: each operation is committed where it is submitted."""
+    """The same interface without a thread: each operation is committed where it is submitted.
+
+    Sums that an older store lacks (summing.py) are left to a Writer, for they take their time.
+    """
 
     def __init__(self, store: Store) -> None:
         self.figures = CommitFigures()
