@@ -130,6 +130,8 @@ class Writer:
                     self._queued_bytes -= size
                     if isinstance(result, Unfinished):
                         rest = result.rest
+                        if self._closed and isinstance(rest, SumUp):
+                            continue  # it goes on at the next start
                         self._queue.append((rest, rest.size, done))
                         self._queued_bytes += rest.size
                     else:
