@@ -42,6 +42,7 @@ from hyperbloom.wire import DIALECTS
 
 if TYPE_CHECKING:
     from hyperbloom.api.node import ServedFeed
+    from hyperbloom.store import FeedRecord
 
 __all__ = [
     "AllowedKeyForm",
@@ -92,6 +93,7 @@ __all__ = [
     "ValuesForm",
     "bad_request",
     "bytes_list",
+    "digest_hex",
     "expiry_form",
     "feed_form",
     "feed_settings",
@@ -146,7 +148,8 @@ class CountForm(TypedDict):
 
     count: Count
     bytes: Count
-    digest: Key
+    digest: Key | None
+    digest_left: Count
 
 
 class FetchForm(TypedDict):
@@ -370,7 +373,8 @@ class FeedForm(TypedDict):
     tombstones: str
     count: int
     bytes: int
-    digest: str
+    digest: str | None
+    digest_left: int
     top_seq: int
     trust: TrustWord
     chain: ChainForm | None
@@ -597,6 +601,11 @@ def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
         raise bad_request(str(error)) from None
 
 
+def digest_hex(record: FeedRecord) -> str | None:
+    """A feed's digest; None while it is being computed."""
+    return None if record.digest is None else record.digest.hex()
+
+
 def trust_word(feed: ServedFeed, own_key: bytes) -> TrustWord:
     """Whether the node with `own_key` may write to the feed.
 
@@ -633,7 +642,8 @@ def feed_form(feed: ServedFeed, own_key: bytes) -> FeedForm:
         "tombstones": settings.tombstones,
         "count": record.count,
         "bytes": record.bytes,
-        "digest": record.digest.hex(),
+        "digest": digest_hex(record),
+        "digest_left": record.digest_left,
         "top_seq": record.top_seq,
         "trust": trust_word(feed, own_key),
         "chain": shown,

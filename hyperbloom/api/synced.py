@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperbloom.api.call import Call, told
-from hyperbloom.api.forms import bad_request, flat_json, only
+from hyperbloom.api.forms import bad_request, digest_hex, flat_json, only
 from hyperbloom.api.limits import MAX_SYNCED_PEERS, MAX_SYNCED_SECONDS
 
 if TYPE_CHECKING:
@@ -43,6 +43,6 @@ async def wait_synced(call: Call) -> Mapping[str, Any]:
     return {
         "feed": feed.key.hex(),
         "count": record.count,
-        "digest": record.digest.hex(),
+        "digest": digest_hex(record),
         "peers": [flat_json(one) for one in found],
     }

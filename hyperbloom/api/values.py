@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 from hyperbloom.api.call import Answer, Call
-from hyperbloom.api.forms import Hex, bad_request, bytes_list, hex_bytes, member, only
+from hyperbloom.api.forms import Hex, bad_request, bytes_list, digest_hex, hex_bytes, member, only
 from hyperbloom.api.limits import MAX_FETCH_SECONDS, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
 
 if TYPE_CHECKING:
@@ -87,9 +87,18 @@ def has_values(call: Call) -> Answer:
 
 
 def count_values(call: Call) -> Answer:
-    """How many values and bytes there are, and the digest that two nodes in sync share."""
+    """How many values and bytes there are, and the digest that two nodes in sync share.
+
+    It is null in a store of an older version until `digest_left`, how many values are still to be
+    added up, is 0.
+    """
     record = call.feed().record()
-    return {"count": record.count, "bytes": record.bytes, "digest": record.digest.hex()}
+    return {
+        "count": record.count,
+        "bytes": record.bytes,
+        "digest": digest_hex(record),
+        "digest_left": record.digest_left,
+    }
 
 
 def _fetch_range(body: Mapping[str, Any]) -> tuple[bytes, bytes | None]:

@@ -142,13 +142,22 @@ def _feed_name(feed: Mapping[str, Any]) -> str:
     return feed["alias"] or ("own" if feed["own"] else feed["key"][:12] + "…")
 
 
+def _digest_cell(app: App, feed: Mapping[str, Any]) -> str:
+    """A feed's digest, or how far it is computed, in a store of an older version."""
+    digest: str | None = feed["digest"]
+    if digest is None:
+        return f"computed to {100 * (feed['count'] - feed['digest_left']) // feed['count']} %"
+    return digest[:8] if app.out.is_terminal else digest
+
+
 @click.command(cls=Command)
 @click.option("--web", is_flag=True, help="Print a link that lets a browser in, once.")
 @pass_app
 def status(app: App, *, web: bool) -> None:
     """Show the node at a glance: addresses, feeds, trust, peers, what is wrong.
 
-    Two nodes have the same values of a feed when its digest is the same on both. With --web: a link
+    Two nodes have the same values of a feed when its digest is the same on both; a node that was
+    brought up to date computes it first, and says how far it is. With --web: a link
     to the node's status page, for one browser, which may then read and nothing else; it has to be
     opened within two minutes.
     """
@@ -172,7 +181,7 @@ def status(app: App, *, web: bool) -> None:
             app.out.number(feed["count"]),
             str(feed["peers"]),
             trust_cell(feed["trust"], feed["chain_expires"]),
-            feed["digest"][:8] if app.out.is_terminal else feed["digest"],
+            _digest_cell(app, feed),
         )
         for feed in form["feeds"]
     ]

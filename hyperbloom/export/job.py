@@ -406,7 +406,7 @@ def _described(snapshot: Snapshot) -> dict[str, Any]:
         "node": snapshot.node,
         "taken_at": snapshot.taken_at,
         "feeds": {
-            feed.key.hex(): {"top_seq": feed.top_seq, "digest": feed.digest.hex()}
+            feed.key.hex(): {"top_seq": feed.top_seq, "digest": (feed.digest or b"").hex()}
             for feed in snapshot.feeds
         },
     }

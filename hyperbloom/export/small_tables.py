@@ -95,7 +95,7 @@ def write_feeds(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[
                 "alias": feed.alias,
                 "count": feed.count,
                 "bytes": feed.size,
-                "digest": feed.digest,
+                "digest": feed.digest or b"",
                 "top_seq": feed.top_seq,
                 "taken_at": snapshot.taken_at,
                 "snapshot": snapshot.id,

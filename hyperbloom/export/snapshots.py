@@ -18,6 +18,7 @@ from hyperbloom.keys import keyed_hash
 from hyperbloom.store import NoSuchFeed, Store, StoreError, load_snapshot_info
 from hyperbloom.store.layout import LOG_HEAD
 from hyperbloom.store.scan import feed_generation, forgotten_digest, last_record
+from hyperbloom.store.snapshot import read_figures
 
 __all__ = [
     "FeedSource",
@@ -34,14 +35,17 @@ _ANCHOR_BITS = 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedSource:
-    """A feed in a snapshot. ``generation`` changes when its seqs begin anew."""
+    """A feed in a snapshot. ``generation`` changes when its seqs begin anew.
+
+    ``digest`` is None in a snapshot of an older version, or one taken before it was computed.
+    """
 
     key: bytes
     generation: int
     alias: str | None
     count: int
     size: int
-    digest: bytes
+    digest: bytes | None
     top_seq: int
 
 
@@ -108,8 +112,8 @@ def open_snapshot(path: Path) -> Snapshot:
             )
             for record in store.feeds()
         )
-    said = {feed.key: (feed.count, feed.bytes, feed.digest, feed.top_seq) for feed in info.feeds}
-    if said != {feed.key: (feed.count, feed.size, feed.digest, feed.top_seq) for feed in feeds}:
+        figures = read_figures(store.environment)
+    if {feed.key: feed for feed in info.feeds} != {feed.key: feed for feed in figures}:
         raise SnapshotUnusable(
             f"the snapshot {path} does not hold what its snapshot.json says; use another one"
         )

@@ -3,8 +3,8 @@
 By digest, where both sides speak `set-digest`: at one moment the peer told count and digest of the
 ranges that both keep, and they were those of the values here; those that either has forgotten may
 count as if they were here (`Holding.agrees_with`), since nobody would send them. Two sets with
-equal sums of 256-bit hashes are the same set, but for a member who makes others on purpose (see
-FULL_PLAN_SECONDS).
+equal digests are the same set; to make others costs a member more than anybody can spend
+(digests.py).
 
 By Sync alone, where the peer lacks the extension: a full plan was asked of the peer and answered
 without a value that was new here, the peer's own full plan was answered, and nothing waits to be

@@ -7,6 +7,9 @@ against the peer's work as its Syncs do. An answer nobody asked for, or a second
 Forgotten values count as settled: two nodes are in sync, too, where they differ only by what one of
 them has forgotten, as Sync would have it (their filters hold what is forgotten, and nothing is
 sent). Those of which a node kept no more than the hash are in no sum.
+
+A node that does not know its digests yet (its store is of an older version) asks nobody, and
+answers that there is nothing to compare; both go on by Sync.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from hyperbloom.replication.agreement import Agreement, common
 from hyperbloom.replication.limits import DIGEST_SECONDS
 from hyperbloom.replication.reply import QUESTION_VALUES
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.sums import Sum
+from hyperbloom.replication.sums import NOTHING, Sum
 from hyperbloom.store import Holding, SetFigures
 from hyperbloom.wire import SET_DIGEST, Digest, DigestRequest, Range
 
@@ -59,8 +62,10 @@ class Comparing:
 
     @property
     def is_possible(self) -> bool:
-        """Whether both sides announced the extension."""
-        return SET_DIGEST in self._peer.remote.extensions and self._peer.feed.speaks_set_digest
+        """Whether both sides announced the extension, and this one knows its digests by now."""
+        feed = self._peer.feed
+        is_spoken = SET_DIGEST in self._peer.remote.extensions and feed.speaks_set_digest
+        return is_spoken and feed.sums.state() is not None
 
     @property
     def is_asking(self) -> bool:
@@ -103,14 +108,17 @@ class Comparing:
             self._timeout.reset(DIGEST_SECONDS)
             self._peer.outflow.add(_Addition(self._peer, ranges, self._compare_with(digest)))
 
-    def _compare_with(self, digest: Digest) -> Callable[[Holding, float], None]:
+    def _compare_with(self, digest: Digest) -> Callable[[Holding | None, float], None]:
         there = Holding(
             here=SetFigures(digest.count, digest.digest),
             settled=SetFigures(digest.settled_count, digest.settled_digest),
         )
 
-        def added(here: Holding, seconds: float) -> None:
+        def added(here: Holding | None, seconds: float) -> None:
             if self._timeout is None or digest.number != self._number:
+                return
+            if here is None:
+                self._end(None)
                 return
             self.told = (there, here)
             same = here.agrees_with(there)
@@ -125,12 +133,15 @@ class Comparing:
 
 
 class _Addition:
-    """Adds up ranges of the feed here, a slice a step, unless the sum is known."""
+    """Adds up ranges of the feed here, a slice a step, unless the sum is known.
+
+    `added` gets it, or None where this node does not know its digests.
+    """
 
     ready_at = 0.0
 
     def __init__(
-        self, peer: Peering, ranges: list[KeyRange], added: Callable[[Holding, float], None]
+        self, peer: Peering, ranges: list[KeyRange], added: Callable[[Holding | None, float], None]
     ) -> None:
         self._peer = peer
         self._ranges = ranges
@@ -150,6 +161,9 @@ class _Addition:
                 self._added(known, 0.0)
                 return False
             self._of = sums.state()
+            if self._of is None:
+                self._added(None, 0.0)
+                return False
             self._sum = Sum(self._ranges, read=feed.read_slice, read_forgotten=feed.read_forgotten)
         begun = clock.seconds()
         await self._peer.work(self._sum.step)
@@ -205,16 +219,17 @@ class _Answer:
 
     def _send(
         self, request: DigestRequest, ranges: list[KeyRange]
-    ) -> Callable[[Holding, float], None]:
-        def added(holding: Holding, _: float) -> None:
+    ) -> Callable[[Holding | None, float], None]:
+        def added(holding: Holding | None, _: float) -> None:
             if self._request is request:
+                told = holding or NOTHING
                 digest = Digest(
                     number=request.number,
-                    count=holding.here.count,
-                    digest=holding.here.digest,
-                    settled_count=holding.settled.count,
-                    settled_digest=holding.settled.digest,
-                    ranges=_to_wire(ranges),
+                    count=told.here.count,
+                    digest=told.here.digest,
+                    settled_count=told.settled.count,
+                    settled_digest=told.settled.digest,
+                    ranges=() if holding is None else _to_wire(ranges),
                 )
                 self._peer.send_digest(digest)
 

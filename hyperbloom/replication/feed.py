@@ -144,8 +144,11 @@ class Feed:
             raise LookupError("the feed was left")
         return record
 
-    def holding(self) -> Holding:
-        """Count and digest of what is here, and of that with what was forgotten."""
+    def holding(self) -> Holding | None:
+        """Count and digest of what is here, and of that with what was forgotten.
+
+        None while these digests are being computed, in a store of an older version.
+        """
         return self.context.store.holding(self.key)
 
     def has(self, values: Sequence[bytes]) -> list[bool]:

@@ -125,8 +125,9 @@ DIGEST_SECONDS = 20.0
 DOUBT_SECONDS = 1.0
 DOUBT_FACTOR = 4.0
 
-#: Equal digests spare a plan, but after so many seconds one is sent all the same: a member could
-#: make different sets of equal sums, if at great cost, and no set stays hidden for longer.
+#: Equal digests spare a plan, but after so many seconds one is sent all the same. Nobody can make
+#: different sets of equal digests; but a digest is kept and not made anew, so a disk or a program
+#: that goes wrong could leave a right digest over wrong values, and nothing else would show it.
 FULL_PLAN_SECONDS = 3_600.0
 
 #: Sums of ranges that a feed remembers until its values change: of so many different lists.

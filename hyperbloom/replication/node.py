@@ -491,6 +491,7 @@ class Node(Service):
             count=record.count,
             bytes=record.bytes,
             digest=record.digest,
+            digest_left=record.digest_left,
             top_seq=record.top_seq,
             peers=len(feed.peers),
             peers_in_sync=sum(peer.rounds.is_in_sync for peer in feed.peers),

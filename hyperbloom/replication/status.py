@@ -77,6 +77,7 @@ class FeedStatus(_Picture):
     """One feed: what is here and whether this node may write.
 
     `lacks`: what its dialect does not protect, in sentences; empty for dialect 2.
+    `digest` is None while `digest_left` values are still to be added up (an older store).
     `peers` are connected; of these `peers_in_sync` held the same values when last compared.
     `forgotten` values are remembered whole and `forgotten_hashes` by their hashes;
     `forgotten_refused` came again since the start and were kept out; `retained_out` were forgotten
@@ -93,7 +94,8 @@ class FeedStatus(_Picture):
     own: bool
     count: int
     bytes: int
-    digest: Octets
+    digest: Octets | None
+    digest_left: int
     top_seq: int
     peers: int
     peers_in_sync: int

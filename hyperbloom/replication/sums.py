@@ -10,32 +10,32 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from hyperbloom.digests import EMPTY_DIGEST, SUM_MODULUS, element_sum, set_digest
 from hyperbloom.replication.limits import MAX_KEPT_SUMS
 from hyperbloom.replication.plan import ReadSlice
 from hyperbloom.replication.reply import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.replication.settings import WHOLE, KeyRange
-from hyperbloom.store import Holding, SetFigures, digest_sum
+from hyperbloom.store import Holding, SetFigures
 
-__all__ = ["KeptSums", "Sum"]
+__all__ = ["NOTHING", "KeptSums", "Sum"]
 
-_MODULUS = 1 << 256
-
-
-_NOTHING = SetFigures(0, bytes(32))
+_EMPTY = SetFigures(0, EMPTY_DIGEST)
+NOTHING = Holding(here=_EMPTY, settled=_EMPTY)
+"""What there is where there is nothing."""
 
 
 class _Tally:
-    """How many values, and the sum of their hashes."""
+    """How many values, and the sum of their elements (digests.py)."""
 
     def __init__(self) -> None:
         self.count = self.total = 0
 
     def add(self, count: int, total: int) -> None:
         self.count += count
-        self.total += total
+        self.total = (self.total + total) % SUM_MODULUS
 
     def figures(self) -> SetFigures:
-        return SetFigures(self.count, (self.total % _MODULUS).to_bytes(32, "big"))
+        return SetFigures(self.count, set_digest(self.count, self.total))
 
 
 class Sum:
@@ -79,7 +79,7 @@ class Sum:
         piece = (self._read if is_here else self._read_forgotten)(start, end)
         if piece.next_start is not None:
             self._todo.appendleft((is_here, piece.next_start, end))
-        total = digest_sum(piece.values)
+        total = element_sum(piece.values)
         for tally in (self._here, self._settled) if is_here else (self._settled,):
             tally.add(len(piece.values), total)
         self.tested += max(len(piece.values), sum(map(len, piece.values)) // VALUE_BYTES)
@@ -89,10 +89,11 @@ class Sum:
 class KeptSums:
     """The sums of one feed that hold as long as its values stay as they are.
 
-    `state` tells of the whole feed as it is now: as long as that stays, its values do.
+    `state` tells of the whole feed as it is now: as long as that stays, its values do. It is None
+    while the feed's own digest is being computed; then no sum is known, and none is kept.
     """
 
-    def __init__(self, state: Callable[[], Holding]) -> None:
+    def __init__(self, state: Callable[[], Holding | None]) -> None:
         self.state = state
         self._of: Holding | None = None
         self._kept: dict[tuple[KeyRange, ...], Holding] = {}
@@ -100,16 +101,16 @@ class KeptSums:
     def find(self, ranges: Sequence[KeyRange]) -> Holding | None:
         """What there is in these ranges, if it is known."""
         now = self.state()
-        if tuple(ranges) == (WHOLE,):
+        if now is None or tuple(ranges) == (WHOLE,):
             return now
         if not ranges:
-            return Holding(here=_NOTHING, settled=_NOTHING)
+            return NOTHING
         return self._kept.get(tuple(ranges)) if self._of == now else None
 
     def keep(self, ranges: Sequence[KeyRange], holding: Holding, *, of: Holding) -> None:
         """Remember a sum that was begun at the state `of`, unless values came meanwhile."""
         now = self.state()
-        if of != now:
+        if now is None or of != now:
             return
         if self._of != now or len(self._kept) >= MAX_KEPT_SUMS:
             self._of, self._kept = now, {}

@@ -184,5 +184,11 @@ class _Wait:
             there, here = map(_in_words, told)
             return f"differs (it had {there}, this node {here}{self._erased()})"
         if peers[0].rounds.comparing.is_possible:
-            return "has not answered, or keeps nothing that this node keeps"
-        return "has no digest to compare, and Sync has not shown both sides the same yet"
+            return "has not answered, or has no digest yet, or keeps nothing that this node keeps"
+        left = self._feed.record().digest_left
+        own = (
+            f"this node is still computing its digest ({left:,} values to go)"
+            if left
+            else ("it has no digest to compare")
+        )
+        return f"cannot be compared with ({own}), and Sync has not shown both sides the same yet"

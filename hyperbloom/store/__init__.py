@@ -6,7 +6,6 @@ Durable, ordered, grouped: a Writer commits operations, a Store reads.
 from hyperbloom.store.compaction import Compacted, compact_store
 from hyperbloom.store.condition import Condition
 from hyperbloom.store.denied import AllowKey, DenyKey, TooManyDenied
-from hyperbloom.store.digests import digest_sum
 from hyperbloom.store.errors import (
     ForeignSnapshot,
     NoSuchFeed,
@@ -158,7 +157,6 @@ __all__ = [
     "Writer",
     "WriterInline",
     "compact_store",
-    "digest_sum",
     "feed_key_in",
     "list_snapshots",
     "load_snapshot_info",

@@ -17,6 +17,10 @@ denied   key (32)                                       denied-at u64 µs, reaso
 aside    feed id u32, tag u8 (see forgetting.py)        ``FEED`` struct of a set kept aside
 ======== ============================================== =========================================
 
+Among ``meta`` are also ``store.sum.`` and a feed id: the ``SUM`` struct of that set, and, while not
+all its values are in it (summing.py), ``store.unsummed.`` and the id: the key of its record in
+``feeds`` or ``aside``.
+
 A feed id is a small local number, never given twice. It makes keys short and lets a dropped feed
 vanish at once, while its records are removed bit by bit under the old id. A set that is kept aside
 for a feed has an id of its own, and its log and index lie among those of the feeds.
@@ -27,10 +31,11 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hyperbloom.digests import ELEMENT_BYTES, EMPTY_DIGEST, set_digest
+
 __all__ = [
     "ASIDE_TAGS",
     "DATABASES",
-    "DIGEST_MODULUS",
     "KEY_BYTES",
     "LINK",
     "LOG_HEAD",
@@ -39,6 +44,8 @@ __all__ = [
     "META_FORMAT",
     "META_NEXT_FEED",
     "META_SCHEMA",
+    "META_SUM",
+    "META_UNSUMMED",
     "NO_EXPIRY",
     "ORIGIN_BYTES",
     "REFUSED",
@@ -46,6 +53,7 @@ __all__ = [
     "U32",
     "U64",
     "FeedState",
+    "KeptSum",
     "parse_settings",
 ]
 
@@ -58,13 +66,14 @@ META_FORMAT: Final = b"store.format"
 META_SCHEMA: Final = b"store.schema"
 META_NEXT_FEED: Final = b"store.next_feed_id"
 META_DROPPING: Final = b"store.dropping."
+META_SUM: Final = b"store.sum."
+META_UNSUMMED: Final = b"store.unsummed."
 
 ASIDE_TAGS: Final = (b"v", b"h")
 """The sets kept aside for a feed: forgotten values whole, and hashes of forgotten values."""
 
 KEY_BYTES: Final = 32
 ORIGIN_BYTES: Final = 32
-DIGEST_MODULUS: Final = 1 << 256
 NO_EXPIRY: Final = float("inf")
 
 U32: Final = struct.Struct(">I")
@@ -77,13 +86,16 @@ REFUSED: Final = struct.Struct(">QQH")
 """last seen (µs), count, length of the reason"""
 
 _FEED = struct.Struct(">IQQQQIdIQ32s")
+_SUM = struct.Struct(f">QQQ{ELEMENT_BYTES}s")
+"""values not in the sum yet, up to which number they are, the last number of them, the sum"""
 
 
 @dataclass(slots=True)
 class FeedState:
     """A feed's record while a transaction works on it (the only mutable record).
 
-    ``link_expiry`` is no later than the earliest expiry among the stored links.
+    ``link_expiry`` is no later than the earliest expiry among the stored links. ``digest``
+    (digests.py) is zero for an empty set, and for one whose sum is not known yet (KeptSum).
     """
 
     feed_id: int
@@ -96,7 +108,7 @@ class FeedState:
     link_expiry: float = NO_EXPIRY
     refused: int = 0
     refused_bytes: int = 0
-    digest: int = 0
+    digest: bytes = EMPTY_DIGEST
 
     @property
     def prefix(self) -> bytes:
@@ -115,7 +127,7 @@ class FeedState:
                 self.link_expiry,
                 self.refused,
                 self.refused_bytes,
-                self.digest.to_bytes(32, "big"),
+                self.digest,
             )
             + self.settings
         )
@@ -135,8 +147,40 @@ class FeedState:
             link_expiry=fields[6],
             refused=fields[7],
             refused_bytes=fields[8],
-            digest=int.from_bytes(fields[9], "big"),
+            digest=fields[9],
         )
+
+
+@dataclass(slots=True)
+class KeptSum:
+    """The sum of a set's elements while a transaction works on it (digests.py).
+
+    ``left`` values are not in it yet: those whose sequence numbers are above ``done`` and not above
+    ``last``. That is so in a store that an older version wrote, until SumUp has gone through it.
+    """
+
+    total: int = 0
+    left: int = 0
+    done: int = 0
+    last: int = 0
+
+    def counts(self, seq: int) -> bool:
+        """Whether the value with this number is in the sum."""
+        return not self.left or not self.done < seq <= self.last
+
+    def digest(self, count: int) -> bytes:
+        """The digest of the set, which has so many values; zero while it is not known."""
+        return EMPTY_DIGEST if self.left else set_digest(count, self.total)
+
+    def pack(self) -> bytes:
+        total = self.total.to_bytes(ELEMENT_BYTES, "big")
+        return _SUM.pack(self.left, self.done, self.last, total)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "KeptSum":
+        """Read a record; struct.error if it has another length."""
+        left, done, last, total = _SUM.unpack(data)
+        return cls(int.from_bytes(total, "big"), left, done, last)
 
 
 def parse_settings(data: bytes) -> dict[str, object]:

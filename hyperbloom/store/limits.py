@@ -27,6 +27,8 @@ __all__ = [
     "MIN_HEADROOM_BYTES",
     "PIECE_BYTES",
     "QUANTUM_BYTES",
+    "SUM_STEP",
+    "SUM_STEP_BYTES",
     "VALUE_COST_BYTES",
 ]
 
@@ -103,6 +105,13 @@ tenth of a second by itself, on an idle machine."""
 
 DELETE_STEP = 10_000
 """Records removed in one transaction when a feed is dropped, so that others write in between."""
+
+SUM_STEP = 4_096
+"""Values of an older store that are added up in one transaction: some 10 ms, for which others who
+write wait."""
+
+SUM_STEP_BYTES = 1024 * 1024
+"""The same cap in bytes of the values; one value may go beyond it."""
 
 DEFAULT_MAP_BYTES = 1024 * 1024 * 1024
 """The map at first. It is address space and not disk; it grows by itself."""

@@ -12,9 +12,20 @@ from hyperbloom.store.environment import Environment
 from hyperbloom.store.errors import SchemaMismatch, StoreCorrupt
 from hyperbloom.store.layout import META_FORMAT, META_SCHEMA, STORE_FORMAT, U32
 from hyperbloom.store.object_records import COUNTS_KEY, ObjectCounts
+from hyperbloom.store.summing import begin_sums
 from hyperbloom.store.transaction import WriteTransaction, write
 
-__all__ = ["MIGRATIONS", "Migration", "check_schema", "initialize", "migrate", "schema_version"]
+__all__ = [
+    "MIGRATIONS",
+    "OLDEST_READABLE",
+    "SUMMED_SCHEMA",
+    "Migration",
+    "check_schema",
+    "initialize",
+    "migrate",
+    "refuse_newer",
+    "schema_version",
+]
 
 Migration = Callable[[WriteTransaction], None]
 """Changes what one version wrote into what the next one reads. All of it in one transaction."""
@@ -35,9 +46,23 @@ def _begin_forgetting(transaction: WriteTransaction) -> None:
     """
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_begin_object_pool, _begin_forgetting)
+def _begin_sums(transaction: WriteTransaction) -> None:
+    """3 → 4: digests that cannot be forged (digests.py), whose sums are made later (summing.py).
+
+    A program of schema 3 would leave out of them what it adds.
+    """
+    begin_sums(transaction)
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_begin_object_pool, _begin_forgetting, _begin_sums)
 """The step from version n to n + 1 is the n-th (from 1); the newest version is one more than
 these."""
+
+SUMMED_SCHEMA: Final = 4
+"""From this version on a feed's digest is digests.set_digest; before, it is sum_of_schema_3."""
+
+OLDEST_READABLE: Final = 3
+"""The oldest version that is read as it is, such as in a snapshot: only its digests differ."""
 
 
 def initialize(environment: Environment, migrations: Sequence[Migration] = MIGRATIONS) -> None:
@@ -63,23 +88,30 @@ def schema_version(environment: Environment) -> int:
 
 
 def check_schema(environment: Environment, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Raise SchemaMismatch unless the store has exactly the newest schema."""
+    """Raise SchemaMismatch unless the store can be read as it is, without a step."""
+    refuse_newer(environment, migrations)
     found, newest = schema_version(environment), len(migrations) + 1
-    if found > newest:
-        raise _too_new(environment, found, newest)
-    if found < newest:
+    if found < OLDEST_READABLE:
         raise SchemaMismatch(
             f"the store {environment.path} has schema {found} and this program reads {newest}; "
             "open it once with a node to bring it up to date"
         )
 
 
-def migrate(environment: Environment, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Bring the store to the newest schema; SchemaMismatch if it is newer than that."""
+def refuse_newer(environment: Environment, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Raise SchemaMismatch for a store of a schema that this program does not know."""
     found, newest = schema_version(environment), len(migrations) + 1
     if found > newest:
-        raise _too_new(environment, found, newest)
-    for version in range(found, newest):
+        raise SchemaMismatch(
+            f"the store {environment.path} has schema {found}, newer than the {newest} that this "
+            "program knows; install the newer hyperbloom"
+        )
+
+
+def migrate(environment: Environment, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring the store to the newest schema; SchemaMismatch if it is newer than that."""
+    refuse_newer(environment, migrations)
+    for version in range(schema_version(environment), len(migrations) + 1):
         _step(environment, migrations[version - 1], version + 1)
 
 
@@ -89,10 +121,3 @@ def _step(environment: Environment, migration: Migration, version: int) -> None:
         transaction.put("meta", META_SCHEMA, U32.pack(version))
 
     write(environment, step)
-
-
-def _too_new(environment: Environment, found: int, newest: int) -> SchemaMismatch:
-    return SchemaMismatch(
-        f"the store {environment.path} has schema {found}, newer than the {newest} that this "
-        "program knows; install the newer hyperbloom"
-    )

@@ -126,7 +126,8 @@ class Outcome:
 class ObjectCounts:
     """Figures of the pool: objects and past versions, their bytes, and a digest.
 
-    The digest is the sum of the hashes' keyed hashes modulo 2^256: equal pools have equal ones.
+    The digest is the sum of the hashes' keyed hashes modulo 2^256: equal pools have equal ones. It
+    is for people to look at; no peer is compared by it, and it is no proof (docs/store.md).
     Mutable while a transaction works on it.
     """
 

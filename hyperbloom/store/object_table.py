@@ -9,7 +9,6 @@ from typing import Any, Final
 import lmdb
 
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store.layout import DIGEST_MODULUS
 from hyperbloom.store.limits import MAX_PAST_BYTES, MAX_PAST_OBJECTS
 from hyperbloom.store.object_records import (
     COUNTS_KEY,
@@ -32,9 +31,10 @@ from hyperbloom.store.object_records import (
 )
 from hyperbloom.store.transaction import WriteTransaction
 
-__all__ = ["ObjectTable", "object_digest"]
+__all__ = ["POOL_DIGEST_MODULUS", "ObjectTable", "object_digest"]
 
 _OBJECTS: Final = "objects"
+POOL_DIGEST_MODULUS: Final = 1 << 256
 
 
 def object_digest(number: int) -> int:
@@ -150,4 +150,4 @@ class ObjectTable:
         return len(packed)
 
     def _add_digest(self, number: int) -> None:
-        self.counts.digest = (self.counts.digest + number) % DIGEST_MODULUS
+        self.counts.digest = (self.counts.digest + number) % POOL_DIGEST_MODULUS

@@ -102,13 +102,14 @@ def meta_key(name: str) -> bytes:
     return name.encode()
 
 
-def feed_record(feed_key: bytes, state: FeedState) -> FeedRecord:
-    """A feed's state as the store gives it out."""
+def feed_record(feed_key: bytes, state: FeedState, left: int) -> FeedRecord:
+    """A feed's state as the store gives it out; ``left`` values are not in its sum yet."""
     return FeedRecord(
         key=feed_key,
         count=state.count,
         bytes=state.size,
-        digest=state.digest.to_bytes(32, "big"),
+        digest=None if left else state.digest,
+        digest_left=left,
         top_seq=state.top_seq,
         settings=parse_settings(state.settings),
     )
@@ -182,7 +183,7 @@ class PutFeed:
             feed = FeedState(feed_id=transaction.next_feed_id(), settings=self.encoded)
             transaction.add_feed(self.feed_key, feed)
         feed.settings = self.encoded
-        return feed_record(self.feed_key, feed)
+        return feed_record(self.feed_key, feed, transaction.sum_of(feed).left)
 
 
 @dataclass(frozen=True, slots=True)

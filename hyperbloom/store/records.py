@@ -38,16 +38,18 @@ __all__ = [
 class FeedRecord:
     """A feed and its figures, which are kept in the transaction that stores the values.
 
-    ``digest`` is the sum of ``keyed_hash(value)`` over all values modulo 2^256, 32 bytes big
-    endian: equal sets have equal digests in whatever order they arrived. ``settings`` is opaque.
+    ``digest`` (32 bytes, digests.py) is equal for equal sets, in whatever order they arrived, and
+    None while it is being computed (summing.py); then ``digest_left`` values are still to be
+    added up. ``settings`` is opaque.
     """
 
     key: Octets
     count: int
     bytes: int
-    digest: Octets
+    digest: Octets | None
     top_seq: int
     settings: Mapping[str, object]
+    digest_left: int = 0
 
 
 class LogRecord(NamedTuple):
@@ -117,7 +119,7 @@ class ForgottenFigures:
 
 @dataclass(frozen=True, slots=True)
 class SetFigures:
-    """How many values, and the sum of their keyed hashes modulo 2^256 as 32 bytes, big endian."""
+    """How many values, and their digest (32 bytes, digests.py)."""
 
     count: int
     digest: Octets
@@ -195,12 +197,15 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedFigures:
-    """A feed's figures in a snapshot."""
+    """A feed's figures in a snapshot; ``digest`` is None if it was being computed.
+
+    In a snapshot of schema 3 or less it is another one (digests.sum_of_schema_3).
+    """
 
     key: Octets
     count: int
     bytes: int
-    digest: Octets
+    digest: Octets | None
     top_seq: int
 
 

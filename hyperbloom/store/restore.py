@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from hyperbloom.digests import sum_of_schema_3
 from hyperbloom.store.datafile import check_data_file
 from hyperbloom.store.denied import DenyKey
 from hyperbloom.store.environment import DATA_FILE, LMDB_LOCK_FILE, Environment, FolderLock
@@ -40,7 +41,15 @@ from hyperbloom.store.errors import (
 from hyperbloom.store.files import require_plain, sync
 from hyperbloom.store.limits import DEFAULT_MAP_BYTES, GROUP_OPERATIONS
 from hyperbloom.store.links import PutLinks
-from hyperbloom.store.migrations import MIGRATIONS, initialize, migrate
+from hyperbloom.store.migrations import (
+    MIGRATIONS,
+    OLDEST_READABLE,
+    SUMMED_SCHEMA,
+    initialize,
+    migrate,
+    refuse_newer,
+    schema_version,
+)
 from hyperbloom.store.operations import AppendValues, Operation, PutFeed, PutMeta
 from hyperbloom.store.records import FeedFigures, FeedRecord, LinkRecord, LogRecord, SnapshotInfo
 from hyperbloom.store.snapshot import load_snapshot_info, read_figures
@@ -106,10 +115,14 @@ def restore_store(
     with _aside(target, replace) as aside, _understood(snapshot):
         _copy_data(snapshot / DATA_FILE, aside / DATA_FILE)
         with closing(Environment(aside, map_bytes=0, durable=False)) as copy:
-            migrate(copy)
+            refuse_newer(copy)
+            # Before the steps: an older version told of digests of its own kind.
             _compare(snapshot, read_figures(copy), info.feeds)
+            if schema_version(copy) < OLDEST_READABLE:
+                migrate(copy, MIGRATIONS[: OLDEST_READABLE - 1])
             if verify:
                 _verify(snapshot, copy, progress)
+            migrate(copy)
             _commit(copy, _denied_before(target, warn))
     return info
 
@@ -148,11 +161,7 @@ def seed_store(
                 done = 0
                 for record in chosen:
                     done = _take_feed(source, environment, record, take, now, done, progress)
-                found = [(one.key, one.count, one.digest) for one in read_figures(environment)]
-                if found != [(one.key, one.count, one.digest) for one in taken]:
-                    raise StoreCorrupt(
-                        f"{snapshot} holds other values than it says; use another one"
-                    )
+                _compare_taken(snapshot, source, environment, taken)
                 if verify:
                     _verify(snapshot, environment, progress)
     return SnapshotInfo(node_key=info.node_key, taken_at=info.taken_at, feeds=taken)
@@ -261,6 +270,39 @@ def _compare(snapshot: Path, found: Sequence[FeedFigures], told: Sequence[FeedFi
         raise StoreCorrupt(
             f"{snapshot} holds other feeds, counts or digests than it says; use another one"
         )
+
+
+def _compare_taken(
+    snapshot: Path, source: Store, environment: Environment, told: Sequence[FeedFigures]
+) -> None:
+    """Whether what was taken is what the snapshot says, as far as it knows its digests."""
+    has_digests = schema_version(source.environment) >= SUMMED_SCHEMA
+
+    def comparable(one: FeedFigures, like: FeedFigures) -> tuple[object, ...]:
+        is_known = has_digests and like.digest is not None
+        return one.key, one.count, one.bytes, one.digest if is_known else None
+
+    found = read_figures(environment)
+    if len(found) != len(told) or any(
+        comparable(one, like) != comparable(like, like)
+        for one, like in zip(found, told, strict=True)
+    ):
+        raise StoreCorrupt(f"{snapshot} holds other values than it says; use another one")
+    if not has_digests:
+        _compare_by_schema_3(snapshot, source, told)
+
+
+def _compare_by_schema_3(snapshot: Path, source: Store, told: Sequence[FeedFigures]) -> None:
+    for one in told:
+        total = after = 0
+        while True:
+            piece = source.log_slice(one.key, after, limit=_SLICE_VALUES, max_bytes=_SLICE_BYTES)
+            if not piece.records:
+                break
+            total += sum_of_schema_3([record.value for record in piece.records])
+            after = piece.last_seq
+        if (total % (1 << 256)).to_bytes(32, "big") != one.digest:
+            raise StoreCorrupt(f"{snapshot} holds other values than it says; use another one")
 
 
 def _verify(snapshot: Path, environment: Environment, progress: Progress | None) -> None:

@@ -65,7 +65,7 @@ def forgotten_digest(store: Store, feed_key: bytes) -> bytes:
     """A digest of what the feed remembers of forgotten values; empty if it has forgotten none."""
     with store.environment.read() as txn:
         asides = _asides(txn, store, _state(txn, store, feed_key))
-    return b"".join(aside.digest.to_bytes(32, "big") for aside in asides)
+    return b"".join(aside.digest for aside in asides)
 
 
 def _asides(txn: "lmdb.Transaction[bytes]", store: Store, state: FeedState) -> list[FeedState]:

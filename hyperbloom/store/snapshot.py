@@ -67,7 +67,7 @@ def read_figures(environment: Environment) -> tuple[FeedFigures, ...]:
             key=key,
             count=state.count,
             bytes=state.size,
-            digest=state.digest.to_bytes(32, "big"),
+            digest=state.digest if any(state.digest) or not state.count else None,
             top_seq=state.top_seq,
         )
         for key, state in states
@@ -87,7 +87,7 @@ def load_snapshot_info(path: Path) -> SnapshotInfo:
                     key=bytes.fromhex(feed["key"]),
                     count=int(feed["count"]),
                     bytes=int(feed["bytes"]),
-                    digest=bytes.fromhex(feed["digest"]),
+                    digest=None if feed["digest"] is None else bytes.fromhex(feed["digest"]),
                     top_seq=int(feed["top_seq"]),
                 )
                 for feed in fields["feeds"]
@@ -119,7 +119,7 @@ def _write_info(path: Path, info: SnapshotInfo) -> None:
                 "key": feed.key.hex(),
                 "count": feed.count,
                 "bytes": feed.bytes,
-                "digest": feed.digest.hex(),
+                "digest": None if feed.digest is None else feed.digest.hex(),
                 "top_seq": feed.top_seq,
             }
             for feed in info.feeds

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import lmdb
 
+from hyperbloom.digests import SUM_MODULUS, set_digest
 from hyperbloom.store.condition import Condition
 from hyperbloom.store.denied import parse_denied_record
 from hyperbloom.store.environment import (
@@ -29,16 +30,25 @@ from hyperbloom.store.files import require_plain, sync
 from hyperbloom.store.index import OrderedIndex
 from hyperbloom.store.layout import (
     ASIDE_TAGS,
-    DIGEST_MODULUS,
     LOG_HEAD,
     LOG_HEAD_BYTES,
+    META_SUM,
     U32,
     U64,
     FeedState,
+    KeptSum,
 )
 from hyperbloom.store.limits import DEFAULT_MAP_BYTES
 from hyperbloom.store.links import parse_link_record
-from hyperbloom.store.migrations import MIGRATIONS, Migration, check_schema, initialize, migrate
+from hyperbloom.store.migrations import (
+    MIGRATIONS,
+    SUMMED_SCHEMA,
+    Migration,
+    check_schema,
+    initialize,
+    migrate,
+    schema_version,
+)
 from hyperbloom.store.object_records import (
     COUNTS_KEY,
     LIVE,
@@ -101,6 +111,7 @@ class Store:
         self.environment = environment
         self._lock = lock
         self._clock = clock
+        self._has_digests = schema_version(environment) >= SUMMED_SCHEMA
 
     @classmethod
     def open(
@@ -182,14 +193,20 @@ class Store:
     def feeds(self) -> list[FeedRecord]:
         """All feeds, in the order of their keys."""
         with self.environment.read() as txn:
-            records = list(txn.cursor(self.environment.databases["feeds"]))
-        return [feed_record(key, FeedState.unpack(data)) for key, data in records]
+            states = [
+                (key, FeedState.unpack(data))
+                for key, data in txn.cursor(self.environment.databases["feeds"])
+            ]
+            return [feed_record(key, state, self._unsummed(txn, state)) for key, state in states]
 
     def feed(self, feed_key: bytes) -> FeedRecord | None:
         """One feed, or None."""
         with self.environment.read() as txn:
             data = txn.get(feed_key, db=self.environment.databases["feeds"])
-        return None if data is None else feed_record(feed_key, FeedState.unpack(data))
+            if data is None:
+                return None
+            state = FeedState.unpack(data)
+            return feed_record(feed_key, state, self._unsummed(txn, state))
 
     def has(self, feed_key: bytes, values: Sequence[bytes]) -> list[bool]:
         """For each value whether the feed has it."""
@@ -275,19 +292,28 @@ class Store:
             hashes=0 if hashed is None else hashed.count,
         )
 
-    def holding(self, feed_key: bytes) -> Holding:
-        """What the feed holds, and what it holds or has forgotten, at one moment."""
+    def holding(self, feed_key: bytes) -> Holding | None:
+        """What the feed holds, and what it holds or has forgotten, at one moment.
+
+        None while the digest of one of them is being computed (summing.py).
+        """
         with self.environment.read() as txn:
             feed = self._state(txn, feed_key)
-            kept = self._aside(txn, feed_key, *_FORGOTTEN) or FeedState(0, b"")
-        here, settled = (
-            SetFigures(count, (digest % DIGEST_MODULUS).to_bytes(32, "big"))
-            for count, digest in (
-                (feed.count, feed.digest),
-                (feed.count + kept.count, feed.digest + kept.digest),
-            )
+            forgotten = self._aside(txn, feed_key, *_FORGOTTEN)
+            if forgotten is None or not forgotten.count:
+                if self._unsummed(txn, feed):
+                    return None
+                figures = SetFigures(feed.count, feed.digest)
+                return Holding(here=figures, settled=figures)
+            sums = [self._sum(txn, state) for state in (feed, forgotten)]
+        if any(kept.left for kept in sums):
+            return None
+        count = feed.count + forgotten.count
+        total = sum(kept.total for kept in sums) % SUM_MODULUS
+        return Holding(
+            here=SetFigures(feed.count, feed.digest),
+            settled=SetFigures(count, set_digest(count, total)),
         )
-        return Holding(here=here, settled=settled)
 
     def origin_slice(
         self,
@@ -459,6 +485,16 @@ class Store:
         key = self._state(txn, feed_key).prefix + tag
         data = txn.get(key, db=self.environment.databases["aside"])
         return None if data is None else FeedState.unpack(data)
+
+    def _sum(self, txn: "lmdb.Transaction[bytes]", state: FeedState) -> KeptSum:
+        data = txn.get(META_SUM + state.prefix, db=self.environment.databases["meta"])
+        return KeptSum() if data is None else KeptSum.unpack(data)
+
+    def _unsummed(self, txn: "lmdb.Transaction[bytes]", state: FeedState) -> int:
+        """How many of a set's values are not in its digest: none, or it is not known yet."""
+        if not self._has_digests:
+            return state.count
+        return 0 if any(state.digest) or not state.count else self._sum(txn, state).left
 
     def _set(
         self, txn: "lmdb.Transaction[bytes]", feed_key: bytes, which: bytes

@@ -1,7 +1,7 @@
 """One write transaction as the operations see it: databases by name, feeds read once.
 
-Operations change a FeedState; all changed ones are written back together at the end, so that many
-small appends to one feed read and write its record once.
+Operations change a FeedState and its KeptSum; all that were used are written back together at the
+end, so that many small appends to one feed read and write its records once.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,9 +15,12 @@ from hyperbloom.store.layout import (
     ASIDE_TAGS,
     LOG_HEAD_BYTES,
     META_NEXT_FEED,
+    META_SUM,
+    META_UNSUMMED,
     U32,
     U64,
     FeedState,
+    KeptSum,
 )
 
 __all__ = ["WriteTransaction", "no_such_feed", "read_value", "scan_prefix", "write"]
@@ -60,6 +63,7 @@ class WriteTransaction:
         self.databases = databases
         self._feeds: dict[bytes, FeedState] = {}
         self._aside: dict[bytes, FeedState] = {}
+        self._sums: dict[bytes, KeptSum] = {}
 
     def feed(self, feed_key: bytes) -> FeedState:
         """The feed's state, to be changed in place; NoSuchFeed."""
@@ -83,8 +87,11 @@ class WriteTransaction:
         self._feeds[feed_key] = state
 
     def remove_feed(self, feed_key: bytes) -> None:
-        """Remove a feed's record (and nothing else of it)."""
-        self._feeds.pop(feed_key, None)
+        """Remove a feed's record and its sum (and nothing else of it)."""
+        feed = self.find_feed(feed_key)
+        if feed is not None:
+            self._remove_sum(feed)
+            del self._feeds[feed_key]
         self.txn.delete(feed_key, db=self.databases["feeds"])
 
     def next_feed_id(self) -> int:
@@ -96,7 +103,10 @@ class WriteTransaction:
 
     def find_aside(self, feed: FeedState, tag: bytes) -> FeedState | None:
         """A set kept aside for a feed (see layout.py), to be changed in place; None without one."""
-        key = feed.prefix + tag
+        return self.find_aside_at(feed.prefix + tag)
+
+    def find_aside_at(self, key: bytes) -> FeedState | None:
+        """The same by the key of its record: the feed's prefix and the tag."""
         state = self._aside.get(key)
         if state is None:
             data = self.get("aside", key)
@@ -113,15 +123,29 @@ class WriteTransaction:
         return state
 
     def remove_aside(self, feed: FeedState) -> list[FeedState]:
-        """Remove the records of all sets kept aside for a feed (and nothing else of them)."""
+        """Remove the records and sums of all sets kept aside for a feed (and nothing else)."""
         removed = []
         for tag in ASIDE_TAGS:
             state = self.find_aside(feed, tag)
             if state is not None:
                 removed.append(state)
+                self._remove_sum(state)
                 del self._aside[feed.prefix + tag]
                 self.delete("aside", feed.prefix + tag)
         return removed
+
+    def sum_of(self, state: FeedState) -> KeptSum:
+        """The sum of a set's values, to be changed in place."""
+        kept = self._sums.get(state.prefix)
+        if kept is None:
+            data = self.get("meta", META_SUM + state.prefix)
+            kept = self._sums[state.prefix] = KeptSum() if data is None else KeptSum.unpack(data)
+        return kept
+
+    def _remove_sum(self, state: FeedState) -> None:
+        self._sums.pop(state.prefix, None)
+        for name in (META_SUM, META_UNSUMMED):
+            self.delete("meta", name + state.prefix)
 
     def get(self, database: str, key: bytes) -> bytes | None:
         return self.txn.get(key, db=self.databases[database])
@@ -147,11 +171,15 @@ class WriteTransaction:
         return deleted
 
     def write_feeds(self) -> None:
-        """Write the feeds back; called once, at the end."""
-        for key, state in self._feeds.items():
-            self.txn.put(key, state.pack(), db=self.databases["feeds"])
-        for key, state in self._aside.items():
-            self.txn.put(key, state.pack(), db=self.databases["aside"])
+        """Write the feeds back, with their sums and digests; called once, at the end."""
+        for database, states in (("feeds", self._feeds), ("aside", self._aside)):
+            for key, state in states.items():
+                kept = self._sums.get(state.prefix)
+                if kept is not None:
+                    state.digest = kept.digest(state.count)
+                self.put(database, key, state.pack())
+        for prefix, kept in self._sums.items():
+            self.put("meta", META_SUM + prefix, kept.pack())
 
 
 def write(environment: Environment, change: Callable[[WriteTransaction], Result]) -> Result:

@@ -9,10 +9,10 @@ from itertools import islice
 
 import lmdb
 
+from hyperbloom.digests import SUM_MODULUS, element_sum
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store.digests import digest_sum
 from hyperbloom.store.index import OrderedIndex
-from hyperbloom.store.layout import ASIDE_TAGS, DIGEST_MODULUS, LOG_HEAD_BYTES, U64, FeedState
+from hyperbloom.store.layout import ASIDE_TAGS, LOG_HEAD_BYTES, U32, U64, FeedState
 from hyperbloom.store.transaction import WriteTransaction, read_value
 
 __all__ = [
@@ -65,7 +65,8 @@ def add_values(
     state.top_seq = fresh[-1][0]
     state.count += len(new)
     state.size += sum(map(len, new))
-    state.digest = (state.digest + digest_sum(new)) % DIGEST_MODULUS
+    kept = transaction.sum_of(state)
+    kept.total = (kept.total + element_sum(new)) % SUM_MODULUS
     return new, fresh[0][0]
 
 
@@ -77,21 +78,25 @@ def remove_values(
     Their numbers are not given again.
     """
     index, log = index_of(transaction, state), transaction.databases["log"]
+    kept = transaction.sum_of(state)
     keys = []
     for value in dict.fromkeys(values):
         seq = index.remove(value)
         if seq is not None:
             keys.append(state.prefix + U64.pack(seq))
-    removed = []
+    removed, summed = [], []
     for key in keys:
         data = transaction.txn.pop(key, db=log)
         if data is None:
             raise lmdb.CorruptedError("the index led to a record that is missing")
-        removed.append((data[LOG_HEAD_BYTES:], data[:LOG_HEAD_BYTES]))
-    gone = [value for value, _ in removed]
-    state.count -= len(gone)
-    state.size -= sum(map(len, gone))
-    state.digest = (state.digest - digest_sum(gone)) % DIGEST_MODULUS
+        value = data[LOG_HEAD_BYTES:]
+        removed.append((value, data[:LOG_HEAD_BYTES]))
+        if kept.counts(U64.unpack_from(key, U32.size)[0]):
+            summed.append(value)
+    state.count -= len(removed)
+    state.size -= sum(len(value) for value, _ in removed)
+    kept.left -= len(removed) - len(summed)
+    kept.total = (kept.total - element_sum(summed)) % SUM_MODULUS
     return removed
 
 

@@ -3,9 +3,10 @@
 Every record of the log must be found through the index under its own number, and every entry of the
 index must lead to a record of the log that has its bytes; together these say that both hold the
 same values. Buckets are entered from exactly one place and are not empty. Counts, bytes and digests
-are added up anew. What a feed has forgotten is looked at like a feed, and is in none. Links and
-refused values lie under the keys that their contents give. The pool's objects are looked at in
-verify_objects.py.
+are added up anew; of a sum that is still being made (summing.py), what is in it so far; in a
+snapshot of schema 3, by that schema's rule. What a feed has forgotten is looked at like a feed, and
+is in none. Links and refused values lie under the keys that their contents give. The pool's objects
+are looked at in verify_objects.py.
 """
 
 import os
@@ -17,27 +18,35 @@ from pathlib import Path
 
 import lmdb
 
+from hyperbloom.digests import (
+    DIGEST_BYTES,
+    ELEMENT_BYTES,
+    SUM_MODULUS,
+    element_sum,
+    sum_of_schema_3,
+)
 from hyperbloom.keys import keyed_hash
 from hyperbloom.store.denied import parse_denied_record
-from hyperbloom.store.digests import digest_sum
 from hyperbloom.store.environment import DATA_FILE, LOCK_FILE, Environment, FolderLock
 from hyperbloom.store.errors import NONSENSE, StoreError
 from hyperbloom.store.files import require_plain
 from hyperbloom.store.index import HEAD_BYTES, LONG_KEY_BYTES, OrderedIndex, decode_entry
 from hyperbloom.store.layout import (
     ASIDE_TAGS,
-    DIGEST_MODULUS,
     LOG_HEAD_BYTES,
     META_DROPPING,
     META_NEXT_FEED,
+    META_SUM,
+    META_UNSUMMED,
     U32,
     U64,
     FeedState,
+    KeptSum,
     parse_settings,
 )
 from hyperbloom.store.limits import MAX_PROBLEMS, MIN_HEADROOM_BYTES
 from hyperbloom.store.links import link_key, parse_link_record
-from hyperbloom.store.migrations import check_schema
+from hyperbloom.store.migrations import SUMMED_SCHEMA, check_schema, schema_version
 from hyperbloom.store.peers import parse_peer_record
 from hyperbloom.store.records import VerifyReport
 from hyperbloom.store.refusals import parse_refused_record
@@ -51,6 +60,9 @@ Progress = Callable[[int], None]
 
 _STEP = 10_000
 _LAST_FEED_ID = (1 << 32) - 1
+_BATCH_VALUES = 512
+_BATCH_BYTES = 1024 * 1024
+_MODULUS_OF_SCHEMA_3 = 1 << 256
 
 
 def verify_path(
@@ -85,9 +97,12 @@ def verify_environment(environment: Environment, progress: Progress | None = Non
         environment.reserve(max(MIN_HEADROOM_BYTES, environment.size().used_bytes // 2))
     problems = _Problems()
     values = objects = 0
+    has_sums = schema_version(environment) >= SUMMED_SCHEMA
     try:
         with environment.read(long=True) as txn:
-            values = _Verification(txn, environment.databases, problems, progress).run()
+            values = _Verification(
+                txn, environment.databases, problems, progress, has_sums=has_sums
+            ).run()
             objects = verify_objects(txn, environment.databases["objects"], problems.add)
     except StoreError as error:
         problems.add(str(error))
@@ -122,6 +137,8 @@ class _Verification:
         databases: "dict[str, lmdb._Database]",
         problems: _Problems,
         progress: Progress | None,
+        *,
+        has_sums: bool,
     ) -> None:
         self._txn = txn
         self._databases = databases
@@ -129,6 +146,7 @@ class _Verification:
         self._progress = progress
         self._values = 0
         self._forgotten = 0
+        self.has_sums = has_sums
 
     def run(self) -> int:
         """Walk everything; return the number of values seen in feeds."""
@@ -186,6 +204,11 @@ class _Verification:
                 if feed_id not in feed_ids and feed_id not in dropping:
                     self.problem(f"{database}: records of feed id {feed_id}, which no feed has")
                 found = feed_id < _LAST_FEED_ID and cursor.set_range(U32.pack(feed_id + 1))
+        for name in (META_SUM, META_UNSUMMED):
+            for key, _ in self.scan("meta", name):
+                (feed_id,) = U32.unpack(key.removeprefix(name))
+                if feed_id not in feed_ids:
+                    self.problem(f"meta: a sum is kept for feed id {feed_id}, which no feed has")
         number = self.get("meta", META_NEXT_FEED)
         next_id = 1 if number is None else U32.unpack(number)[0]
         if feed_ids and max(feed_ids) >= next_id:
@@ -244,6 +267,49 @@ class _Verification:
                 self.problem(f"peers: the record {key!r} cannot be read")
 
 
+class _Sums:
+    """The sum of one set, added up anew beside the one that is kept (None: of schema 3)."""
+
+    def __init__(self, kept: KeptSum | None) -> None:
+        self._kept = kept
+        self._total = self._left = 0
+        self._batch: list[bytes] = []
+        self._size = 0
+
+    def add(self, seq: int, value: bytes) -> None:
+        if self._kept is not None and not self._kept.counts(seq):
+            self._left += 1
+            return
+        self._batch.append(value)
+        self._size += len(value)
+        if len(self._batch) >= _BATCH_VALUES or self._size >= _BATCH_BYTES:
+            self._add_batch()
+
+    def digest(self, count: int) -> bytes:
+        """What the digest of all these values is to be; zero while the kept sum lacks some."""
+        self._add_batch()
+        if self._kept is None:
+            return (self._total % _MODULUS_OF_SCHEMA_3).to_bytes(DIGEST_BYTES, "big")
+        return KeptSum(self._total, self._kept.left).digest(count)
+
+    def compared(self) -> Iterator[tuple[str, object, object]]:
+        """What is kept of the sum itself, and what it comes to."""
+        if self._kept is not None:
+            yield "number of values to be summed", self._kept.left, self._left
+            if self._kept.total != self._total:
+                yield "sum", _short(self._kept.total), _short(self._total)
+
+    def _add_batch(self) -> None:
+        rule = sum_of_schema_3 if self._kept is None else element_sum
+        self._total = (self._total + rule(self._batch)) % SUM_MODULUS
+        self._batch, self._size = [], 0
+
+
+def _short(total: int) -> str:
+    """A sum of 512 bytes in 64 digits: enough to tell two apart in a sentence."""
+    return keyed_hash(total.to_bytes(ELEMENT_BYTES, "big")).hex()
+
+
 class _FeedVerification:
     """One feed: its log against its index, its index against its log, its sums."""
 
@@ -270,7 +336,8 @@ class _FeedVerification:
 
     def _check_log(self) -> int:
         index = self._whole.index(self._prefix)
-        count = size = digest = seq = 0
+        count = size = seq = 0
+        sums = _Sums(self._kept_sum())
         for key, data in self._whole.scan("log", self._prefix):
             if len(key) != U32.size + U64.size or len(data) < LOG_HEAD_BYTES:
                 self._problem(f"the log record at {key.hex()} is malformed")
@@ -279,16 +346,28 @@ class _FeedVerification:
             value = data[LOG_HEAD_BYTES:]
             count += 1
             size += len(value)
-            digest += digest_sum((value,))
+            sums.add(seq, value)
             self._check_indexed(index, seq, value)
             self._whole.count_value()
         self._expect("count", self._state.count, count)
         self._expect("number of bytes", self._state.size, size)
-        kept = self._state.digest.to_bytes(32, "big").hex()
-        self._expect("digest", kept, (digest % DIGEST_MODULUS).to_bytes(32, "big").hex())
+        self._expect("digest", self._state.digest.hex(), sums.digest(count).hex())
+        for what, kept, found in sums.compared():
+            self._expect(what, kept, found)
         if seq > self._state.top_seq:
             self._problem(f"the log goes on to {seq}, beyond the top number {self._state.top_seq}")
         return count
+
+    def _kept_sum(self) -> KeptSum | None:
+        """The sum that is kept; None in a snapshot of schema 3, which has none."""
+        if not self._whole.has_sums:
+            return None
+        data = self._whole.get("meta", META_SUM + self._prefix)
+        try:
+            return KeptSum() if data is None else KeptSum.unpack(data)
+        except struct.error:
+            self._problem("its sum cannot be read")
+            return KeptSum()
 
     def _check_indexed(self, index: OrderedIndex, seq: int, value: bytes) -> None:
         try:

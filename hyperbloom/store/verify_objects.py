@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import lmdb
 
-from hyperbloom.store.layout import DIGEST_MODULUS
 from hyperbloom.store.object_records import (
     COUNTS_KEY,
     HASH_BYTES,
@@ -19,7 +18,7 @@ from hyperbloom.store.object_records import (
     unpack_live,
     unpack_past,
 )
-from hyperbloom.store.object_table import object_digest
+from hyperbloom.store.object_table import POOL_DIGEST_MODULUS, object_digest
 from hyperbloom.store.transaction import scan_prefix
 
 __all__ = ["verify_objects"]
@@ -72,7 +71,7 @@ def _check_live(
             problem(f"objects: {record.hash} is in the pool and a past version, too")
         found.count += 1
         found.size += len(pack_fields(record.fields))
-        found.digest = (found.digest + object_digest(record.hash)) % DIGEST_MODULUS
+        found.digest = (found.digest + object_digest(record.hash)) % POOL_DIGEST_MODULUS
 
 
 def _check_past(

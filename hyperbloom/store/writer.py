@@ -22,6 +22,7 @@ from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, Store
 from hyperbloom.store.limits import GROUP_SECONDS
 from hyperbloom.store.operations import Operation, SweepDropped, Unfinished
 from hyperbloom.store.store import Store
+from hyperbloom.store.summing import SumUp
 from hyperbloom.store.transaction import WriteTransaction, write
 from hyperbloom.store.write_queue import OWN, Done, Queued, WriteQueue
 
@@ -108,7 +109,8 @@ class Writer:
         self._writing_bytes = 0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="hyperbloom-writer", daemon=True)
-        self.submit(SweepDropped(), _ignore)
+        for unfinished in (SweepDropped(), SumUp()):
+            self.submit(unfinished, _ignore)
         self._thread.start()
 
     @property
@@ -154,6 +156,8 @@ class Writer:
                 for queued, result in zip(group, results, strict=False):
                     if isinstance(result, Unfinished):
                         rest = result.rest
+                        if self._closed and isinstance(rest, SumUp):
+                            continue  # it goes on at the next start
                         self._queue.add(Queued(rest, rest.size, queued.origin, queued.done))
                     else:
                         answers.append((queued.done, result))
@@ -182,7 +186,10 @@ class Writer:
 
 
 class WriterInline:
-    """The same interface without a thread: each operation is committed where it is submitted."""
+    """The same interface without a thread: each operation is committed where it is submitted.
+
+    Sums that an older store lacks (summing.py) are left to a Writer, for they take their time.
+    """
 
     def __init__(self, store: Store) -> None:
         self.figures = CommitFigures()

@@ -1,8 +1,8 @@
 """The extension `set-digest`: two peers compare how much they hold without listing it.
 
 One asks with a DigestRequest that names the ranges it keeps; the other answers with a Digest: of
-the ranges that both keep, how many values it holds and the sum of their hashes, and the same of
-what it holds or has forgotten. The asker adds up its own values of the same ranges and compares.
+the ranges that both keep, how many values it holds and the digest of their set (digests.py), and
+the same of what it holds or has forgotten. The asker compares with its own of the same ranges.
 docs/extensions/set-digest.md has it byte by byte.
 
 The ids mean something only to a node that announced the extension in its Handshake; every other
@@ -36,8 +36,8 @@ from hyperbloom.wire.messages import Range
 
 __all__ = ["EXTENSION_MESSAGES", "SET_DIGEST", "Digest", "DigestRequest", "fits_set_digest"]
 
-SET_DIGEST: Final = "set-digest"
-"""What a Handshake announces."""
+SET_DIGEST: Final = "set-digest-1"
+"""What a Handshake announces: the extension, and which digest it compares (digests.py: 1)."""
 
 _NUMBER: Final = struct.Struct(">I")
 _FIGURES: Final = struct.Struct(f">Q{HASH_BYTES}s")
@@ -85,9 +85,10 @@ class DigestRequest:
 class Digest:
     """What the sender holds of the ranges that both keep, when it answered.
 
-    `digest`: the sum of the values' keyed hashes modulo 2^256, 32 bytes big endian. `settled_count`
-    and `settled_digest`: the same with those the sender has forgotten and wants no more. `ranges`:
-    in byte order and apart; with none there are no values.
+    `digest`: of the set of these values (digests.py), 32 bytes, zero for the empty set.
+    `settled_count` and `settled_digest`: the same with those the sender has forgotten and wants no
+    more. `ranges`: in byte order and apart; none where both keep nothing in common, or where the
+    sender does not know its digests yet, and then there are no values.
     """
 
     message_id: ClassVar[int] = 4366

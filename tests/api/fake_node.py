@@ -11,7 +11,8 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 
-from hyperbloom.keys import Identity, discovery_key, keyed_hash
+from hyperbloom.digests import element_sum, set_digest
+from hyperbloom.keys import Identity, discovery_key
 from hyperbloom.replication.forgetting import Selection, Step
 from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
@@ -84,12 +85,11 @@ class FakeFeed:
         return self.graph.shortest_chain(self.node.identity.public_key, now=time.time())
 
     def record(self) -> FeedRecord:
-        digest = sum(int.from_bytes(keyed_hash(v), "big") for v in self.ordered) % 2**256
         return FeedRecord(
             key=self.key,
             count=len(self.ordered),
             bytes=sum(map(len, self.ordered)),
-            digest=digest.to_bytes(32, "big"),
+            digest=set_digest(len(self.ordered), element_sum(self.ordered)),
             top_seq=len(self.log),
             settings=self.settings.to_json(),
         )
@@ -379,6 +379,7 @@ class FakeNode:
             count=record.count,
             bytes=record.bytes,
             digest=record.digest,
+            digest_left=record.digest_left,
             top_seq=record.top_seq,
             peers=0,
             peers_in_sync=0,

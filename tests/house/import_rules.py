@@ -22,7 +22,7 @@ class Room:
     packages: tuple[str, ...] = ()
 
 
-CORE = ("keys", "bloom", "trust", "wire")
+CORE = ("keys", "bloom", "digests", "trust", "wire")
 CORE_PACKAGES = ("hyperbloom.discovery.dht",)
 """Machines without I/O within other rooms; what drives them stands beside them."""
 
@@ -32,10 +32,11 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
     {
         "keys": Room(packages=("nacl",)),
         "bloom": Room(packages=("mmh3", "numpy")),
+        "digests": Room(knows=("keys",), packages=("blake3", "numpy")),
         "trust": Room(knows=("keys",)),
         "wire": Room(knows=("keys", "bloom", "trust"), packages=("google", "nacl")),
         "histogram": Room(),
-        "store": Room(knows=("keys", "histogram"), packages=("lmdb", "msgpack")),
+        "store": Room(knows=("keys", "digests", "histogram"), packages=("lmdb", "msgpack")),
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 from players import Intruder, fired, light_pair, numbered
+from set_digests import digest_of
 from sim import pair
 from twisted.internet.defer import CancelledError, Deferred
 
+from hyperbloom.digests import SUM_MODULUS, element_sum, set_digest
 from hyperbloom.replication.agreement import SyncEvidence, common
 from hyperbloom.replication.limits import (
     DIGEST_SECONDS,
@@ -22,7 +24,9 @@ from hyperbloom.replication.rounds import ANSWER_SECONDS
 from hyperbloom.replication.settings import WHOLE, FeedSettings, SyncSettings
 from hyperbloom.replication.sums import KeptSums, Sum
 from hyperbloom.replication.waiting import NotInSync, TooManyWaits, UnknownPeer
-from hyperbloom.store import digest_sum
+from hyperbloom.store.summing import SumUp, begin_sums
+from hyperbloom.store.transaction import write
+from hyperbloom.store.writer import commit_group
 from hyperbloom.wire import Digest, DigestRequest, Range
 
 NOTHING = {
@@ -404,10 +408,10 @@ def test_sums_are_kept_until_the_feed_changes(network):
     assert steps > 2
     held, settled = adding.holding.here, adding.holding.settled
     assert (held.count, settled.count) == (18_899, 18_900)
-    expected = digest_sum(numbered(19_000)[100:])
-    assert int.from_bytes(settled.digest, "big") == expected % 2**256
-    expected -= digest_sum([b"v000200"])
-    assert int.from_bytes(held.digest, "big") == expected % 2**256
+    expected = element_sum(numbered(19_000)[100:])
+    assert settled.digest == set_digest(18_900, expected)
+    expected = (expected - element_sum([b"v000200"])) % SUM_MODULUS
+    assert held.digest == set_digest(18_899, expected)
     whole = Sum([WHOLE], **reads)
     while not whole.done:
         whole.step()
@@ -446,3 +450,64 @@ def test_evidence_needs_the_peers_whole_plan():
     assert (shown.in_sync, shown.at, shown.source) == (True, 7.0, "sync")
     evidence.plan_begins(at=8.0, new_values=3)
     assert evidence.plan_ends(new_values=4, all_sent=True).in_sync is False
+
+
+# A store of an older version, whose digests are still being computed
+
+
+def compute_later(node):
+    """As after the step from schema 3: no value is in a sum yet, and none is added by itself."""
+    write(node.node.context.store.environment, begin_sums)
+
+
+def compute(node):
+    environment = node.node.context.store.environment
+    while commit_group(environment, [SumUp()]) != [None]:
+        pass
+
+
+@pytest.mark.parametrize("ranges", [(), ((b"v", b"w"),)], ids=["full", "range"])
+def test_while_a_digest_is_computed_nodes_go_on_by_sync(network, ranges):
+    owner = network.add("owner")
+    feed = owner.key
+    mode = "range" if ranges else "full"
+    member = network.add("member", feeds=(FeedSettings(key=feed, mode=mode, ranges=ranges),))
+    owner.invite(feed, member)
+    owner.feed(feed).insert(numbered(50))
+    member.feed(feed).insert(numbered(40))
+    compute_later(member)
+    assert member.node.status().feeds[0].digest is None
+    assert member.node.status().feeds[0].digest_left == 40
+    network.connect(member, owner, feed)
+    waiting = member.node.wait_synced(feed, [owner.key.hex()], timeout=60)
+    network.run(30)
+    assert member.values(feed) == numbered(50)
+    (seen,) = fired(waiting)
+    assert seen.source == "sync"
+    assert status(owner).in_sync is None, "nothing was compared"
+    assert status(owner).strikes == status(member).strikes == 0
+    compute(member)
+    waiting = member.node.wait_synced(feed, [owner.key.hex()], timeout=60)
+    network.run(60)
+    (seen,) = fired(waiting)
+    assert seen.source == "digest"
+    assert status(owner).in_sync is status(member).in_sync is True
+    if not ranges:
+        assert member.feed(feed).record().digest == digest_of(numbered(50))
+
+
+def test_who_computes_its_digest_says_so_when_the_time_is_up(network):
+    owner, member, feed = pair(network)
+    owner.feed(feed).insert(numbered(50))
+    member.feed(feed).insert(numbered(50))
+    compute_later(member)
+    network.connect(member, owner, feed)
+    network.run(1)
+    waiting = member.node.wait_synced(feed, [owner.key.hex()], timeout=0.5)
+    network.run(1)
+    with pytest.raises(NotInSync, match=r"still computing its digest \(50 values to go\)"):
+        fired(waiting)
+    waiting = owner.node.wait_synced(feed, [member.key.hex()], timeout=0.5)
+    network.run(1)
+    with pytest.raises(NotInSync, match="has no digest yet"):
+        fired(waiting)

@@ -1,8 +1,8 @@
 """What an append gives back, what the log keeps, and what a feed's figures say."""
 
 import pytest
+from set_digests import digest_of
 
-from hyperbloom.keys import keyed_hash
 from hyperbloom.store import (
     Appended,
     AppendValues,
@@ -19,11 +19,6 @@ from hyperbloom.store.limits import DELETE_STEP, MAX_VALUE_BYTES
 
 ORIGIN = b"o" * 32
 MANY = 1 << 40
-
-
-def digest_of(values) -> bytes:
-    total = sum(int.from_bytes(keyed_hash(value), "big") for value in values)
-    return (total % (1 << 256)).to_bytes(32, "big")
 
 
 def append(feed, *values, origin=ORIGIN, at=1):

@@ -206,7 +206,7 @@ DAMAGES = [
     (go_back_with_ids, "the next feed id 1 is one that a feed has already"),
     (set_state(count=8), "its count is kept as 8 and comes to 7"),
     (set_state(size=1), "its number of bytes is kept as 1"),
-    (set_state(digest=1), "its digest is kept as 00"),
+    (set_state(digest=b"\1" * 32), "its digest is kept as 0101"),
     (set_state(top_seq=3), "the log goes on to 7, beyond the top number 3"),
     (set_state(next_bucket=1), "the next bucket 1 is one that exists already"),
     (set_state(links=5), "its number of links is kept as 5 and comes to 1"),
@@ -280,6 +280,6 @@ def test_a_feed_state_survives_its_record():
         link_expiry=7.5,
         refused=8,
         refused_bytes=9,
-        digest=(1 << 256) - 1,
+        digest=b"\xff" * 32,
     )
     assert FeedState.unpack(state.pack()) == state

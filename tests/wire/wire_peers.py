@@ -125,7 +125,7 @@ def handshake_body(
 ) -> bytes:
     """The Handshake of a peer with these credentials."""
     signed = remote.dialect.handshake_input(sent, received)
-    fields = [b"\x0a\x20" + PEER_ID, b"\x12\x0a" + SET_DIGEST.encode()]
+    fields = [b"\x0a\x20" + PEER_ID, b"\x12" + bytes([len(SET_DIGEST)]) + SET_DIGEST.encode()]
     fields.append(b"\x1a\x40" + remote.identity.sign(signed))
     fields += [b"\x22" + encode_varint(len(link)) + link for link in remote.chain.to_wire()]
     return b"".join(fields)

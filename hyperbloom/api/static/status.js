@@ -120,6 +120,11 @@ function feedState(feed, steps) {
   return { text: all ? "in sync" : `${steps.in_step} of ${steps.peers} in sync`, mood: all ? "good" : "warn" };
 }
 
+/** The beginning of a feed's digest, or how far it is computed, in a store of an older version. */
+function feedDigest({ digest, digest_left: left, count }) {
+  return digest === null ? `computed to ${Math.floor((100 * (count - left)) / count)} %` : digest.slice(0, 8);
+}
+
 function drawFeeds({ status, steps }) {
   const wanted = state.filter.toLowerCase();
   const feeds = status.feeds.filter((f) => feedName(f).toLowerCase().includes(wanted) || f.key.startsWith(wanted));
@@ -127,7 +132,7 @@ function drawFeeds({ status, steps }) {
     key: feed.key,
     chosen: feed.key === state.chosen,
     cells: [
-      feedName(feed), whole.format(feed.count), rate(state.rates.get(feed.key)?.rate), feed.digest.slice(0, 8),
+      feedName(feed), whole.format(feed.count), rate(state.rates.get(feed.key)?.rate), feedDigest(feed),
       whole.format(steps[feed.key]?.peers ?? 0), ago(steps[feed.key]?.last_sync), feedState(feed, steps[feed.key]),
     ],
   })), choose);
