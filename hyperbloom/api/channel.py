@@ -5,8 +5,8 @@ stranger gets one answer and ten seconds, and its connection is the first to go 
 So no number of strangers keeps out who has the token.
 
 Everything that is read is counted as work: so many requests a turn of the reactor, one of each
-connection, and no more once the turn has taken its time. The control socket counts by itself, so
-that nothing that comes over TCP holds it up.
+connection, and no more once the turn has taken its time. Who has shown the token and who has not
+take turns. The control socket counts by itself, so that nothing that comes over TCP holds it up.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -171,7 +171,7 @@ class ApiChannel(HTTPChannel):
             self._read()
 
     def _read(self) -> None:
-        if self._is_clogged or not self.site.turns.take():
+        if self._is_clogged or not self.site.turns.take(self.is_proved):
             self._wait()
             return
         if self.line_mode:
@@ -186,7 +186,7 @@ class ApiChannel(HTTPChannel):
         transport.pauseProducing()
         if not self._is_clogged:
             self._is_waiting = True
-            self.site.turns.wait(self._go_on)
+            self.site.turns.wait(self.is_proved, self._go_on)
 
     def _go_on(self) -> None:
         self._is_waiting = False
