@@ -38,6 +38,7 @@ __all__ = [
     "keyed_hash",
     "load_key_file",
     "parse_public_key",
+    "sync_folder",
     "verify_signature",
 ]
 
@@ -146,7 +147,7 @@ def create_key_file(path: str | os.PathLike[str], seed: bytes) -> Identity:
         raise KeyFileError(_cannot("create", path, error)) from error
     try:
         _write_key(descriptor, seed)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -197,7 +198,8 @@ def _write_key(descriptor: int, seed: bytes) -> None:
         os.fsync(descriptor)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Have the entries of a folder on disk when this returns; raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

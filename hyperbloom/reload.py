@@ -107,7 +107,7 @@ class ConfigReload:
         changed: list[str] = []
         for settings in feeds:
             await self._join(settings)
-            changed.append(f"feed {settings.alias or settings.key.hex()}")
+            changed.append(f"feed {settings.log_name}")
         unpinned = self._unpinned(config)
         different = list(differences(self._config, config))
         at_once = [name for name in different if name.startswith(_AT_ONCE)]
@@ -127,7 +127,7 @@ class ConfigReload:
             present = self._node.feeds.get(settings.key)
             if present is not None and present.settings.dialect != settings.dialect:
                 raise ConfigError(
-                    f"{config.path}: feed {settings.alias or settings.key.hex()}: the dialect of a "
+                    f"{config.path}: feed {settings.log_name}: the dialect of a "
                     "feed that is here cannot change; take it out of the file and leave it first"
                 )
             if present is None or present.settings != settings:
@@ -139,7 +139,7 @@ class ConfigReload:
         except (StoreError, ValueError) as problem:
             log.error(
                 "The configuration is taken in part; {feed} cannot be joined: {why}",
-                feed=settings.key.hex(),
+                feed=settings.log_name,
                 why=str(problem),
             )
             raise
@@ -151,10 +151,10 @@ class ConfigReload:
         for settings in gone:
             log.info(
                 "The configuration names {name} no more; it stays until `hyperbloom feed leave`",
-                name=settings.alias or settings.key.hex(),
-                feed=settings.key.hex(),
+                name=settings.log_name,
+                feed=settings.log_name,
             )
-        return [f"feed {settings.alias or settings.key.hex()}" for settings in gone]
+        return [f"feed {settings.log_name}" for settings in gone]
 
     def _take(self, config: Config) -> None:
         self._node.use_settings(

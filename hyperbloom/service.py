@@ -31,7 +31,8 @@ from hyperbloom.config import Config, ConfigError
 from hyperbloom.crashes import CrashFile
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.exit_codes import ExitCode
-from hyperbloom.keys import Identity
+from hyperbloom.feed_keys import FeedKeys
+from hyperbloom.keys import Identity, KeyFileError
 from hyperbloom.objects.hashes import HashRule
 from hyperbloom.objects.network import PoolContext
 from hyperbloom.objects.pool import ObjectPool
@@ -147,11 +148,13 @@ class NodeService(MultiService):
     def _build(self) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
         config, identity = self._config, self._identity
+        feed_keys = FeedKeys(config.feed_keys)
+        feed_keys.load()
         store = self._store = Store.open(config.store_path)
         _require_owner(store, identity)
         told = StoreLog(store.condition, seconds=self._reactor.seconds)
         store.condition.listener = lambda: self._reactor.callFromThread(told.look)
-        feeds = settle_feeds(store, identity.public_key, config.feeds)
+        feeds = settle_feeds(store, identity.public_key, config.feeds, feed_keys)
         self._writer = Writer(store, deliver=self._reactor.callFromThread)
         self._writer.submit(PutMeta(name=NODE_ID, value=identity.public_key), _logged)
         self._threads.start()
@@ -168,6 +171,7 @@ class NodeService(MultiService):
             work_seconds=time.thread_time,
             peer_id=os.urandom(PEER_ID_BYTES),
             leeway=config.leeway,
+            feed_keys=feed_keys,
         )
         node = Node(
             context,
@@ -221,7 +225,6 @@ class NodeService(MultiService):
 
         discovery = DiscoveryService(
             settings,
-            identity=self._identity,
             feeds=Swarms(node, seen_at=seen_at, reach=lambda: discovery.dht.reach),
             reactor=self._reactor,
             now=time.time,
@@ -332,7 +335,7 @@ def _start_error(error: BaseException, config: Config) -> StartError | None:
             ExitCode.BUSY,
             f"{error}; stop what uses it or change port under [discovery] in {config.path}",
         )
-    if isinstance(error, (PassphraseError, NoInheritedPort)):
+    if isinstance(error, (KeyFileError, PassphraseError, NoInheritedPort)):
         return StartError(ExitCode.CONFIG, str(error))
     if isinstance(error, SocketBusy):
         return StartError(ExitCode.BUSY, str(error))

@@ -37,8 +37,9 @@ _RECENT_BYTES = 2_097_152
 class ReplicationSwarm:
     """The peers of one feed; a `hyperbloom.discovery.feeds.FeedSwarm`.
 
-    `seen_at` tells the host at which others see this node, None while nobody knows; `reach` the
-    widest scope of the DHT nodes that answer.
+    `identity`: the pair by which this node proves itself to them. `seen_at` tells the host at which
+    others see this node, None while nobody knows; `reach` the widest scope of the DHT nodes that
+    answer.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class ReplicationSwarm:
     ) -> None:
         self._node = node
         self._feed = feed
+        self.identity = feed.identity
         self._seen_at = seen_at
         self._reach = reach
 
@@ -113,7 +115,7 @@ class ReplicationSwarm:
     def join(self, candidate: Candidate) -> None:
         """Dial a node that a record names, where the record says it is."""
         found = self._found
-        if found is None or candidate.node_id == self._node.identity.public_key:
+        if found is None or self._node.context.is_own(candidate.node_id):
             return
         nearest = min([self._reach(), *(own.scope for own in self.own_addresses())])
         for address in candidate.addresses:
@@ -145,7 +147,8 @@ class ReplicationSwarm:
 class Swarms:
     """The feeds that peers are to be found for: those that this node may take part in.
 
-    Its own feed is one of them once it is in use. A feed that was left and joined again is new.
+    One that it owns is one of them once it is in use. A feed that was left and joined again is new,
+    and so is one whose key has come to this node or left it.
     """
 
     def __init__(
@@ -159,8 +162,8 @@ class Swarms:
     def __call__(self) -> Mapping[bytes, ReplicationSwarm]:
         """The feeds of this moment, by key."""
         wanted = {feed.key: feed for feed in self._node.feeds.values() if self._is_wanted(feed)}
-        for key, (feed, _) in list(self._swarms.items()):
-            if wanted.get(key) is not feed:
+        for key, (feed, swarm) in list(self._swarms.items()):
+            if wanted.get(key) is not feed or swarm.identity != feed.identity:
                 del self._swarms[key]
         for key, feed in wanted.items():
             if key not in self._swarms:

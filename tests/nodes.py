@@ -19,7 +19,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hyperbloom.api.client import Client, NodeUnreachable
+from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity, create_key_file
+from hyperbloom.replication.node import settle_feeds
+from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.store import Store
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
@@ -42,18 +46,39 @@ def wait_until(reached: Callable[[], object], seconds: float, what: str) -> None
         time.sleep(0.02)
 
 
+def make_store_from_before(path: Path, own_key: bytes) -> None:
+    """A store as nodes made it while each had a feed whose key was its own."""
+    store = Store.open(path, durable=False)
+    settle_feeds(store, own_key, [FeedSettings(key=own_key)])
+    store.close()
+
+
 class RealNode:
-    """One node: its folder, its process, its client."""
+    """One node: its folder, its process, its client.
+
+    With `feed` it owns a feed of that name, whose key `feed_key` is not the node's, as `init` makes
+    one. Without, it is a node from before there were such: its feed has the node's own key.
+    """
 
     def __init__(
-        self, folder: Path, *, seed: bytes | None = None, config: str = "", node: str = ""
+        self,
+        folder: Path,
+        *,
+        seed: bytes | None = None,
+        config: str = "",
+        node: str = "",
+        feed: str | None = None,
     ) -> None:
         self.folder = folder
+        self.pair: Identity | None = None
         self.identity = Identity(seed or os.urandom(32))
         self.port = free_port()
         self.process: subprocess.Popen | None = None
         folder.mkdir(mode=0o700, parents=True)
         create_key_file(folder / "identity.key", self.identity.seed)
+        if feed is not None:
+            self.pair = Identity(os.urandom(32))
+            FeedKeys(folder / "feed-keys").write(self.pair, feed)
         self.config_path = folder / "hyperbloom.toml"
         self.config_path.write_text(
             f'[node]\nlisten = ["tcp:{self.port}:interface=127.0.0.1"]\nlog_level = "debug"\n'
@@ -64,6 +89,11 @@ class RealNode:
     def key(self) -> bytes:
         """The node's public key."""
         return self.identity.public_key
+
+    @property
+    def feed_key(self) -> bytes:
+        """The key of the feed that this node owns."""
+        return self.key if self.pair is None else self.pair.public_key
 
     @property
     def address(self) -> str:
@@ -77,6 +107,8 @@ class RealNode:
 
     def start(self, **popen: object) -> RealNode:
         """Start twistd and wait until the control socket answers."""
+        if self.pair is None and not (self.folder / "store").exists():
+            make_store_from_before(self.folder / "store", self.key)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [TWISTD, "-n", "--pidfile=", "hyperbloom", "-c", str(self.config_path)],
@@ -132,17 +164,17 @@ class RealNode:
     def put(self, *values: bytes, feed: bytes | None = None) -> int:
         """Insert values; how many were new."""
         with self.client() as client:
-            return client.put(list(values), feed=(feed or self.key).hex())["new"]
+            return client.put(list(values), feed=(feed or self.feed_key).hex())["new"]
 
     def values(self, feed: bytes | None = None) -> list[bytes]:
         """All values of a feed in order."""
         with self.client() as client:
-            return list(client.range(feed=(feed or self.key).hex()))
+            return list(client.range(feed=(feed or self.feed_key).hex()))
 
     def count(self, feed: bytes | None = None) -> int:
         """How many values a feed has."""
         with self.client() as client:
-            return client.count(feed=(feed or self.key).hex())["count"]
+            return client.count(feed=(feed or self.feed_key).hex())["count"]
 
     def digest(self, feed: bytes) -> str:
         """The digest of a feed."""
@@ -191,7 +223,7 @@ class Nodes:
             member.start()
         invitation = owner.command("invite", member.key.hex(), "--expires", expires)
         assert invitation.returncode == 0, invitation.stderr
-        joined = member.command("join", invitation.stdout.decode().strip())
+        joined = member.command("join", "-", stdin=invitation.stdout)
         assert joined.returncode == 0, joined.stderr
         return member
 

@@ -39,7 +39,7 @@ async def told(operation: Callable[[], Deferred[T]]) -> T:
         raise bad_request(str(error)) from None
 
 
-#: What the node's own feed is called where it has no alias.
+#: What the feed whose key is the node's own is called where it has no alias.
 OWN = "own"
 
 
@@ -115,7 +115,10 @@ class Call:
         except UnknownFeed:
             if name != OWN:
                 raise
-            return node.feeds[node.identity.public_key]
+            own = node.feeds.get(node.identity.public_key)
+            if own is None:
+                raise UnknownFeed("this node has no feed whose key is its own") from None
+            return own
 
     def check_alias_is_free(self, key: bytes, alias: str | None) -> None:
         """Raises `Problem` where an alias for the feed `key` names another one already."""

@@ -169,9 +169,28 @@ class Client(Closing):
         """Takes part in a feed; `settings` as `FeedSettings.to_json` gives them."""
         return cast("FeedForm", self._ask("POST", "/v1/feeds", settings))
 
-    def leave_feed(self, feed: str) -> None:
-        """Leaves a feed and removes its values."""
-        self._ask("DELETE", feed_path(feed))
+    def leave_feed(self, feed: str, *, delete_key: bool = False) -> None:
+        """Leaves a feed and removes its values; `delete_key`: the feed's key, too."""
+        query = "yes" if delete_key else None
+        self._ask("DELETE", with_query(feed_path(feed), delete_key=query))
+
+    def create_feed(self, alias: str, *, dialect: str | None = None) -> FeedForm:
+        """Makes a feed with a key pair of its own, which stays at the node."""
+        body = {"alias": alias, "dialect": dialect}
+        return cast("FeedForm", self._ask("POST", "/v1/owned", body))
+
+    def read_keys(self) -> list[FeedForm]:
+        """Has the node read its folder of feeds' keys anew; the feeds that it owns from now on."""
+        return cast("list[FeedForm]", self._ask("POST", "/v1/owned/read", {})["feeds"])
+
+    def release_key(self, *, feed: str, expires: float) -> Mapping[str, Any]:
+        """Removes a feed's key from the node, which goes on as a member: `link` and `expires`."""
+        body = {"expires": _expiry(expires)}
+        return self._ask("POST", feed_path(feed, "/release"), body)
+
+    def copy_values(self, *, source: str, feed: str) -> Iterator[Mapping[str, Any]]:
+        """Copies one feed's values into another, a step at a time; goes on only as it is read."""
+        return self._steps(feed_path(feed, "/copy"), {"source": source})
 
     # Values
 

@@ -93,6 +93,7 @@ __all__ = [
     "ValuesForm",
     "bad_request",
     "bytes_list",
+    "dialect_name",
     "digest_hex",
     "expiry_form",
     "feed_form",
@@ -355,11 +356,16 @@ TrustWord = Literal["owner", "member", "expired", "none"]
 
 
 class FeedForm(TypedDict):
-    """A feed of the node; `own`: the node's own; `lacks`: what its dialect does not protect."""
+    """A feed of the node; `lacks`: what its dialect does not protect.
+
+    `owner`: this node holds the feed's key. `own`: that is the node's own key, so that whoever
+    knows the node's public key can read the feed.
+    """
 
     key: str
     discovery_key: str
     own: bool
+    owner: bool
     alias: str | None
     mode: str
     ranges: list[list[str | None]]
@@ -569,6 +575,14 @@ _FEED_MEMBERS = (
 )  # fmt: skip
 
 
+def dialect_name(body: Mapping[str, Any]) -> str:
+    """The dialect that a body names, or the usual one."""
+    dialect = member(body, "dialect", str, DEFAULT_DIALECT)
+    if dialect not in KNOWN_DIALECTS:
+        raise bad_request(f"dialect must be one of {', '.join(KNOWN_DIALECTS)}")
+    return dialect
+
+
 def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
     """The settings of a feed to join, the same keys as `[[feeds]]` in the configuration.
 
@@ -578,11 +592,9 @@ def feed_settings(body: Mapping[str, Any]) -> FeedSettings:
     tombstones: Any = member(body, "tombstones", str, "off")
     alias = body.get("alias")
     mode: Any = member(body, "mode", str, "full")
-    dialect = member(body, "dialect", str, DEFAULT_DIALECT)
+    dialect = dialect_name(body)
     if mode not in get_args(Mode):
         raise bad_request(f"mode must be one of {', '.join(get_args(Mode))}")
-    if dialect not in KNOWN_DIALECTS:
-        raise bad_request(f"dialect must be one of {', '.join(KNOWN_DIALECTS)}")
     try:
         return FeedSettings(
             key=public_key(body, "key"),
@@ -629,6 +641,7 @@ def feed_form(feed: ServedFeed, own_key: bytes) -> FeedForm:
         "key": feed.key.hex(),
         "discovery_key": feed.discovery_key.hex(),
         "own": feed.key == own_key,
+        "owner": feed.identity.public_key == feed.key,
         "alias": settings.alias,
         "mode": settings.mode,
         "ranges": [[s.hex(), None if e is None else e.hex()] for s, e in settings.ranges],

@@ -41,6 +41,7 @@ __all__ = [
     "ServedFound",
     "ServedNode",
     "ServedObjects",
+    "ServedOwnership",
     "ServedPool",
     "ServedStore",
 ]
@@ -97,6 +98,9 @@ class ServedFeed(Protocol):
 
     @property
     def discovery_key(self) -> bytes: ...
+
+    @property
+    def identity(self) -> Identity: ...
 
     @property
     def settings(self) -> FeedSettings: ...
@@ -186,6 +190,18 @@ class ServedFound(Protocol):
     def status(self) -> Sequence[HasJson]: ...
 
 
+class ServedOwnership(Protocol):
+    """`hyperbloom.replication.ownership.Ownership`, as far as the API uses it."""
+
+    def create(self, *, alias: str, dialect: str) -> Deferred[Any]: ...
+
+    def read_keys(self) -> Deferred[Any]: ...
+
+    def release(self, feed: Any, *, expires: float) -> Deferred[TrustLink]: ...
+
+    async def copy_step(self, source: Any, target: Any, after: int) -> tuple[int, int | None]: ...
+
+
 class ServedNode(Protocol):
     """`hyperbloom.replication.node.Node`, as far as the API uses it."""
 
@@ -204,11 +220,14 @@ class ServedNode(Protocol):
     @property
     def found(self) -> Mapping[bytes, ServedFound]: ...
 
+    @property
+    def ownership(self) -> ServedOwnership: ...
+
     def resolve(self, name: str | None) -> ServedFeed: ...
 
     def join(self, settings: FeedSettings) -> Deferred[Any]: ...
 
-    def leave(self, feed_key: bytes) -> Deferred[None]: ...
+    def leave(self, feed_key: bytes, *, delete_key: bool = False) -> Deferred[None]: ...
 
     def peers(self) -> Sequence[PeerStatus]: ...
 

@@ -10,6 +10,7 @@ from hyperbloom import __version__
 from hyperbloom.api.call import Answer, Call, Context, told
 from hyperbloom.api.discovery import discovery_of
 from hyperbloom.api.forms import (
+    bad_request,
     feed_form,
     feed_settings,
     flat_json,
@@ -19,7 +20,9 @@ from hyperbloom.api.forms import (
     trust_word,
 )
 from hyperbloom.api.limits import MAX_OFFSET, MAX_VALUES
+from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.api.reach import own_addresses
+from hyperbloom.keys import KeyFileError
 from hyperbloom.replication.status import PeerStatus
 
 __all__ = [
@@ -112,9 +115,18 @@ async def join_feed(call: Call) -> Mapping[str, Any]:
 
 
 async def leave_feed(call: Call) -> None:
-    """The node takes no part any more, and removes the feed's values and links."""
-    key = call.feed().key
-    await told(lambda: call.node.leave(key))
+    """The node takes no part any more, and removes the feed's values and links.
+
+    With `delete_key=yes` the key of a feed that the node owns goes, too.
+    """
+    call.only_query("delete_key")
+    key, delete_key = call.feed().key, call.query.get("delete_key", "no")
+    if delete_key not in ("yes", "no"):
+        raise bad_request("delete_key must be yes or no")
+    try:
+        await told(lambda: call.node.leave(key, delete_key=delete_key == "yes"))
+    except KeyFileError as error:
+        raise Problem(ProblemKind.BAD_CONFIG, str(error)) from None
 
 
 async def take_snapshot(call: Call) -> Mapping[str, Any]:

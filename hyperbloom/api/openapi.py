@@ -32,6 +32,10 @@ _QUERY: dict[str, tuple[Schema, str]] = {
         {"type": "integer", "minimum": 0, "maximum": MAX_SEQ},
         "the arrival number to begin behind; left out: what arrives from now on",
     ),
+    "delete_key": (
+        {"type": "string", "enum": ["yes", "no"]},
+        "`yes`: a feed's key that the node holds goes, too, for good",
+    ),
     "feed": ({"type": "string"}, "a feed's key, its alias, `own`, or `-` for the default"),
 }
 _ARGUMENTS = {

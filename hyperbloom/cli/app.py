@@ -8,6 +8,7 @@ start of a short command is most of its time.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -32,6 +33,8 @@ __all__ = ["App", "Command", "Group", "Root", "exit_with", "pass_app"]
 DEFAULT_TIMEOUT = 30.0
 CONFIG_VARIABLE = "HYPERBLOOM_CONFIG"
 _META = "hyperbloom.options"
+#: Arguments from this length on are kept out of cli.log: shorter ones are options and small words.
+LEAST_HIDDEN = 16
 
 _PROBLEM_CODES = {
     ProblemKind.NOT_TRUSTED: ExitCode.REFUSED,
@@ -221,6 +224,8 @@ class Root(Group):
 
     is_process = False
 
+    _named = "hyperbloom"
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -231,6 +236,7 @@ class Root(Group):
     ) -> Any:
         """Runs the command line and leaves by `SystemExit`."""
         self.is_process = args is None
+        self._named = _command_words(self, sys.argv[1:] if args is None else args)
         try:
             code = self._run(args, prog_name, complete_var, extra)
         except OutputClosed:
@@ -238,10 +244,10 @@ class Root(Group):
         except (KeyboardInterrupt, Interrupted, click.Abort):
             code = ExitCode.INTERRUPTED
         except OutputLost as error:
-            code = report(error)
+            code = report(error, self._named)
             _drop_output()
         except Exception as error:
-            code = report(error)
+            code = report(error, self._named)
         if code == ExitCode.OUTPUT_CLOSED:
             _drop_output()
         sys.exit(int(code))
@@ -331,12 +337,13 @@ _NAMED_CODES = {
 }
 
 
-def report(error: Exception) -> ExitCode:
+def report(error: Exception, command: str = "hyperbloom") -> ExitCode:
     """Says on standard error what went wrong; the exit code for it."""
     code = code_of(error)
     if code is None:
-        details = _keep_details(error)
-        sentence = f"unexpected error ({type(error).__name__}: {error}); {details}"
+        details = _keep_details(error, command)
+        told = _without_secrets(f"{type(error).__name__}: {error}")
+        sentence = f"unexpected error ({told}); {details}"
         code = ExitCode.UNEXPECTED
     elif isinstance(error, _HELP_INSTEAD):
         error.show()
@@ -352,16 +359,43 @@ def report(error: Exception) -> ExitCode:
     return code
 
 
-def _keep_details(error: Exception) -> str:
-    """Writes the traceback where its reader finds it; says where, for the end of a sentence."""
+def _command_words(root: click.Group, arguments: Sequence[str]) -> str:
+    """The names of the commands among the arguments: all of a command line that is ever logged."""
+    names, command = ["hyperbloom"], root
+    for word in arguments:
+        found = command.commands.get(word)
+        if found is not None:
+            names.append(word)
+            if not isinstance(found, click.Group):
+                break
+            command = found
+    return " ".join(names)
+
+
+#: An invitation, and a key in hex: an error's text may repeat what it was about.
+_SECRET = re.compile(r"hyperbloom:[\w-]{16,}|(?<![0-9A-Fa-f])[0-9A-Fa-f]{64}(?![0-9A-Fa-f])")
+
+
+def _without_secrets(text: str) -> str:
+    for argument in sys.argv[1:]:
+        if len(argument) >= LEAST_HIDDEN:
+            text = text.replace(argument, "…")
+    return _SECRET.sub("…", text)
+
+
+def _keep_details(error: Exception, command: str) -> str:
+    """Writes the traceback where its reader finds it; says where, for the end of a sentence.
+
+    No argument of the command is written: it may be an invitation or a key.
+    """
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     path = Path(state) / "hyperbloom" / "cli.log"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(descriptor, "a", encoding="utf-8") as file:
-            file.write(" ".join(["$", *sys.argv[:3], "…\n"]))
-            traceback.print_exception(error, file=file)
+            file.write(f"$ {command} …\n")
+            file.write(_without_secrets("".join(traceback.format_exception(error))))
     except OSError as failure:
         return f"its details could not be written to {path} ({failure.strerror})"
     return f"the details are in {path}"

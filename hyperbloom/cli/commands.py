@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hyperbloom import __version__
-from hyperbloom.cli import feeds, node, objects, trust, upkeep, values
+from hyperbloom.cli import feeds, node, objects, owned, trust, upkeep, values
 from hyperbloom.cli.app import Root
 from hyperbloom.cli.compact import compact
 from hyperbloom.cli.dht import dht
@@ -29,6 +29,9 @@ def hyperbloom() -> None:
     command's name, or HYPERBLOOM_CONFIG.
     """
 
+
+for _owned in (owned.create, owned.key, owned.adopt):
+    feeds.feed.add_command(_owned)
 
 for _command in (
     node.init,

@@ -13,10 +13,11 @@ from hyperbloom.cli.app import App, Group, exit_with, pass_app
 from hyperbloom.cli.parameters import (
     AGE,
     HOST_PORT,
-    PUBLIC_KEY,
     as_bytes,
     dialect_option,
     hex_option,
+    secret_line,
+    whole_hex,
 )
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Key, Name
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
     from hyperbloom.api.client import Client
     from hyperbloom.api.forms import FeedForm
 
-__all__ = ["alias_cell", "feed", "trust_cell"]
+__all__ = ["alias_cell", "feed", "own_key_remark", "trust_cell"]
+
+
+KEY_BYTES = 32
+#: Where there is nothing to list.
+NO_FEEDS = "No feeds; make one with `hyperbloom feed create NAME`, or join one."
 
 
 @click.group(cls=Group)
@@ -48,8 +54,40 @@ def trust_cell(trust: str, expires: float | None) -> str:
 
 
 def alias_cell(form: Mapping[str, Any]) -> Name:
-    """What a feed is called: its alias, or own for the node's own, which commands take too."""
+    """What a feed is called: its alias, or own where its key is the node's; commands take both."""
     return Name(form["alias"] or ("own" if form["own"] else "-"))
+
+
+def own_key_remark(form: Mapping[str, Any]) -> str:
+    """What it means that a feed's key is the node's own, and what to do about it."""
+    named = form["alias"] or "own"
+    if not form["count"]:
+        return (
+            "its key is the node's own, so whoever knows the node's public key can read it; it is "
+            f"empty: `hyperbloom feed leave {named}`"
+        )
+    return (
+        "its key is the node's own, so whoever knows the node's public key can read it; to move "
+        f"its values: `hyperbloom feed create NAME --from {named}`"
+    )
+
+
+def _key_or_alias(given: str | None) -> str:
+    """A key in hex, or what may be an alias; raises `click.UsageError`."""
+    from hyperbloom.config import check_alias
+
+    text = secret_line(given, "Public key of the feed")
+    if whole_hex(text, KEY_BYTES) is None:
+        try:
+            check_alias(text)
+        except ValueError:
+            raise click.UsageError("FEED is 64 hex digits, or the alias of a feed") from None
+    return text
+
+
+def _key_of(client: Client, named: str) -> bytes:
+    key = whole_hex(named, KEY_BYTES)
+    return bytes.fromhex(client.feed(named)["key"]) if key is None else key
 
 
 def _present(client: Client, key: bytes) -> dict[str, Any]:
@@ -65,7 +103,7 @@ def _present(client: Client, key: bytes) -> dict[str, Any]:
 
 
 @feed.command("join")
-@click.argument("key", type=PUBLIC_KEY, metavar="FEED")
+@click.argument("given", required=False, metavar="[FEED|-]")
 @click.option(
     "--peer", "peers", multiple=True, type=HOST_PORT, metavar="HOST:PORT", help="A node to dial."
 )
@@ -109,7 +147,7 @@ def _present(client: Client, key: bytes) -> dict[str, Any]:
 @pass_app
 def join(
     app: App,
-    key: bytes,
+    given: str | None,
     peers: tuple[str, ...],
     mode: str | None,
     ranges: tuple[tuple[str, str], ...],
@@ -122,12 +160,16 @@ def join(
     tombstones: str | None,
     as_hex: bool,
 ) -> None:
-    """Take part in FEED (a public key in hex), or change how.
+    """Take part in FEED, or change how.
 
-    For a feed that is joined already, what is not named stays as it is; peers are added.
+    FEED is a public key in hex, or the alias of a feed that is joined; -, or left out: a key from
+    standard input, asked for on a terminal. An argument stands in lists of processes and the
+    shell's history, where others read a key. For a feed that is joined already, what is not named
+    stays as it is; peers are added.
     """
     if (mode == "range") != bool(ranges):
         raise click.UsageError("--mode range and --range S E go together")
+    named = _key_or_alias(given)
     kept = {
         "retain_age": retain_age,
         "retain_values": retain_values,
@@ -148,6 +190,7 @@ def join(
     if no_issue_links:
         settings["issue_links"] = False
     with app.client() as client:
+        key = _key_of(client, named)
         present = _present(client, key)
         known = {"peers": list(dict.fromkeys((*present.get("peers", ()), *peers)))}
         form = client.join_feed({**present, **settings, **known, "key": key.hex()})
@@ -181,7 +224,11 @@ def list_feeds(app: App) -> None:
                 trust_cell(form["trust"], None if chain is None else chain["expires"]),
             )
         )
-    app.out.table(("feed", "alias", "mode", "values>", "size>", "trust"), rows, empty="No feeds.")
+    app.out.table(("feed", "alias", "mode", "values>", "size>", "trust"), rows, empty=NO_FEEDS)
+    for form in feeds:
+        if form["own"] and app.out.is_terminal:
+            app.out.line("")
+            app.out.sentence(f"{form['alias'] or 'own'}: {own_key_remark(form)}")
 
 
 def _confirmed(form: FeedForm) -> bool:
@@ -194,15 +241,20 @@ def _confirmed(form: FeedForm) -> bool:
 @feed.command("leave")
 @click.argument("name", metavar="FEED")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--delete-key", is_flag=True, help="Lose the feed's key, too, for good.")
 @pass_app
-def leave(app: App, name: str, yes: bool) -> None:
-    """Leave FEED and remove its values from this node."""
+def leave(app: App, name: str, yes: bool, delete_key: bool) -> None:
+    """Leave FEED and remove its values from this node.
+
+    A feed whose key this node holds is left with --delete-key, or after `feed key FEED --to FILE
+    --remove`.
+    """
     with app.client() as client:
         form = client.feed(name)
         if not yes and sys.stdin.isatty() and not _confirmed(form):
             app.out.note("nothing was changed")
             exit_with(ExitCode.FAILED)
-        client.leave_feed(form["key"])
+        client.leave_feed(form["key"], delete_key=delete_key)
     if app.out.as_json:
         app.out.json({"left": form["key"], "count": form["count"]})
     else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
-from hyperbloom.cli.feeds import alias_cell, trust_cell
+from hyperbloom.cli.feeds import alias_cell, own_key_remark, trust_cell
 from hyperbloom.cli.guard import GuardedCommand, bound_reader
 from hyperbloom.cli.output import Progress
 from hyperbloom.cli.synced import sync_cell
@@ -23,7 +23,6 @@ from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from hyperbloom.api.client import Client
-    from hyperbloom.keys import Identity
 
 __all__ = ["init", "key", "peers", "run", "snapshot", "status", "verify"]
 
@@ -31,19 +30,6 @@ __all__ = ["init", "key", "peers", "run", "snapshot", "status", "verify"]
 REFUSALS_SHOWN = 5
 #: What starts twistd where its script is not beside the interpreter.
 _TWISTD = "from twisted.scripts.twistd import run; run()"
-
-
-def _key_form(identity: Identity, dialect: str | None = None) -> dict[str, str]:
-    """The key, and what its feed is called in a dialect; None: in the usual one."""
-    from hyperbloom.keys import discovery_key
-
-    named = discovery_key(identity.public_key)
-    if dialect is not None:
-        # More is loaded for it than a short command should need.
-        from hyperbloom.wire import DIALECTS
-
-        named = DIALECTS[dialect].discovery_key(identity.public_key)
-    return {"public": identity.public_key.hex(), "discovery": named.hex()}
 
 
 @click.command(cls=Command, config_option=False, timeout_option=False)
@@ -56,21 +42,44 @@ def _key_form(identity: Identity, dialect: str | None = None) -> dict[str, str]:
 )
 @click.option("--advertise", multiple=True, metavar="HOST:PORT", help="Where others reach it.")
 @click.option("--discover", is_flag=True, help="Find peers by the Mainline DHT and the network.")
+@click.option(
+    "--feed",
+    default="main",
+    show_default=True,
+    metavar="NAME",
+    help="What its first feed is called.",
+)
+@click.option("--no-feed", is_flag=True, help="Make no feed, for a node that only joins others'.")
 @pass_app
 def init(
-    app: App, folder: Path, listen: tuple[str, ...], advertise: tuple[str, ...], discover: bool
+    app: App,
+    folder: Path,
+    listen: tuple[str, ...],
+    advertise: tuple[str, ...],
+    discover: bool,
+    feed: str,
+    no_feed: bool,
 ) -> None:
-    """Make a node in DIR: a key of its own and a configuration to edit.
+    """Make a node in DIR: its key, a first feed with a key of its own, and a configuration.
 
-    Nothing is overwritten. Keep identity.key safe: it is the node's right to write.
+    Nothing is overwritten. Keep identity.key and the folder feed-keys safe: they are the node's
+    right to write, and to invite to its feeds.
     """
     from hyperbloom.cli.template import make_node
+    from hyperbloom.config import check_alias
 
-    identity, config = make_node(folder, listen=listen, advertise=advertise, discover=discover)
+    try:
+        named = None if no_feed else check_alias(feed)
+    except ValueError as error:
+        raise click.UsageError(f"--feed: {error}") from None
+    identity, config = make_node(
+        folder, listen=listen, advertise=advertise, discover=discover, feed=named
+    )
     if app.out.as_json:
-        app.out.json({**_key_form(identity), "config": str(config)})
+        public = identity.public_key.hex()
+        app.out.json({"public": public, "feed": named, "config": str(config)})
     else:
-        app.out.line(f"Made {config}")
+        app.out.line(f"Made {config}" + ("" if named is None else f" and the feed {named}"))
         app.out.line(f"Public key {identity.public_key.hex()}")
         if app.out.is_terminal:
             start = shlex.join(["hyperbloom", "run", "-c", str(config)])
@@ -119,19 +128,18 @@ def run(app: App, twistd_options: tuple[str, ...]) -> None:
 @click.command(cls=Command, timeout_option=False)
 @pass_app
 def key(app: App) -> None:
-    """Print the node's public key, and the discovery key of its own feed.
+    """Print the node's public key.
 
-    Give the public key to who invites this node. No node needs to run.
+    Give it to who invites this node. It may be sent in the open: it opens nothing. No node needs to
+    run.
     """
     from hyperbloom.keys import load_key_file
 
-    identity = load_key_file(app.config.identity)
-    dialects = (feed.dialect for feed in app.config.feeds if feed.key == identity.public_key)
-    form = _key_form(identity, next(dialects, None))
+    public = load_key_file(app.config.identity).public_key.hex()
     if app.out.as_json:
-        app.out.json(form)
+        app.out.json({"public": public})
     else:
-        app.out.facts(form.items())
+        app.out.line(public)
 
 
 def _ago(moment: float | None) -> str:
@@ -239,7 +247,7 @@ def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[s
         yield f"{name}: not connected yet; dialling {', '.join(feed['dials'])}"
     elif not feed["peers"] and searched:
         yield f"{name}: no peer is found yet; see `{app.command('discover', feed['key'])}`"
-    elif not feed["peers"] and not feed["own"]:
+    elif not feed["peers"] and not feed["owner"]:
         join = app.command("feed", "join", feed["key"], "--peer", "HOST:PORT")
         yield f"{name}: no peer is connected and none is named to dial: `{join}`"
     if feed["forgotten"] or feed["forgotten_hashes"]:
@@ -249,6 +257,8 @@ def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[s
         yield f"{name}: full by [limits]; values of peers are refused"
     for lack in feed["lacks"]:
         yield f"{name}, dialect {feed['dialect']}: {lack}"
+    if feed["own"]:
+        yield f"{name}: {own_key_remark(feed)}"
 
 
 def _refusals(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:

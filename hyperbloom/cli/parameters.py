@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "hex_option",
     "optional_bytes",
     "range_options",
+    "secret_line",
     "whole_hex",
 ]
 
@@ -112,12 +114,24 @@ EXPIRES = Expires()
 HOST_PORT = HostPort()
 
 
+def secret_line(given: str | None, what: str) -> str:
+    """One line that no argument should hold: `given`, else from standard input.
+
+    "-" and None read it there; on a terminal a prompt asks for it, and shows nothing of it.
+    """
+    if given not in (None, "-"):
+        return given
+    if sys.stdin.isatty():
+        return str(click.prompt(what, hide_input=True, err=True)).strip()
+    return sys.stdin.readline().strip()
+
+
 def feed_option(command: Any) -> Any:
     """--feed FEED."""
     return click.option(
         "--feed",
         metavar="FEED",
-        help="Public key in hex, an alias, or own; else the only feed in use, or the node's own.",
+        help="An alias, or a public key in hex; left out: the only feed in use.",
     )(command)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from hyperbloom.config import (
     CONFIG_NAME,
     DEFAULT_LISTEN,
+    FEED_KEYS_NAME,
     IDENTITY_NAME,
     ConfigError,
     Limits,
@@ -22,6 +23,7 @@ from hyperbloom.config import (
 )
 from hyperbloom.discovery.dht.settings import PUBLIC_ROUTERS
 from hyperbloom.discovery.settings import DEFAULT_DHT_PORT
+from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import SEED_BYTES, Identity, create_key_file
 
 __all__ = ["config_text", "make_node"]
@@ -34,14 +36,15 @@ _NODE = """\
 [node]
 # data = "."                    # folder of the store and the control socket
 # identity = "identity.key"     # the node's key; `hyperbloom key` prints its public half
+# feed_keys = "feed-keys"       # folder with the keys of the feeds that this node owns
 listen = {listen}
 # listen = []                   # do not listen: this node only dials
 {advertise}
 # log_level = "info"            # debug, info, warn, error or critical
 # leeway = 0                    # how long an expired link still counts (clocks that differ)
 
-# The node's own feed is there without being named. Others are joined with `hyperbloom join` and
-# `hyperbloom feed join`, or named here:
+# Feeds that were made with `hyperbloom feed create`, or joined with `hyperbloom join` and
+# `hyperbloom feed join`, are there without being named. Others are named here:
 # [[feeds]]
 # key = "…"                     # the feed's public key, 64 hex digits
 # alias = "blocklist"           # a short name for commands
@@ -136,20 +139,25 @@ def make_node(
     listen: tuple[str, ...] = (),
     advertise: tuple[str, ...] = (),
     discover: bool = False,
+    feed: str | None = None,
 ) -> tuple[Identity, Path]:
     """Makes the folder (mode 0700), a new key and a configuration; their identity and its path.
 
-    Raises `ConfigError` or `KeyFileError`, without a change, where either is there already.
+    `feed` is the alias of a feed whose key is made, too: the node owns it from its start on. Raises
+    `ConfigError` or `KeyFileError`, without a change, where any of it is there already.
     """
     config, identity = folder / CONFIG_NAME, folder / IDENTITY_NAME
+    feed_keys = folder / FEED_KEYS_NAME
     text = config_text(listen=listen, advertise=advertise, discover=discover)
     parse_config(text, path=config)
-    for path in (config, identity):
+    for path in (config, identity, feed_keys):
         if os.path.lexists(path):
             raise ConfigError(f"{path} exists already and is not overwritten; name another folder")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         made = create_key_file(identity, secrets.token_bytes(SEED_BYTES))
+        if feed is not None:
+            FeedKeys(feed_keys).write(Identity(secrets.token_bytes(SEED_BYTES)), feed)
         with open(config, "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:

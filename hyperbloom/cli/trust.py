@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hyperbloom.cli.app import App, Command, Group, exit_with, pass_app
-from hyperbloom.cli.parameters import EXPIRES, HOST_PORT, PUBLIC_KEY, dialect_option, feed_option
+from hyperbloom.cli.parameters import (
+    EXPIRES,
+    HOST_PORT,
+    PUBLIC_KEY,
+    dialect_option,
+    feed_option,
+    secret_line,
+)
 from hyperbloom.cli.tables import Key
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_moment
@@ -259,7 +265,8 @@ def invite(
 ) -> None:
     """Let TRUSTEE (a public key) write: print one line for `join`.
 
-    The line names the feed, so send it in private: whoever knows a feed's key can read its traffic.
+    The trustee's key may come in the open. The line holds the feed's key, so send it in private:
+    whoever knows that can read the feed.
     """
     with app.client() as client:
         answer = client.invite(trustee, expires=expires, addresses=addresses or None, feed=feed)
@@ -299,18 +306,24 @@ def _note_addresses(app: App, addresses: list[str]) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("line")
+@click.argument("line", required=False, metavar="[-|LINE]")
 @click.option("--alias", help="A short name for the feed on this node.")
 @click.option(
     "--mode", type=click.Choice(["full", "light"]), help="full: keep all values (default)."
 )
 @dialect_option
 @pass_app
-def join(app: App, line: str, alias: str | None, mode: str | None, dialect: str | None) -> None:
-    """Take an invitation: LINE as `invite` printed it, or - to read it from standard input."""
+def join(
+    app: App, line: str | None, alias: str | None, mode: str | None, dialect: str | None
+) -> None:
+    """Take an invitation: the line that `invite` printed, from standard input.
+
+    On a terminal it is asked for, and not shown. `join LINE` works, too, but an argument stands in
+    lists of processes and the shell's history, and the line holds the feed's key.
+    """
     from hyperbloom.invitation import decode_invitation
 
-    text = sys.stdin.readline() if line == "-" else line
+    text = secret_line(line, "Invitation")
     decode_invitation(text)
     named = {"alias": alias, "mode": mode, "dialect": dialect}
     settings = {name: found for name, found in named.items() if found is not None}

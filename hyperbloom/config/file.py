@@ -26,6 +26,7 @@ __all__ = [
     "CONTROL_SOCKET_NAME",
     "DEFAULT_LISTEN",
     "DEFAULT_PORT",
+    "FEED_KEYS_NAME",
     "IDENTITY_NAME",
     "LOG_LEVELS",
     "NODE_KEYS",
@@ -37,6 +38,7 @@ __all__ = [
 
 CONFIG_NAME = "hyperbloom.toml"
 IDENTITY_NAME = "identity.key"
+FEED_KEYS_NAME = "feed-keys"
 CONTROL_SOCKET_NAME = "control.sock"
 STORE_NAME = "store"
 DEFAULT_PORT = 4365
@@ -46,7 +48,7 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "critical")
 MAX_LEEWAY = 3_600.0
 
 _TABLES = ("node", "feeds", "limits", "sync", "discovery", "objects", "api")
-NODE_KEYS = ("data", "identity", "listen", "advertise", "log_level", "leeway")
+NODE_KEYS = ("data", "identity", "feed_keys", "listen", "advertise", "log_level", "leeway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class Config:
     path: Path
     data: Path
     identity: Path
+    feed_keys: Path
     listen: tuple[str, ...] = DEFAULT_LISTEN
     advertise: tuple[str, ...] = ()
     log_level: str = "info"
@@ -122,10 +125,12 @@ def _config(root: ConfigTable, path: Path) -> Config:
     base = path.parent
     leeway = node.bounded("leeway", node.seconds("leeway", 0.0), 0, MAX_LEEWAY)
     data = node.path("data", base, ".")
+    identity = node.path("identity", base, IDENTITY_NAME)
     return Config(
         path=path,
         data=data,
-        identity=node.path("identity", base, IDENTITY_NAME),
+        identity=identity,
+        feed_keys=node.path("feed_keys", base, str(identity.parent / FEED_KEYS_NAME)),
         listen=node.texts("listen", DEFAULT_LISTEN, check_node_listen),
         advertise=node.texts("advertise", (), parse_host_port),
         log_level=node.text("log_level", "info", one_of(LOG_LEVELS, "level")),

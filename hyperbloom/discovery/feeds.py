@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from hyperbloom.discovery.announcer import AnnouncerStatus
 from hyperbloom.discovery.tracker.status import TrackerStatus
 from hyperbloom.discovery.tracker.swarm import Swarm
+from hyperbloom.keys import Identity
 
 __all__ = ["FeedDiscoveryStatus", "FeedSwarm", "Feeds"]
 
@@ -19,6 +20,11 @@ class FeedSwarm(Swarm, Protocol):
     @property
     def feed_key(self) -> bytes:
         """The feed's public key."""
+        ...
+
+    @property
+    def identity(self) -> Identity:
+        """The pair by which this node proves itself to them, and signs its records."""
         ...
 
     @property

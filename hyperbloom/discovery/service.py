@@ -27,7 +27,6 @@ from hyperbloom.discovery.lan import LanDiscovery, LanStatus
 from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.discovery.tracker.tracker import Tracker
-from hyperbloom.keys import Identity
 
 __all__ = ["DhtPortTaken", "DiscoveryService", "DiscoveryStatus"]
 
@@ -100,7 +99,6 @@ class DiscoveryService(Service):
         self,
         settings: DiscoverySettings,
         *,
-        identity: Identity,
         feeds: Feeds,
         reactor: Any,
         now: Callable[[], float],
@@ -113,7 +111,6 @@ class DiscoveryService(Service):
         self.dht = DhtNode(reactor, settings.for_dht(), random_bytes=random.randbytes, state=state)
         self.lan = LanDiscovery.for_settings(settings, reactor=reactor, random=random)
         self._settings = settings
-        self._identity = identity
         self._feeds = feeds
         self._reactor = reactor
         self._now = now
@@ -170,7 +167,13 @@ class DiscoveryService(Service):
 
     def _look_at_feeds(self) -> None:
         wanted = self._feeds()
-        for key in self._searches.keys() - wanted.keys():
+        # One that is another object now was joined anew, or is proved to by another key.
+        over = [
+            key
+            for key, search in self._searches.items()
+            if key not in wanted or wanted[key] is not search.swarm
+        ]
+        for key in over:
             for ending in self._searches.pop(key).stop():
                 ending.addErrback(_timer_failed)
         for key, swarm in wanted.items():
@@ -187,7 +190,7 @@ class DiscoveryService(Service):
             topic = replace(topic, secret_hash=Topic.named(b"", self._secret).secret_hash)
         tracker = Tracker(
             topic,
-            identity=self._identity,
+            identity=swarm.identity,
             items=self.dht,
             swarm=swarm,
             settings=replace(settings.tracker, publish=settings.announce),

@@ -163,8 +163,8 @@ class Connections:
             "{peer}: closed, {why}",
             peer=peer.address,
             why=str(why),
-            feed=peer.feed.key.hex() if peer.feed is not None else None,
-            peer_key=peer.peering.remote_key.hex() if peer.peering is not None else None,
+            feed=peer.feed.log_name if peer.feed is not None else None,
+            peer_key=key_in_log(peer.peering.remote_key) if peer.peering is not None else None,
         )
         self.refusals.appendleft(
             RefusalStatus(
@@ -186,7 +186,7 @@ class Connections:
             "{peer} broke the protocol: {what}",
             peer=peer.address,
             what=what,
-            feed=peer.feed.key.hex() if peer.feed is not None else None,
+            feed=peer.feed.log_name if peer.feed is not None else None,
         )
         who = _struck(peer, peer.peering.remote_key)
         if self._strikes.strike(who, now=self.context.clock.seconds()):
@@ -262,6 +262,14 @@ class Connections:
             for peer in self._open
             if peer.peering is not None and peer.close_reason is None
         ]
+
+
+def key_in_log(key: bytes) -> str:
+    """A peer's key as the log has it: an owner's is the feed's key, which who reads a log gets not.
+
+    16 hex digits tell peers apart, and are no key.
+    """
+    return key.hex()[:16]
 
 
 def _is_denied(key: bytes, remote_key: bytes) -> Refused:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
 from hyperbloom.replication.denied import DenyList
 from hyperbloom.replication.limits import Limits
@@ -26,12 +27,13 @@ T = TypeVar("T")
 class FeedContext:
     """What the feeds of a node share; everything that is not pure comes in here.
 
-    now: seconds since 1970. random_bytes: unpredictable bytes. in_thread: runs a blocking call
-    and answers with a Deferred; the feeds call it by `own_work` and `work_for` alone. work_seconds:
-    the processor time of the thread it is called in. peer_id: this process's id in handshakes.
-    denied: the keys that the operator denies, which a node takes from its store. limits and sync
-    may be replaced while the node runs (`Node.use_settings`): they are read anew wherever they
-    count.
+    identity: the node's own pair. feed_keys: the pairs of the feeds it owns, by which it proves
+    itself there. now: seconds since 1970. random_bytes: unpredictable bytes. in_thread: runs a
+    blocking call and answers with a Deferred; the feeds call it by `own_work` and `work_for` alone.
+    work_seconds: the processor time of the thread it is called in. peer_id: this process's id in
+    handshakes. denied: the keys that the operator denies, which a node takes from its store. limits
+    and sync may be replaced while the node runs (`Node.use_settings`): they are read anew wherever
+    they count.
     """
 
     identity: Identity
@@ -47,6 +49,7 @@ class FeedContext:
     peer_id: bytes
     leeway: float = 0.0
     denied: DenyList = field(default_factory=DenyList)
+    feed_keys: FeedKeys = field(default_factory=FeedKeys)
     shares: Shares = field(init=False)
     workers: Workers = field(init=False)
 
@@ -57,7 +60,15 @@ class FeedContext:
     @property
     def own_keys(self) -> frozenset[bytes]:
         """Every key that this node proves itself with anywhere. No peer can have one of them."""
-        return frozenset({self.identity.public_key})
+        return frozenset((self.identity.public_key, *self.feed_keys.public_keys))
+
+    def identity_on(self, feed_key: bytes) -> Identity:
+        """The pair by which this node proves itself on a feed: the feed's own where it is held."""
+        return self.feed_keys.get(feed_key) or self.identity
+
+    def is_own(self, key: bytes) -> bool:
+        """Whether it is one of `own_keys`."""
+        return key == self.identity.public_key or key in self.feed_keys
 
     def own_work(self, call: Callable[[], T]) -> Deferred[T]:
         """Do blocking work of this node's own beside the reactor."""

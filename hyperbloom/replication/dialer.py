@@ -212,7 +212,7 @@ class Dialer:
             self._found.tell("no-peer", network, text, address=self.address, why=problem)
             return
         log.info(
-            text, address=self.address, why=problem, peer=self.address, feed=self._feed.key.hex()
+            text, address=self.address, why=problem, peer=self.address, feed=self._feed.log_name
         )
 
     def _ended(self, failure: Failure) -> None:
@@ -221,5 +221,5 @@ class Dialer:
                 "Dialling {address} ended",
                 failure=failure,
                 address=self.address,
-                feed=self._feed.key.hex(),
+                feed=self._feed.log_name,
             )

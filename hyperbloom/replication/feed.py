@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from hyperbloom.keys import Identity
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.fetch import fetch
 from hyperbloom.replication.figures import COUNTS, Figures
@@ -111,7 +112,7 @@ class Feed:
         self.kept_out: Counter[str] = Counter()
         self.membership = Membership(
             settings.key,
-            context.identity,
+            self.identity,
             self.dialect,
             context.store.links(settings.key),
             leeway=context.leeway,
@@ -488,6 +489,26 @@ class Feed:
     # Trust
 
     @property
+    def identity(self) -> Identity:
+        """The pair by which this node proves itself here: the feed's own where it is held."""
+        return self.context.identity_on(self.key)
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether this node holds the feed's key."""
+        return self.identity.public_key == self.key
+
+    @property
+    def log_name(self) -> str:
+        """What the feed is called in the log, where its key never stands."""
+        return self.settings.log_name
+
+    def identity_changed(self) -> None:
+        """The feed's key has come to this node, or has left it."""
+        self.membership.prove_by(self.identity)
+        self._signed = None
+
+    @property
     def chain(self) -> Chain | None:
         """The chain this node proves itself with now, or None when it has none."""
         return self.membership.chain(now=self.context.now())
@@ -498,7 +519,7 @@ class Feed:
         if chain is None:
             return None
         return Credentials(
-            feed_key=self.key, identity=self.context.identity, chain=chain, dialect=self.dialect
+            feed_key=self.key, identity=self.identity, chain=chain, dialect=self.dialect
         )
 
     def sign(self, appended: Appended) -> Sequence[Data]:

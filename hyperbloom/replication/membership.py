@@ -128,6 +128,11 @@ class Membership:
     def _denied_in(self, chain: Chain) -> bytes | None:
         return next((key for key in chain.keys if key in self._denied), None)
 
+    def prove_by(self, identity: Identity) -> None:
+        """This node proves itself on the feed by another pair from now on."""
+        self._identity = identity
+        self.look_anew()
+
     def look_anew(self) -> None:
         """The deny list has changed: search for this node's own chain again."""
         self._searched_until = -math.inf

@@ -8,7 +8,7 @@ node (`hyperbloom.service`) and closed by it, after this service has stopped.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from twisted.application.service import Service
@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 
 from hyperbloom import __version__
 from hyperbloom.addresses import format_host_port
+from hyperbloom.feed_keys import HeldKey
 from hyperbloom.replication.connections import Connections
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.dialer import AcceptFactory, Dialer
@@ -28,6 +29,7 @@ from hyperbloom.replication.feed import Feed
 from hyperbloom.replication.found import FoundPeers
 from hyperbloom.replication.limits import RETENTION_SECONDS, Limits
 from hyperbloom.replication.membership import NotTrusted
+from hyperbloom.replication.ownership import Ownership, settings_for
 from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, NodeTraffic, PeerStatus
@@ -71,18 +73,29 @@ class UnknownFeed(Exception):
 
 
 def settle_feeds(
-    store: Store, own_key: bytes, configured: Iterable[FeedSettings]
+    store: Store,
+    own_key: bytes,
+    configured: Iterable[FeedSettings],
+    held: Iterable[HeldKey] = (),
 ) -> list[FeedSettings]:
     """The feeds a node starts with, each known to the store from then on.
 
     They are the configuration's, those joined at run time (the configuration's settings win), and
-    the node's own. Called before the writer's thread runs; raises `StoreError`.
+    those whose keys are `held`. A feed whose key is the node's own, `own_key`, is one of them where
+    the store has it from before, or the configuration names it: none is made any more, for who
+    knows the node's key can read it. Called before the writer's thread runs; raises `StoreError`.
     """
     settings = {s.key: s for s in configured}
     for record in store.feeds():
-        if record.key not in settings and record.settings:
-            settings[record.key] = FeedSettings.from_json(record.settings)
-    settings.setdefault(own_key, FeedSettings(key=own_key))
+        if record.key not in settings and (record.settings or record.key == own_key):
+            settings[record.key] = (
+                FeedSettings.from_json(record.settings)
+                if record.settings
+                else FeedSettings(key=own_key)
+            )
+    for pair in held:
+        if pair.identity.public_key not in settings:
+            settings[pair.identity.public_key] = settings_for(pair, settings.values())
     writer = WriterInline(store)
     problems: list[BaseException] = []
 
@@ -125,6 +138,8 @@ class Node(Service):
         self._ports: list[IListeningPort] = []
         #: Feeds are joined and left one after the other: each closes connections, which takes time.
         self._changing = DeferredLock()
+        #: Feeds are made, and their keys come and go, in the same turn.
+        self.ownership = Ownership(self)
         self._by_discovery_key: dict[bytes, Feed] = {}
         self._dialers: dict[bytes, list[Dialer]] = {}
         #: The found peers of each feed that takes part, by the feed's key.
@@ -206,20 +221,17 @@ class Node(Service):
 
     def _warn_of(self, feed: Feed) -> None:
         """Log what the feed's dialect does not protect, and what it makes of no use."""
-        name = feed.settings.alias or "a feed without an alias"
         warnings = list(feed.dialect.lacks)
         if feed.membership.unreadable:
             warnings.append(f"{feed.membership.unreadable} links of another dialect do not count")
         for warning in warnings:
             log.warn(
                 "{name}, dialect {dialect}: {warning}",
-                name=name,
+                name=feed.log_name,
                 dialect=feed.dialect.name,
                 warning=warning,
-                feed=feed.key.hex(),
+                feed=feed.log_name,
             )
-        if warnings:
-            log.debug("That feed is {feed}", feed=feed.key.hex())
 
     def join(self, settings: FeedSettings) -> Deferred[Feed]:
         """Take a feed in, or change the settings of one; fires when that is on disk.
@@ -231,6 +243,20 @@ class Node(Service):
         if present is not None and present.settings.dialect != settings.dialect:
             raise ValueError("the dialect of a feed that is here cannot change; leave it first")
         return cast("Deferred[Feed]", self._changing.run(self._join, settings))
+
+    async def connect_anew(self, feed: Feed, why: str) -> None:
+        """Close what is open about a feed, and dial with what holds now."""
+        await self._disconnect(feed.key, why)
+        if self.running and feed.key in self.feeds:
+            self._dial(feed)
+
+    def in_turn(self, change: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+        """Run a change of the feeds when no other one is under way."""
+        return self._changing.run(change, *arguments)
+
+    async def take_feed(self, settings: FeedSettings) -> Feed:
+        """Take a feed in, in a turn that has begun; see `join`."""
+        return await self._join(settings)
 
     async def _join(self, settings: FeedSettings) -> Feed:
         op = PutFeed(feed_key=settings.key, settings=settings.to_json())
@@ -244,12 +270,19 @@ class Node(Service):
             feed.tombstones.look()
         return feed
 
-    def leave(self, feed_key: bytes) -> Deferred[None]:
-        """Forget a feed and remove its values from the store. The node's own cannot be left."""
-        if feed_key == self.identity.public_key:
-            raise ValueError("this is the node's own feed; it cannot be left")
+    def leave(self, feed_key: bytes, *, delete_key: bool = False) -> Deferred[None]:
+        """Forget a feed and remove its values from the store.
+
+        Raises `ValueError` for one that the configuration names, and for one whose key is held
+        here unless `delete_key` is given: the key then goes, too, and with it the right to invite.
+        """
         if feed_key in self._pinned:
             raise ValueError("this feed is named in the configuration file; remove it there first")
+        if feed_key in self.context.feed_keys and not delete_key:
+            raise ValueError(
+                "this node holds the feed's key, which would be lost: hand it over first (`feed "
+                "key FEED --to FILE --remove`), or give --delete-key to lose it for good"
+            )
         return cast("Deferred[None]", self._changing.run(self._leave, feed_key))
 
     async def _leave(self, feed_key: bytes) -> None:
@@ -262,6 +295,8 @@ class Node(Service):
         await self._disconnect(feed_key, "the feed was left")
         await self.context.written(TombstoneReader.forget_position(feed_key))
         await self.context.written(DropFeed(feed_key=feed_key))
+        if feed_key in self.context.feed_keys:
+            await self.context.own_work(lambda: self.context.feed_keys.remove(feed_key))
         if feed is not None:
             feed.wake_all()
 
@@ -290,25 +325,44 @@ class Node(Service):
         found.start()
 
     def resolve(self, name: str | None) -> Feed:
-        """The feed of a key in hex or an alias; None: the only feed in use, or the node's own.
+        """The feed of a key in hex or an alias; None: the only feed in use, see `is_in_use`.
 
-        The own feed is always there; it is in use once it holds a value or a link, or is named in
-        the configuration. So a member that has joined one feed means that one, and an owner who
-        joins another feed goes on meaning its own. Raises `UnknownFeed`.
+        Where none is in use, it is the only feed there is. A node that has a feed whose key is its
+        own goes on meaning that one once it is in use, or nothing else is. Raises `UnknownFeed`.
         """
-        own = self.feeds[self.identity.public_key]
         if name is None:
-            joined = [feed for feed in self.feeds.values() if feed is not own]
-            return joined[0] if len(joined) == 1 and not self.is_in_use(own) else own
+            return self._only_feed()
         for feed in self.feeds.values():
             if name in (feed.settings.alias, feed.key.hex()) or name.lower() == feed.key.hex():
                 return feed
-        names = ", ".join(f.settings.alias or f.key.hex()[:16] + "…" for f in self.feeds.values())
-        raise UnknownFeed(f"there is no feed {name!r} on this node; it has {names}")
+        raise UnknownFeed(f"there is no feed {name!r} on this node; {self._names()}")
+
+    def _only_feed(self) -> Feed:
+        own = self.feeds.get(self.identity.public_key)
+        used = [feed for feed in self.feeds.values() if self.is_in_use(feed)]
+        if own is not None and (own in used or len(used) != 1):
+            return own
+        among = used or list(self.feeds.values())
+        if len(among) == 1:
+            return among[0]
+        if not among:
+            raise UnknownFeed(
+                "this node has no feed yet; make one with `hyperbloom feed create NAME`, or take "
+                "an invitation with `hyperbloom join -`"
+            )
+        raise UnknownFeed(f"say which feed is meant: {self._names()}")
+
+    def _names(self) -> str:
+        names = ", ".join(feed.log_name for feed in self.feeds.values())
+        return f"it has {names}" if names else "it has none"
 
     def is_in_use(self, feed: Feed) -> bool:
-        """Whether somebody wanted the feed to be here; the own one is here without that."""
-        if feed.key != self.identity.public_key:
+        """Whether somebody wanted the feed to be here.
+
+        One that this node owns may only have been made by `init`, or by an older version: it is in
+        use once it holds a value or a link, or is named in the configuration.
+        """
+        if not feed.is_owned:
             return True
         return bool(feed.count or feed.key in self._pinned or feed.membership.has_links)
 
@@ -346,8 +400,10 @@ class Node(Service):
         node's own key and beyond `MAX_DENIED_KEYS`, `StoreError` (the key is then denied until the
         node stops).
         """
-        if key == self.identity.public_key:
-            raise ValueError("this is the node's own key; it cannot deny itself")
+        if self.context.is_own(key):
+            raise ValueError(
+                "this is the node's own key, or that of a feed it owns; it cannot deny itself"
+            )
         op = DenyKey(key, int(self.context.now() * 1e6), reason)
         self.context.denied.add(key)
         self._denied_changed()
@@ -488,6 +544,7 @@ class Node(Service):
             data_signed=feed.dialect.data_signed,
             lacks=feed.dialect.lacks,
             own=feed.key == self.identity.public_key,
+            owner=feed.is_owned,
             count=record.count,
             bytes=record.bytes,
             digest=record.digest,

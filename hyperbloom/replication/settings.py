@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from hyperbloom.addresses import parse_host_port
+from hyperbloom.feed_keys import feed_name_digits
 from hyperbloom.keys import PUBLIC_KEY_BYTES
 
 __all__ = [
@@ -122,6 +123,14 @@ class FeedSettings:
             raise ValueError(
                 f"tombstones is one of {', '.join(get_args(Tombstones))}, not {self.tombstones!r}"
             )
+
+    @property
+    def log_name(self) -> str:
+        """What the feed is called in the log, where a whole key never stands.
+
+        Its alias, else the beginning of its discovery key.
+        """
+        return self.alias or feed_name_digits(self.key)
 
     @property
     def retains_all(self) -> bool:

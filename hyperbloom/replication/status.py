@@ -76,7 +76,8 @@ class PeerStatus(_Picture):
 class FeedStatus(_Picture):
     """One feed: what is here and whether this node may write.
 
-    `lacks`: what its dialect does not protect, in sentences; empty for dialect 2.
+    `own`: its key is the node's own, so that who knows that can read it; `owner`: this node holds
+    its key. `lacks`: what its dialect does not protect, in sentences; empty for dialect 2.
     `digest` is None while `digest_left` values are still to be added up (an older store).
     `peers` are connected; of these `peers_in_sync` held the same values when last compared.
     `forgotten` values are remembered whole and `forgotten_hashes` by their hashes;
@@ -92,6 +93,7 @@ class FeedStatus(_Picture):
     data_signed: bool
     lacks: tuple[str, ...]
     own: bool
+    owner: bool
     count: int
     bytes: int
     digest: Octets | None

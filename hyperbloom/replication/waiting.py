@@ -90,7 +90,7 @@ def _begins(name: str, keys: Iterable[bytes]) -> set[bytes]:
 
 
 def _check_known(feed: Feed, name: str, dialled: Mapping[str, Peering | None]) -> None:
-    found = _begins(name, _keys(feed) - {feed.context.identity.public_key})
+    found = {key for key in _begins(name, _keys(feed)) if not feed.context.is_own(key)}
     if len(found) > 1:
         raise ValueError(f"{name} is the beginning of {len(found)} keys; give more of its digits")
     addresses = {peer.connection.name for peer in feed.peers} | set(dialled)

@@ -186,6 +186,6 @@ def verify_chain(
                 index, f"it expired on {_date(link.expires)}; the time here is {_date(now)}"
             )
         if not link.is_signed_by(chain.holder):
-            raise ChainForged(index, f"it is not signed by {chain.holder.hex()}")
+            raise ChainForged(index, f"it is not signed by {chain.holder.hex()[:12]}…")
         chain = Chain(feed_key, (*chain.links, link))
     return chain

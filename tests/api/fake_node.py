@@ -81,8 +81,12 @@ class FakeFeed:
         self.forgetting = FakeForgetting()
 
     @property
+    def identity(self) -> Identity:
+        return self.node.pairs.get(self.key, self.node.identity)
+
+    @property
     def chain(self) -> Chain | None:
-        return self.graph.shortest_chain(self.node.identity.public_key, now=time.time())
+        return self.graph.shortest_chain(self.identity.public_key, now=time.time())
 
     def record(self) -> FeedRecord:
         return FeedRecord(
@@ -167,9 +171,9 @@ class FakeFeed:
         if chain is None:
             raise NotTrusted("no chain of links leads from the feed to this node's key")
         link = issue_link(
-            self.node.identity, trustee, expires=min(expires, chain.expires), nonce=bytes(32)
+            self.identity, trustee, expires=min(expires, chain.expires), nonce=bytes(32)
         )
-        self._learn(self.node.identity.public_key, link)
+        self._learn(self.identity.public_key, link)
         return succeed(link)
 
     def _learn(self, issuer: bytes, link: TrustLink) -> None:
@@ -260,6 +264,46 @@ def a_peer(feed: bytes, **other: Any) -> PeerStatus:
     return PeerStatus(**{**fields, **other})
 
 
+class FakeOwnership:
+    """Makes feeds of made-up pairs; `put_there` are pairs that lie in the folder, unread."""
+
+    def __init__(self, node: FakeNode) -> None:
+        self.node = node
+        self.failure: Exception | None = None
+        self.put_there: list[Identity] = []
+
+    def _own(self, pair: Identity, **settings: Any) -> FakeFeed:
+        self.node.pairs[pair.public_key] = pair
+        return self.node.add(FeedSettings(key=pair.public_key, **settings))
+
+    def create(self, *, alias: str, dialect: str) -> Deferred[FakeFeed]:
+        if self.failure is not None:
+            return fail(self.failure)
+        seed = bytes([200 + len(self.node.pairs)]) * 32
+        return succeed(self._own(Identity(seed), alias=alias, dialect=dialect))
+
+    def read_keys(self) -> Deferred[list[FakeFeed]]:
+        if self.failure is not None:
+            return fail(self.failure)
+        found, self.put_there = self.put_there, []
+        return succeed([self._own(pair) for pair in found])
+
+    def release(self, feed: FakeFeed, *, expires: float) -> Deferred[TrustLink]:
+        if feed.key not in self.node.pairs:
+            raise ValueError("this node does not hold the feed's key")
+        issued = feed.issue_link(self.node.identity.public_key, expires=expires)
+        del self.node.pairs[feed.key]
+        return issued
+
+    async def copy_step(
+        self, source: FakeFeed, target: FakeFeed, after: int
+    ) -> tuple[int, int | None]:
+        piece = await source.log_after(after, limit=2, max_bytes=1 << 20)
+        await target.insert([record.value for record in piece.records])
+        following = piece.last_seq if piece.last_seq < len(source.log) else None
+        return len(piece.records), following
+
+
 class FakeNode:
     """The node of an identity; `calls` is what it was asked."""
 
@@ -269,6 +313,8 @@ class FakeNode:
         self.calls: list[tuple[Any, ...]] = []
         self.context = FakeContext()
         self.store = FakeStore(self)
+        self.pairs: dict[bytes, Identity] = {}
+        self.ownership = FakeOwnership(self)
         self.feeds: dict[bytes, FakeFeed] = {}
         self.add(FeedSettings(key=self.identity.public_key))
         self.listens = ["127.0.0.1:4365"]
@@ -313,9 +359,12 @@ class FakeNode:
         present.settings = settings
         return succeed(present)
 
-    def leave(self, feed_key: bytes) -> Deferred[None]:
+    def leave(self, feed_key: bytes, *, delete_key: bool = False) -> Deferred[None]:
+        if feed_key in self.pairs and not delete_key:
+            raise ValueError("this node holds the feed's key, which would be lost")
         if feed_key == self.identity.public_key:
-            raise ValueError("this is the node's own feed; it cannot be left")
+            raise ValueError("this feed is named in the configuration file")
+        self.pairs.pop(feed_key, None)
         del self.feeds[feed_key]
         return succeed(None)
 
@@ -376,6 +425,7 @@ class FakeNode:
             data_signed=True,
             lacks=(),
             own=feed is self.own,
+            owner=feed.identity.public_key == feed.key,
             count=record.count,
             bytes=record.bytes,
             digest=record.digest,

@@ -331,7 +331,7 @@ def test_join_show_and_leave(served):
     client.leave_feed("other")
     assert client.feeds() == [own]
     assert problem(lambda: client.leave_feed("other")).kind is ProblemKind.UNKNOWN_FEED
-    assert "cannot be left" in problem(lambda: client.leave_feed(own["key"])).detail
+    assert "named in the configuration" in problem(lambda: client.leave_feed(own["key"])).detail
 
 
 def test_names_of_feeds_are_quoted(served):

@@ -21,12 +21,13 @@ from hyperbloom.api.schema import schema_of
 
 schemathesis.checks.load_all_checks()
 #: Texts in these bodies mean something (an address, a link that is signed) that no schema says, and
-#: the node's own feed cannot be left: a request may follow its schema and be refused all the same.
+#: a feed that the configuration names cannot be left: a request may follow its schema and be
+#: refused all the same.
 MEANT = {
     "join_feed", "accept_invitation", "add_chain", "invite", "take_snapshot", "leave_feed",
     "issue_link", "wait_synced", "add_object", "change_object", "show_object", "remove_object",
     "list_objects", "reload_config", "deny_key", "allow_key", "values_by", "forget_values",
-    "undo_forgetting",
+    "undo_forgetting", "create_feed", "release_key", "copy_values",
 }  # fmt: skip
 ACCEPTANCE = CHECKS.get_by_names(["positive_data_acceptance"])
 #: Tests of their own: these answers have no end.

@@ -278,7 +278,7 @@ def test_feed_join_list_and_leave(node, served):
     assert list(served.node.feeds) == [served.node.own.key]
     assert node.refusal(8, "feed", "leave", "o").startswith("there is no feed 'o'")
     own = served.node.own.key.hex()
-    assert "cannot be left" in node.refusal(1, "feed", "leave", own)
+    assert "named in the configuration" in node.refusal(1, "feed", "leave", own)
 
 
 def test_joining_again_keeps_what_is_not_named(node, served):
@@ -386,6 +386,8 @@ def test_status(node, served):
         f"{own}\town\tfull\t2\t0\towner\t{digest}",
         f"{OTHER_KEY}\to\tfull\t0\t0\tNOT TRUSTED\t{'0' * 64}",
         f"{FRIEND_KEY}\t-\tfull\t0\t0\tEXPIRED\t{'0' * 64}",
+        "own: its key is the node's own, so whoever knows the node's public key can read it; to "
+        "move its values: `hyperbloom feed create NAME --from own`",
         "o: no chain of links leads from the feed to this node's key",
         f"{FRIEND_KEY[:12]}…: every link to this node's key has expired",
         "refused 192.0.2.9:1 1m 1s ago: a link of its chain has expired",

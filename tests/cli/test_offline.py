@@ -7,11 +7,13 @@ import os
 import re
 import runpy
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
-from hyperbloom.cli import app, node
+from hyperbloom import keys
+from hyperbloom.cli import app
 from hyperbloom.exit_codes import EXIT_MEANINGS, ExitCode
 from hyperbloom.keys import discovery_key, load_key_file
 
@@ -37,8 +39,24 @@ def test_init_makes_a_key_and_a_configuration(offline, tmp_path):
     assert mode(folder / "identity.key") == 0o600
     assert re.fullmatch(r"[0-9a-f]{64}\n", (folder / "identity.key").read_text())
     public = load_key_file(folder / "identity.key").public_key.hex()
-    assert out == f"Made new/node/hyperbloom.toml\nPublic key {public}\n"
-    assert sorted(path.name for path in folder.iterdir()) == ["hyperbloom.toml", "identity.key"]
+    assert out == f"Made new/node/hyperbloom.toml and the feed main\nPublic key {public}\n"
+    names = ["feed-keys", "hyperbloom.toml", "identity.key"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    (key_file,) = (folder / "feed-keys").iterdir()
+    assert mode(folder / "feed-keys") == 0o700
+    assert mode(key_file) == 0o600
+    feed = load_key_file(key_file).public_key
+    assert feed.hex() != public
+    assert key_file.name == f"main.{discovery_key(feed).hex()[:8]}.key"
+    assert feed.hex() not in out
+
+
+def test_init_names_its_feed_or_makes_none(offline, tmp_path):
+    assert "the feed blocklist" in offline.out("init", "a", "--feed", "blocklist")
+    assert json.loads(offline.out("init", "b", "--no-feed", "--json"))["feed"] is None
+    assert not (tmp_path / "b" / "feed-keys").exists()
+    assert "names the node's own feed" in offline.refusal(2, "init", "c", "--feed", "own")
+    assert not (tmp_path / "c").exists()
 
 
 def test_init_in_json_with_addresses(offline, tmp_path):
@@ -46,13 +64,13 @@ def test_init_in_json_with_addresses(offline, tmp_path):
         "init", "n", "--json", "--listen", "tcp:1:interface=127.0.0.1", "--advertise", "a.example:1"
     )
     form = json.loads(out)
-    assert set(form) == {"public", "discovery", "config"}
+    assert set(form) == {"public", "feed", "config"}
     text = (tmp_path / "n" / "hyperbloom.toml").read_text()
     assert '\nlisten = ["tcp:1:interface=127.0.0.1"]\n' in text
     assert '\nadvertise = ["a.example:1"]' in text
 
 
-@pytest.mark.parametrize("name", ["hyperbloom.toml", "identity.key"])
+@pytest.mark.parametrize("name", ["hyperbloom.toml", "identity.key", "feed-keys"])
 def test_init_overwrites_nothing(offline, tmp_path, name):
     (tmp_path / "n").mkdir()
     (tmp_path / "n" / name).write_text("precious")
@@ -78,12 +96,10 @@ def test_key(offline, tmp_path):
     made = json.loads(offline.out("init", "n", "--json"))
     config = "n/hyperbloom.toml"
     public = load_key_file(tmp_path / "n" / "identity.key").public_key
-    form = {"public": public.hex(), "discovery": discovery_key(public).hex()}
+    form = {"public": public.hex()}
     assert json.loads(offline.out("key", "--json", "-c", config)) == form
     assert form.items() <= made.items()
-    assert offline.out("key", "-c", config) == (
-        f"public\t{form['public']}\ndiscovery\t{form['discovery']}\n"
-    )
+    assert offline.out("key", "-c", config) == f"{public.hex()}\n"
 
 
 # Which node: before or after the name, by a variable, in this folder
@@ -220,7 +236,7 @@ USAGE = [
     ["trust", "issue", KEY, "--expires", "2001-01-01"],
     ["trust", "add", KEY],
     ["trust", "add", KEY, "zz"],
-    ["feed", "join", "alias"],
+    ["feed", "join", "no alias"],
     ["feed", "join", KEY, "--peer", "example.org"],
     ["feed", "join", KEY, "--mode", "half"],
     ["feed", "join", KEY, "--mode", "range"],
@@ -256,7 +272,7 @@ def test_what_nobody_foresaw(offline, monkeypatch, tmp_path):
         raise RuntimeError("two\nlines")
 
     offline.out("init", "n")
-    monkeypatch.setattr(node, "_key_form", broken)
+    monkeypatch.setattr(keys, "load_key_file", broken)
     sentence = offline.refusal(70, "key", "-c", "n")
     log = tmp_path / "state" / "hyperbloom" / "cli.log"
     assert sentence == (f"unexpected error (RuntimeError: two lines); the details are in {log}")
@@ -264,10 +280,26 @@ def test_what_nobody_foresaw(offline, monkeypatch, tmp_path):
     assert mode(log) == 0o600
 
 
+def test_the_details_hold_no_argument_and_no_key(offline, monkeypatch, tmp_path):
+    line = "hyperbloom:AeGIE2XACVpZomU9T6zt-dBnRyko0WIG8Wfxw2EeSyZVAYkB_Nh9wIRKFFHyX"
+
+    def broken(text):
+        raise RuntimeError(f"{text} of {KEY} fails")
+
+    monkeypatch.setattr("hyperbloom.invitation.decode_invitation", broken)
+    monkeypatch.setattr(sys, "argv", ["hyperbloom", "join", line, "--alias", "a-long-word-of-mine"])
+    offline("join", line, "-c", "n")
+    offline("join", "-", "-c", "n", stdin=f"{line}\n")
+    log = (tmp_path / "state" / "hyperbloom" / "cli.log").read_text()
+    assert log.count("RuntimeError: … of … fails") == 2
+    assert log.count("$ hyperbloom join …\n") == 2
+    assert [word for word in (line, KEY, "a-long-word-of-mine") if word in log] == []
+
+
 def test_what_nobody_foresaw_and_no_place_to_keep_it(offline, monkeypatch, tmp_path):
     (tmp_path / "state").write_text("in the way")
     offline.out("init", "n")
-    monkeypatch.setattr(node, "_key_form", lambda identity: 1 / 0)
+    monkeypatch.setattr(keys, "load_key_file", lambda path: 1 / 0)
     assert "could not be written to" in offline.refusal(70, "key", "-c", "n")
 
 

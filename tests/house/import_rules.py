@@ -31,6 +31,7 @@ _CORE_AND_STORE = (*CORE, "store")
 ROOMS: Mapping[str, Room] = MappingProxyType(
     {
         "keys": Room(packages=("nacl",)),
+        "feed_keys": Room(knows=("keys",)),
         "bloom": Room(packages=("mmh3", "numpy")),
         "digests": Room(knows=("keys",), packages=("blake3", "numpy")),
         "trust": Room(knows=("keys",)),
@@ -49,7 +50,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "passphrase": Room(),
         # The three network parts, which do not know each other.
         "replication": Room(
-            knows=(*_CORE_AND_STORE, "addresses", "tally"), packages=("twisted", "zope")
+            knows=(*_CORE_AND_STORE, "addresses", "feed_keys", "tally"),
+            packages=("twisted", "zope"),
         ),
         "discovery": Room(
             knows=(*_CORE_AND_STORE, "addresses"),
@@ -76,9 +78,9 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "store_log": Room(knows=("store",), packages=("twisted",)),
         "reload": Room(knows=("config", "keys", "replication", "store"), packages=("twisted",)),
         "service": Room(
-            knows=(*CORE, "store", "addresses", "replication", "discovery", "objects", "swarms",
-                   "config", "api", "crashes", "exit_codes", "passphrase", "reload", "store_log",
-                   "systemd"),
+            knows=(*CORE, "store", "addresses", "feed_keys", "replication", "discovery", "objects",
+                   "swarms", "config", "api", "crashes", "exit_codes", "passphrase", "reload",
+                   "store_log", "systemd"),
             packages=("twisted", "zope"),
         ),
         "tap": Room(
@@ -88,8 +90,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         ),
         # The command's side: it reaches a node through the control socket, and offline the files.
         "cli": Room(
-            knows=("keys", "trust", "wire", "store", "units", "addresses", "exit_codes",
-                   "invitation", "config", "api", "export", "discovery",
+            knows=("keys", "feed_keys", "trust", "wire", "store", "units", "addresses",
+                   "exit_codes", "invitation", "config", "api", "export", "discovery",
                    "objects", "replication"),
             packages=("click", "rich", "twisted"),
         ),

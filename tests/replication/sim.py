@@ -123,7 +123,9 @@ class SimNode:
         self.thread_seconds = thread_seconds
         #: What the processor clock of every thread shows; a test moves it.
         self.work_seconds = 0.0
-        configured = settle_feeds(self.store, self.identity.public_key, feeds)
+        if all(feed.key != self.key for feed in feeds):
+            feeds = (*feeds, FeedSettings(key=self.key))
+        configured = settle_feeds(self.store, self.key, feeds)
         self.context = FeedContext(
             identity=self.identity,
             store=self.store,

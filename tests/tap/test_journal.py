@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -14,9 +15,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nodes import Nodes, RealNode, free_port, real_nodes, wait_until
 from twisted.logger import LogLevel
 
 from hyperbloom.journal import JournalObserver, encode_fields, is_journal, journal_fields
+from hyperbloom.keys import discovery_key
 from hyperbloom.logs import log_observer
 
 TEXTS = st.text(st.characters(blacklist_categories=("Cs",)), max_size=40)
@@ -215,3 +218,57 @@ def test_a_log_file_stays_a_log_file(tmp_path: Path) -> None:
     observer = log_observer("info", str(tmp_path / "node.log"))
     observer(event("to the file"))
     assert "to the file" in (tmp_path / "node.log").read_text()
+
+
+NODE = """
+import sys
+from hyperbloom import journal
+journal.JournalObserver.__init__.__defaults__ = (sys.argv.pop(1),)
+from twisted.scripts.twistd import run
+run()
+"""
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    with real_nodes(tmp_path) as made:
+        yield made
+
+
+def start_with_journal(node: RealNode, journal: Journal) -> None:
+    """Start a node whose standard output is the journal."""
+    with node.log_path.open("wb") as stdout:
+        found = os.fstat(stdout.fileno())
+        named = {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
+        arguments = ["-n", "--pidfile=", "hyperbloom", "-c", str(node.config_path)]
+        node.process = subprocess.Popen(
+            [sys.executable, "-c", NODE, journal.path, *arguments],
+            stdout=stdout, stdin=subprocess.DEVNULL, env=os.environ | named, cwd=node.folder,
+        )  # fmt: skip
+    wait_until(lambda: (node.folder / "control.sock").exists(), 30, "the node is ready")
+    wait_until(lambda: node.command("status").returncode == 0, 30, "the node answers")
+
+
+def test_the_journal_holds_no_whole_key_of_a_feed(nodes: Nodes, journal: Journal) -> None:
+    """The keys of feeds are read keys, and an owner proves itself by one."""
+    owner, member = nodes.make("owner", feed="words").start(), nodes.make("member")
+    feed, nobody = owner.feed_key, os.urandom(32)
+    text = member.config_path.read_text()
+    named = f'[[feeds]]\nkey = "{nobody.hex()}"\npeers = ["127.0.0.1:{free_port()}"]\n'
+    member.config_path.write_text(f"{text}\n{named}")
+    start_with_journal(member, journal)
+    line = owner.command("invite", member.key.hex()).stdout
+    assert member.command("join", "-", stdin=line).returncode == 0
+    member.wait_for_peers(feed, 1)
+    assert member.command("trust", "deny", feed.hex()).returncode == 0
+    member.config_path.write_text(text)
+    member.process.send_signal(signal.SIGHUP)
+    entries: list[dict[str, str]] = []
+    while not any("read anew" in entry["MESSAGE"] for entry in entries):
+        entries.append(dict(journal.entry()))
+    fields = [field for entry in entries for field in entry.items()]
+    names = {text for name, text in fields if name == "FEED"}
+    assert names == {discovery_key(key).hex()[:8] for key in (feed, nobody)}
+    assert {text for name, text in fields if name == "PEER_KEY"} == {feed.hex()[:16]}
+    whole = [field for field in fields if feed.hex() in field[1] or nobody.hex() in field[1]]
+    assert whole == []

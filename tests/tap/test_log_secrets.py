@@ -58,11 +58,13 @@ class SecretNode:
         *,
         dials: int = 0,
         passphrase: str = PASSPHRASE,
+        feed: str | None = None,
     ) -> None:
         self.api_port, self.pool_port = free_port(), free_port()
         peers = [f"127.0.0.1:{dials}"] if dials else []
         self.node = nodes.make(
             name,
+            feed=feed,
             config=f"""
 [api]
 listen = "127.0.0.1:{self.api_port}"
@@ -120,13 +122,13 @@ def spellings(secret: bytes) -> Iterator[str]:
 def do_everything(owner: RealNode, member: RealNode) -> None:
     owner.put(*(MARK + b"-%d" % i for i in range(50)))
     owner.put(MARK + bytes(range(128, 160)))
-    member.wait_for_count(owner.key, 51)
-    member.put(MARK + b" of the member", feed=owner.key)
-    owner.wait_for_count(owner.key, 52)
+    member.wait_for_count(owner.feed_key, 51)
+    member.put(MARK + b" of the member", feed=owner.feed_key)
+    owner.wait_for_count(owner.feed_key, 52)
     for node in (owner, member):
         mark = MARK.decode()
         for command in (
-            ("get", "--start", mark, owner.key.hex()),
+            ("get", "--start", mark, owner.feed_key.hex()),
             ("has", mark),
             ("status",),
             ("peers",),
@@ -140,12 +142,12 @@ def do_everything(owner: RealNode, member: RealNode) -> None:
 def go_wrong(node: RealNode) -> None:
     """Requests, bytes and files that a node refuses."""
     with node.client() as client:
-        client.discovery("own")
-        path = f"/v1/feeds/own/values?start={MARK.hex()}&limit=x"
+        client.discovery()
+        path = f"/v1/feeds/-/values?start={MARK.hex()}&limit=x"
         for method, target, body in (
             ("GET", path, None),
-            ("POST", "/v1/feeds/own/values", {"values": [MARK.hex(), 7]}),
-            ("POST", "/v1/feeds/own/values", {MARK.decode(): MARK.decode()}),
+            ("POST", "/v1/feeds/-/values", {"values": [MARK.hex(), 7]}),
+            ("POST", "/v1/feeds/-/values", {MARK.decode(): MARK.decode()}),
         ):
             client._connection.request(method, target, str(body) if body else None)
             client._connection.getresponse().read()
@@ -190,6 +192,13 @@ def use_the_passphrases(owner: SecretNode, member: SecretNode, stranger: SecretN
     assert stranger.objects()["count"] == 0
 
 
+def take_out_of_the_file(node: RealNode, text: str) -> None:
+    """A feed without an alias, which the node has to call something."""
+    node.config_path.write_text(text)
+    node.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "read anew" in node.log_path.read_text(), PATIENCE, "the file is read")
+
+
 def spoil_the_secrets(node: RealNode) -> None:
     """Files that hold a secret and something else, for a node that runs and for one that starts."""
     key = node.folder / "identity.key"
@@ -222,23 +231,27 @@ def fails_to_start(node: RealNode) -> str:
 
 
 def test_logs_hold_no_secret(nodes: Nodes, dht_port: int) -> None:
-    owner = SecretNode(nodes, "owner", dht_port)
+    owner = SecretNode(nodes, "owner", dht_port, feed="words")
+    feed = owner.node.feed_key
     owner.node.start()
     member = SecretNode(nodes, "member", dht_port, dials=owner.pool_port)
     stranger = SecretNode(
         nodes, "stranger", dht_port, dials=owner.pool_port, passphrase=OTHER_PASSPHRASE
     )
     text = member.node.config_path.read_text()
-    member.node.config_path.write_text(f'{text}\n[[feeds]]\nkey = "{owner.node.key.hex()}"\n')
+    member.node.config_path.write_text(f'{text}\n[[feeds]]\nkey = "{feed.hex()}"\n')
     member.node.start()
     with owner.node.client() as client:
         link = client.issue_link(member.node.key, expires=time.time() + 86_400)
+        invitation = client.invite(member.node.key, expires=time.time() + 86_400)["invitation"]
     with member.node.client() as client:
-        client.add_links([bytes.fromhex(link["link"])], feed=owner.node.key.hex())
+        client.accept(invitation)
+        client.add_links([bytes.fromhex(link["link"])], feed=feed.hex())
     # They know no address: only records sealed with the passphrase bring them together.
     do_everything(owner.node, member.node)
     secrets = use_the_token(owner)
     use_the_passphrases(owner, member, stranger)
+    take_out_of_the_file(member.node, text)
     for node in (owner.node, member.node):
         start_of_file = node.config_path.read_text()
         spoil_the_secrets(node)
@@ -251,6 +264,8 @@ def test_logs_hold_no_secret(nodes: Nodes, dht_port: int) -> None:
         logs += one.node.log_path.read_text(errors="replace")
         secrets += (one.token, one.node.identity.seed.decode("latin-1"))
     assert "broke the protocol" in logs
+    # Whoever knows a feed's key can read it: its pair's public half is a secret to a log, too.
+    secrets += (feed.decode("latin-1"), owner.node.pair.seed.decode("latin-1"), invitation[11:])
     secrets += (PASSPHRASE, OTHER_PASSPHRASE, MARK.decode())
     hidden = {text for one in secrets for text in spellings(one.encode("latin-1"))}
     assert [text for text in hidden if text in logs] == []

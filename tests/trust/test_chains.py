@@ -140,7 +140,9 @@ class TestVerify:
         raw = [issued(0, 1).to_bytes(), issued(3, 2).to_bytes()]
         with pytest.raises(ChainForged, match="trust link 2: ") as caught:
             verify_chain(FEED, raw, now=NOW)
-        assert PEOPLE[1].public_key.hex() in str(caught.value)
+        key = PEOPLE[1].public_key.hex()
+        assert key[:12] in str(caught.value)
+        assert key not in str(caught.value), "it may be a feed's key, and this is logged"
 
     def test_a_trustee_without_a_real_key_hands_on_nothing(self) -> None:
         # With the point zero as a key, anybody could sign.
