@@ -56,8 +56,9 @@ def make_store_from_before(path: Path, own_key: bytes) -> None:
 class RealNode:
     """One node: its folder, its process, its client.
 
-    With `feed` it owns a feed of that name, whose key `feed_key` is not the node's, as `init` makes
-    one. Without, it is a node from before there were such: its feed has the node's own key.
+    With `feed` it owns a feed of that name, whose key `feed_key` (of `pair`, or a new one) is not
+    the node's, as `init` makes one. Without, it is a node from before there were such: its feed has
+    the node's own key.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class RealNode:
         config: str = "",
         node: str = "",
         feed: str | None = None,
+        pair: Identity | None = None,
     ) -> None:
         self.folder = folder
         self.pair: Identity | None = None
@@ -77,7 +79,7 @@ class RealNode:
         folder.mkdir(mode=0o700, parents=True)
         create_key_file(folder / "identity.key", self.identity.seed)
         if feed is not None:
-            self.pair = Identity(os.urandom(32))
+            self.pair = pair or Identity(os.urandom(32))
             FeedKeys(folder / "feed-keys").write(self.pair, feed)
         self.config_path = folder / "hyperbloom.toml"
         self.config_path.write_text(

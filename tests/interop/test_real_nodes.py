@@ -62,13 +62,18 @@ class Meeting:
         join: tuple[str, ...] = (),
         config: str = "",
         before: Callable[[Meeting], object] = lambda _: None,
+        apart: bool = False,
         **npm_options: object,
     ) -> None:
         mine, theirs = (OWNER, ALICE) if ours == "owner" else (ALICE, OWNER)
         chain = [link(OWNER, ALICE)] if chain is None else chain
         if mine is OWNER:
             config += f'[[feeds]]\nkey = "{FEED.hex()}"\ndialect = "{dialect}"\n'
-        self.node: RealNode = nodes.make("ours", seed=mine.seed, config=config).start()
+        keys: dict[str, object] = {"seed": mine.seed}
+        if apart:
+            # The feed's pair lies beside the node's, which is another.
+            keys = {"feed": "words", "pair": OWNER} if mine is OWNER else {"feed": "own", **keys}
+        self.node: RealNode = nodes.make("ours", config=config, **keys).start()
         self.peer = npm()
         start = self.peer.raw if raw else self.peer.node
         start(
@@ -116,18 +121,22 @@ def in_batches(node: RealNode, values: list[bytes], size: int = 5_000) -> None:
         node.put(*values[start : start + size], feed=FEED)
 
 
+@pytest.mark.parametrize("apart", [True, False], ids=["key of its own", "the node's key"])
 @each_dialect
 @either_owner
 @either_dialler
 def test_sync_and_broadcast_both_ways(
-    nodes: Nodes, npm: StartNpm, ours: str, dialler: str, dialect: str
+    nodes: Nodes, npm: StartNpm, ours: str, dialler: str, dialect: str, apart: bool
 ) -> None:
     def before(meeting: Meeting) -> None:
         meeting.node.put(b"only ours", b"both", feed=FEED)
         meeting.peer.bulk_insert([b"only npm's", b"both"])
 
-    meeting = Meeting(nodes, npm, ours=ours, dialler=dialler, dialect=dialect, before=before)
+    meeting = Meeting(
+        nodes, npm, ours=ours, dialler=dialler, dialect=dialect, before=before, apart=apart
+    )
     node, peer = meeting.node, meeting.peer
+    assert (node.key in (OWNER.public_key, ALICE.public_key)) != (apart and ours == "owner")
     node.wait_for_count(FEED, 3)
     peer.until(count=3)
     node.put(b"new ours", feed=FEED)
