@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+from equal_sums import equal_sums
 from set_digests import digest_of, keyed_blake3
 
 from hyperbloom.digests import (
@@ -14,7 +15,9 @@ from hyperbloom.digests import (
     SUM_MODULUS,
     element_sum,
     set_digest,
+    sum_of_schema_3,
 )
+from hyperbloom.keys import keyed_hash
 
 #: As docs/store.md shows them; made by set_digests.py, which shares nothing with the product.
 GOLDEN = [
@@ -89,3 +92,16 @@ def test_sums_add_up_and_values_can_be_taken_out():
 def test_elements_and_digests_have_keys_of_their_own():
     assert ELEMENT_KEY != STATE_KEY
     assert len(ELEMENT_KEY) == len(STATE_KEY) == 32
+
+
+def test_a_real_forgery_of_the_old_sum_is_none_of_the_digest():
+    one, other = equal_sums()
+    assert not set(one) & set(other)
+    assert len(set(one)) == len(set(other)) == len(one)
+    assert sum(map(len, one)) == sum(map(len, other))
+    old = [
+        sum(int.from_bytes(keyed_hash(value), "big") for value in values) % 2**256
+        for values in (one, other)
+    ]
+    assert old[0] == old[1] == sum_of_schema_3(one) % 2**256
+    assert digest(one) != digest(other)
