@@ -12,7 +12,7 @@ from hyperbloom.units import format_size
 __all__ = ["compact"]
 
 
-@click.command(cls=GuardedCommand, timeout_option=False)
+@click.command(cls=GuardedCommand, cure="restore a snapshot", timeout_option=False)
 @pass_app
 def compact(app: App) -> None:
     """Make the store's file as small as it can be; the node must be stopped.

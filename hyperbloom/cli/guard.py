@@ -52,17 +52,20 @@ class ReaderDied(click.ClickException):
 class GuardedCommand(Command):
     """A command whose work is done in a child process. ``died`` may say more than a sentence.
 
+    ``cure``: what to do where the files are damaged, as the end of a sentence.
     ``quiet``: what C code writes to standard error is dropped, such as LMDB's last words.
     """
 
     def __init__(
         self,
         *args: Any,
+        cure: str = "use another snapshot",
         quiet: bool = True,
         died: Callable[[str], None] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self._cure = cure
         self._quiet = quiet
         self._died = died
 
@@ -81,22 +84,22 @@ class GuardedCommand(Command):
         if ended_by in _PASSED_ON:
             signal.signal(ended_by, signal.SIG_DFL)
             os.kill(os.getpid(), ended_by)
-        sentence = _sentence(ended_by)
+        sentence = _sentence(ended_by, self._cure)
         if self._died is None:
             raise ReaderDied(sentence)
         return self._died(sentence)
 
 
-def _sentence(ended_by: signal.Signals) -> str:
+def _sentence(ended_by: signal.Signals, cure: str) -> str:
     if ended_by in _DAMAGE:
         return (
             f"what was read is damaged: LMDB ended the process that read it ({ended_by.name}); "
-            "nothing was changed, use another snapshot"
+            f"nothing was changed, {cure}"
         )
     if ended_by == signal.SIGXCPU:
         return (
             "what was read is damaged: reading it went in circles and was ended; "
-            "nothing was changed, use another snapshot"
+            f"nothing was changed, {cure}"
         )
     return (
         f"the process that read it was ended by {ended_by.name}: out of memory, or by somebody; "

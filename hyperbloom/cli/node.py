@@ -351,7 +351,7 @@ def _names(client: Client) -> dict[str, str]:
     return {f["key"]: name for f in feeds if (name := f["alias"] or ("own" if f["own"] else ""))}
 
 
-@click.command(cls=GuardedCommand)
+@click.command(cls=GuardedCommand, cure="restore an older snapshot")
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @pass_app
 def snapshot(app: App, target: Path) -> None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["restore", "seed", "snapshots"]
 
 _SNAPSHOT = click.argument("snapshot", metavar="SNAPSHOT", type=click.Path(path_type=Path))
+_CURE = (
+    "use another snapshot; if it is the store to be replaced that is damaged, move that away first"
+)
 _VERIFY = click.option(
     "--verify", is_flag=True, help="Walk all of the new store before it is put in place."
 )
@@ -28,7 +31,7 @@ _REPLACE = click.option(
 )
 
 
-@click.command(cls=GuardedCommand, timeout_option=False)
+@click.command(cls=GuardedCommand, cure=_CURE, timeout_option=False)
 @_SNAPSHOT
 @click.option(
     "--to",
@@ -71,7 +74,7 @@ def restore(
     _tell(app, info, store)
 
 
-@click.command(cls=GuardedCommand, timeout_option=False)
+@click.command(cls=GuardedCommand, cure=_CURE, timeout_option=False)
 @_SNAPSHOT
 @click.option(
     "--feed",

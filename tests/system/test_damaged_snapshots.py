@@ -8,6 +8,7 @@ through the real commands.
 from __future__ import annotations
 
 import collections
+import faulthandler
 import json
 import os
 import random
@@ -41,7 +42,7 @@ from hyperbloom.store import (
 )
 from hyperbloom.store.limits import MAX_SNAPSHOT_INFO_BYTES
 
-MUTANTS = int(os.environ.get("HYPERBLOOM_MUTANTS", "300"))
+MUTANTS = int(os.environ.get("HYPERBLOOM_MUTANTS", "250"))
 PAGE = 4096
 FEED = b"f" * 32
 UNFORESEEN = 3
@@ -108,6 +109,7 @@ def outcome(snapshot: Path, target: Path) -> int:
     if not child:
         code = UNFORESEEN
         try:
+            faulthandler.disable()
             signal.alarm(60)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             read_in_every_way(snapshot, target)

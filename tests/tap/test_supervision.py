@@ -117,6 +117,7 @@ def test_a_node_killed_by_the_watchdog_tells_where_it_was(
     node = started(nodes.make("node"), manager, PYTHONFAULTHANDLER="1")
     node.process.send_signal(signal.SIGABRT)
     assert node.process.wait(PATIENCE) == -signal.SIGABRT
+    started(node, manager)
     assert "most recent call first" in node.log_path.read_text()
 
 
