@@ -13,7 +13,7 @@ class Stranger:
     """One connection; what came back is in `got`, and `ended` says that the node closed it."""
 
     def __init__(self, port: int, data: bytes = b"", *, host: str = "127.0.0.1") -> None:
-        self.got = b""
+        self.got = bytearray()
         self.ended = False
         try:
             self._socket = socket.create_connection((host, port), timeout=PATIENCE)
@@ -50,7 +50,7 @@ class Stranger:
             self.ended = not data
         return self.ended
 
-    def wait(self, seconds: float = PATIENCE) -> bytes:
+    def wait(self, seconds: float = PATIENCE) -> bytearray:
         """All that comes until the node ends the connection; raises TimeoutError if it does not."""
         deadline = time.monotonic() + seconds
         while not self.look(0.2):
