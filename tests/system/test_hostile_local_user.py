@@ -29,7 +29,7 @@ def busy_seconds(node: RealNode) -> float:
 
 
 def over_tcp(node: RealNode) -> Client:
-    return Client.over_tcp(f"127.0.0.1:{node.api_port}", node.folder / "api.token", timeout=60.0)
+    return Client.over_tcp(f"127.0.0.1:{node.api_port}", node.folder / "api.token", timeout=240)
 
 
 def test_long_heads_in_small_parts(node):
@@ -46,7 +46,7 @@ def test_long_heads_in_small_parts(node):
     assert ended == 60, f"{ended} of 60 ended; 4,620 bytes kept the node busy for {spent:.2f} s"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_connections_that_say_nothing(node):
     """More than there may be, with what was opened before them and what comes after them."""
     watching, asking = over_tcp(node), over_tcp(node)

@@ -143,7 +143,7 @@ def test_slow_strangers_are_ended(over_tcp, logged, monkeypatch, first, drip):
     with Stranger(over_tcp.port, first) as one:
         while not one.look(0.05):
             one.send(drip)
-            assert time.monotonic() - began < 60.0, "the connection is still open"
+            assert time.monotonic() - began < 240.0, "the connection is still open"
         assert one.got == b""
     assert works(over_tcp)
     # Nobody who can connect may fill the log.
@@ -169,7 +169,7 @@ def test_who_has_the_token_may_take_time(over_tcp, monkeypatch):
         one.look(1.5)
         assert one.got.count(b"HTTP/1.1 200") == 2
         one.send(b"GET /v1/pi")
-        one.wait(60.0)
+        one.wait(240)
 
 
 # Crowds
