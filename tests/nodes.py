@@ -25,8 +25,13 @@ from hyperbloom.replication.node import settle_feeds
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import Store
 
-READY_SECONDS = 30.0
-STOP_SECONDS = 20.0
+#: Ceilings are there so that what hangs ends, and say nothing of how fast it should be: where other
+#: work is done, everything takes several times as long. Each is at least `CEILING` seconds, and
+#: `SLACK` times what an idle machine has at most needed.
+CEILING = 120.0
+SLACK = 4.0
+READY_SECONDS = CEILING
+STOP_SECONDS = CEILING
 TWISTD = str(Path(sys.executable).with_name("twistd"))
 HYPERBLOOM = str(Path(sys.executable).with_name("hyperbloom"))
 
@@ -39,7 +44,11 @@ def free_port() -> int:
 
 
 def wait_until(reached: Callable[[], object], seconds: float, what: str) -> None:
-    """Poll until `reached()` is true; an AssertionError names `what` when it takes too long."""
+    """Poll until `reached()` is true; an AssertionError names `what` when it takes too long.
+
+    `seconds` is what an idle machine needs at most; it is waited for as `CEILING` and `SLACK` say.
+    """
+    seconds = max(CEILING, SLACK * seconds)
     deadline = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
@@ -131,7 +140,7 @@ class RealNode:
         except NodeUnreachable:
             return False
 
-    def client(self, timeout: float = 30.0) -> Client:
+    def client(self, timeout: float = CEILING) -> Client:
         """A client of its control socket."""
         return Client(self.folder / "control.sock", timeout=timeout)
 
@@ -152,7 +161,7 @@ class RealNode:
         self.process = None
 
     def command(
-        self, *arguments: str, stdin: bytes | None = None, timeout: float = 60.0
+        self, *arguments: str, stdin: bytes | None = None, timeout: float = SLACK * 60.0
     ) -> subprocess.CompletedProcess:
         """Run the `hyperbloom` command on this node."""
         return subprocess.run(

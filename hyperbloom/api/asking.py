@@ -164,14 +164,21 @@ class EventReader:
 
     def __init__(self, *, where: str) -> None:
         self._where = where
-        self._rest = b""
+        self._rest = bytearray()
 
     def take(self, data: bytes) -> list[tuple[str, Any]]:
         """Kind ("" where none is named) and data of the events that are complete now.
 
         Raises `NodeUnreachable` for what no node sends.
         """
-        *events, self._rest = (self._rest + data).split(b"\n\n")
+        # What was looked through is not looked through again, but for half of an end.
+        seen = max(len(self._rest) - 1, 0)
+        self._rest += data
+        if self._rest.find(b"\n\n", seen) < 0:
+            events: list[bytes] = []
+        else:
+            *events, rest = bytes(self._rest).split(b"\n\n")
+            self._rest = bytearray(rest)
         if len(self._rest) > MAX_EVENT_BYTES:
             raise self._foreign()
         return [found for event in events if (found := self._read(event)) is not None]

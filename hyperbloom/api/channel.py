@@ -42,7 +42,11 @@ from hyperbloom.replication.turns import Turns
 
 __all__ = ["ApiChannel", "ApiRequest", "ApiSite"]
 
-_REASONS = {411: "Length Required", 431: "Request Header Fields Too Large"}
+_REASONS = {
+    411: "Length Required",
+    413: "Content Too Large",
+    431: "Request Header Fields Too Large",
+}
 
 
 class ApiRequest(Request):
@@ -74,15 +78,19 @@ class ApiRequest(Request):
     def gotLength(self, length: int | None) -> None:
         """Called when the headers are here, before the body; None: it comes in chunks."""
         self.content = BytesIO()
-        if length is None and not self.rights:
+        if self.rights:
+            return
+        if length is None:
             self.channel.refuse(411, "say the length of the body: without the token, no chunks")
+        elif length > MAX_OPEN_REFUSED_BYTES:
+            self.channel.refuse(413, f"no body has more than {MAX_BODY_BYTES:,} bytes; send parts")
 
     def handleContentChunk(self, data: bytes) -> None:
         """Called with each part of the body."""
         self.received += len(data)
         if self.received <= self.most:
             self.content.write(data)
-        elif self.received > (MAX_REFUSED_BYTES if self.rights else MAX_OPEN_REFUSED_BYTES):
+        elif self.received > MAX_REFUSED_BYTES:
             self.channel.loseConnection()
         elif self.content.tell():
             self.content = BytesIO()

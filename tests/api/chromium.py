@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def browser_path() -> str | None:
@@ -158,5 +158,5 @@ class Chromium:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(240)
         shutil.rmtree(self.profile, ignore_errors=True)

@@ -21,7 +21,7 @@ from hyperbloom.api.client import Client
 from hyperbloom.api.server import ControlService, TcpService
 from hyperbloom.api.unix import connect_unix
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 class ReactorThread:

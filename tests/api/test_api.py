@@ -227,7 +227,7 @@ def test_who_goes_before_the_answer_waits_no_more(served):
     with pytest.raises(NodeTimeout):
         client.wait_synced(["never"], timeout=60.0)
     client.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 240
     while "gone" not in served.node.calls and time.monotonic() < deadline:
         time.sleep(0.02)
     assert "gone" in served.node.calls
@@ -262,7 +262,7 @@ def test_an_answer_waits_for_the_disk(served):
     connection.sock.settimeout(0.2)
     with pytest.raises(TimeoutError):
         connection.sock.recv(1)
-    connection.sock.settimeout(20)
+    connection.sock.settimeout(240)
     served.call(later.callback, None)
     assert connection.getresponse().status == 200
     connection.close()
@@ -279,7 +279,7 @@ def test_a_client_that_leaves_before_the_answer_does_no_harm(served):
     served.node.own.insert = insert
     connection = served.connection()
     connection.request("POST", "/v1/feeds/-/values", json.dumps({"values": ["61"]}))
-    assert asked.wait(20)
+    assert asked.wait(240)
     connection.close()
     served.client().ping()
     served.call(later.errback, ValueError("too late"))

@@ -186,12 +186,12 @@ def test_watching(pooled):
 
     thread = threading.Thread(target=watch)
     thread.start()
-    assert started.wait(20)
+    assert started.wait(240)
     client = pooled.client()
     form = client.add_object({"n": 1})
     changed = client.change_object(form["hash"], {"n": 2})
     client.remove_object(changed["hash"])
-    thread.join(20)
+    thread.join(240)
     assert [(e.kind, e.before, e.after) for e in events] == [
         ("created", None, form),
         ("changed", form, changed),

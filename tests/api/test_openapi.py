@@ -89,7 +89,7 @@ def test_the_server_does_what_the_description_says(operation, mode, running):
             base_url=running.url,
             headers={"Authorization": f"Bearer {running.token}"},
             excluded_checks=excluded,
-            timeout=20,
+            timeout=240,
         )
 
     try:

@@ -63,7 +63,7 @@ def test_a_watch(client, over_tcp):
     watch = over_tcp.call(lambda: client.watch(take, after=0))
     over_tcp.call(client.put, [b"x" * 200_000])
     over_tcp.call(client.put, [b"last"])
-    assert enough.wait(20)
+    assert enough.wait(240)
     assert arrived == [(1, b"before"), (2, b"x" * 200_000), (3, b"last")]
     assert over_tcp.call(watch.stop) is None
     over_tcp.call(client.put, [b"unseen"])

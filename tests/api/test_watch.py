@@ -14,7 +14,7 @@ from hyperbloom.api.watch import Watcher
 from hyperbloom.replication.settings import FeedSettings
 
 
-def until(condition, seconds=20.0):
+def until(condition, seconds=240.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"

@@ -48,7 +48,7 @@ def run(command: list[str]) -> str:
         command,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
         env=os.environ | {"PATH": path},
     )
@@ -103,6 +103,6 @@ def test_each_shell_has_a_script_that_asks_this_command(name: str) -> None:
 
 
 def test_another_shell_is_refused() -> None:
-    done = subprocess.run([HYPERBLOOM, "completion", "csh"], capture_output=True, timeout=60)
+    done = subprocess.run([HYPERBLOOM, "completion", "csh"], capture_output=True, timeout=240)
     assert done.returncode == 2
     assert b"csh" in done.stderr

@@ -65,14 +65,14 @@ def test_put_streams_what_a_slow_source_writes(served, environment):
     putting.stdin.write(b"a\nb\n")
     putting.stdin.flush()
     wait_until(lambda: served.node.own.ordered == [b"a", b"b"], 20, "the first values are put")
-    out, err = putting.communicate(b"c\n", timeout=20)
+    out, err = putting.communicate(b"c\n", timeout=240)
     assert (putting.returncode, out, err) == (0, b"3 new, 0 known\n", b"")
 
 
 def test_put_takes_any_amount(served, environment):
     text = b"".join(b"%06d\n" % number for number in range(40_000))
     putting = start(served, environment, "put", "-", "--json", stdin=subprocess.PIPE)
-    out, err = putting.communicate(text, timeout=60)
+    out, err = putting.communicate(text, timeout=240)
     assert json.loads(out) == {"new": 40_000, "known": 0}
     assert err == b""
     assert len(served.node.own.ordered) == 40_000
@@ -83,7 +83,7 @@ def test_a_reader_that_goes_is_no_error(served, environment):
     getting = start(served, environment, "get")
     assert getting.stdout.read(10) == b"000000000\n"
     getting.stdout.close()
-    assert getting.wait(20) == 141
+    assert getting.wait(240) == 141
     assert getting.stderr.read() == b""
     getting.stderr.close()
 
@@ -111,7 +111,7 @@ def test_an_output_without_room_is_said(served, environment, tmp_path, arguments
             env=environment,
             stdout=full,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=240,
             # Stands in for a full disk.
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
         )
@@ -129,7 +129,7 @@ def test_watch_is_flushed_and_ends_quietly(served, environment):
     served.call(served.node.own.insert, [b"b"])
     assert watching.stdout.readline() == b"b\n"
     watching.send_signal(signal.SIGINT)
-    out, err = watching.communicate(timeout=20)
+    out, err = watching.communicate(timeout=240)
     assert (watching.returncode, out, err) == (130, b"", b"")
 
 
@@ -138,7 +138,7 @@ def test_watch_notices_that_the_node_stops(served, environment):
     served.call(served.node.own.insert, [b"a"])
     assert watching.stdout.readline() == b"a\n"
     served.call(served.service.stopService)
-    out, err = watching.communicate(timeout=20)
+    out, err = watching.communicate(timeout=240)
     assert (watching.returncode, out) == (4, b"")
     assert err == b"hyperbloom: the node has stopped\n"
 
@@ -228,7 +228,7 @@ def test_a_watch_of_a_real_node(nodes):
     watcher.start()
     wait_until(lambda: arrived, 20, "the watch is open")
     say(node, "put", "x", "y")
-    watcher.join(20)
+    watcher.join(240)
     assert [arrival.value for arrival in arrived[1:]] == [b"x", b"y"]
     assert arrived[1].origin == node.key
     assert abs(arrived[1].received_at - time.time()) < 600
@@ -254,7 +254,7 @@ def test_run_becomes_the_node(nodes, environment):
     assert busy.stderr.startswith(b"hyperbloom: ")
     assert busy.stderr.count(b"\n") == 1
     node.process.send_signal(signal.SIGINT)
-    node.process.wait(20)
+    node.process.wait(240)
     node.process = None
     assert not (node.folder / "control.sock").exists()
     log = node.log_path.read_text()

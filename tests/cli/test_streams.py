@@ -31,7 +31,7 @@ def piped(*parts, as_hex=False):
         with suppress(BrokenPipeError), os.fdopen(writing, "wb", buffering=0) as pipe:
             for part in parts:
                 if part is PAUSE:
-                    assert taken.acquire(timeout=20)
+                    assert taken.acquire(timeout=240)
                 else:
                     left = memoryview(part)
                     while left:

@@ -204,7 +204,7 @@ def in_terminal(served, environment, *arguments, code=0, typed=b""):
         except OSError:  # closed at the other end
             break
     os.close(main)
-    assert process.wait(20) == code
+    assert process.wait(240) == code
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 

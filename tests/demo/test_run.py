@@ -100,7 +100,7 @@ def test_a_second_run_starts_anew_and_leaves_nodes_that_can_be_stopped(project: 
             [program, "-c", str(project / "demo/member"), *command.split()[1:], "--json"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         assert tried.returncode == 0, tried.stderr

@@ -20,7 +20,7 @@ from hyperbloom.discovery.dht.settings import PUBLIC_ROUTERS, DhtSettings
 from hyperbloom.keys import create_key_file
 
 COMMAND = [sys.executable, "-m", "hyperbloom.cli", "dht"]
-WAIT = 60
+WAIT = 240
 
 
 class Network:

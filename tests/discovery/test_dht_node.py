@@ -286,7 +286,7 @@ class Real:
         self.nodes.append(node)
         return node
 
-    def wait(self, deferred, seconds: float = 30.0):
+    def wait(self, deferred, seconds: float = 240.0):
         results = []
         deferred.addBoth(results.append)
         ends = time.monotonic() + seconds

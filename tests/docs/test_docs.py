@@ -28,7 +28,7 @@ def check(script: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
         [sys.executable, str(root / "scripts" / script), "--check"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

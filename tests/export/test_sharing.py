@@ -64,7 +64,7 @@ def read_by_another(folder):
         [sys.executable, "-c", STRANGER, str(NOBODY), str(folder)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
         cwd="/",
     )
@@ -109,7 +109,7 @@ class Watch:
         return self.seen
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_an_export_is_for_its_owner_alone(java, snapshot, node, target, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -133,7 +133,7 @@ def test_an_export_is_for_its_owner_alone(java, snapshot, node, target, tmp_path
         assert read_by_another(target) == 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_tables_that_were_open_are_closed_and_may_be_opened_again(java, snapshot, node, target):
     options = ["--to", target, "--master", "local[1]", "--tables", "links,feeds"]
     export(snapshot, *options)

@@ -27,7 +27,8 @@ from hyperbloom.discovery.items import MutableItem
 from hyperbloom.keys import Identity
 
 HOST = "127.0.0.1"
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 240.0
+LOOKUP_SECONDS = 30.0
 
 
 class Nodes:
@@ -38,8 +39,9 @@ class Nodes:
         self.nodes: list[DhtNode] = []
 
     def start(self, **settings: Any) -> DhtNode:
-        """A node that listens on a free port."""
-        node = DhtNode(self.reactor, DhtSettings(**settings), random_bytes=os.urandom)
+        """A node that listens on a free port, and is patient: others share this machine."""
+        chosen = DhtSettings(query_seconds=5.0, lookup_seconds=LOOKUP_SECONDS, **settings)
+        node = DhtNode(self.reactor, chosen, random_bytes=os.urandom)
         node.listen(0, HOST)
         self.nodes.append(node)
         return node
@@ -152,7 +154,7 @@ class RawAsker:
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind((HOST, 0))
-        self._socket.settimeout(5.0)
+        self._socket.settimeout(240)
         self._id = os.urandom(20)
 
     def ask(self, message: Any, address: Address) -> Any:

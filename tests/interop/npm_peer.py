@@ -26,9 +26,9 @@ HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache" / "npm-peer"
 MANIFESTS = ("package.json", "package-lock.json", ".npmrc")
 
-INSTALL_SECONDS = 180.0
-ANSWER_SECONDS = 30.0
-STOP_SECONDS = 5.0
+INSTALL_SECONDS = 360.0
+ANSWER_SECONDS = 180.0
+STOP_SECONDS = 30.0
 
 NO_REGISTRY = (
     "EAI_AGAIN",

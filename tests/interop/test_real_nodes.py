@@ -163,7 +163,7 @@ def test_twenty_thousand_shared_values_with_differences(
 
     meeting = Meeting(nodes, npm, dialler=dialler, before=before)
     meeting.node.wait_for_count(FEED, 20_200, 60)
-    meeting.peer.until(count=20_200, timeout=60)
+    meeting.peer.until(count=20_200, timeout=240)
     (peer,) = meeting.node.peers(FEED)
     assert peer["values_in"] < 110, "what both have was not sent"
 
@@ -181,7 +181,7 @@ def test_a_set_that_no_frame_holds_comes_from_us_in_many(
         dialect=dialect,
         before=lambda meeting: in_batches(meeting.node, values),
     )
-    meeting.peer.until(count=len(values), timeout=60)
+    meeting.peer.until(count=len(values), timeout=240)
     assert meeting.peer.values() == values
 
 
@@ -225,7 +225,7 @@ def test_more_than_npm_could_ever_sync_by_itself(nodes: Nodes, npm: StartNpm) ->
         in_batches(meeting.node, [*values, *extra])
 
     meeting = Meeting(nodes, npm, before=before)
-    meeting.peer.until(count=len(values) + len(extra), timeout=90)
+    meeting.peer.until(count=len(values) + len(extra), timeout=240)
 
 
 # Sync and Request, sent by hand
@@ -470,7 +470,7 @@ def test_an_npm_member_whose_link_runs_out_writes_no_more(nodes: Nodes, npm: Sta
     meeting = Meeting(nodes, npm, chain=[link(OWNER, ALICE, expires)])
     meeting.peer.insert(b"in time")
     meeting.node.wait_for_count(FEED, 1)
-    meeting.peer.wait("close", connection=meeting.connection, timeout=20)
+    meeting.peer.wait("close", connection=meeting.connection, timeout=240)
     assert meeting.refusals()[0] == "expired"
     meeting.peer.insert(b"late")
     meeting.node.put(b"ours", feed=FEED)

@@ -128,7 +128,7 @@ def test_an_export_without_the_extra_says_what_to_install(
         env=clean_environ(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         stdin=subprocess.DEVNULL,
     )

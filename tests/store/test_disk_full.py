@@ -148,7 +148,7 @@ def test_a_disk_without_a_page_left_for_lmdbs_lock(tmp_path):
             [sys.executable, "-c", NO_ROOM_AT_ALL, str(tmp_path / "snapshot"), str(disk)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
         )
     assert (done.returncode, done.stdout) == (0, "StoreError StoreFull 6\n"), done.stderr
 

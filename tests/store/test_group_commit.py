@@ -36,7 +36,7 @@ class Blocked:
 
     def apply(self, transaction):
         self.begun.set()
-        self.go_on.wait(30)
+        self.go_on.wait(240)
 
 
 @dataclass
@@ -65,14 +65,14 @@ class Desk:
         """Block the writer; returns the event that lets it go on."""
         block = Blocked(threading.Event(), threading.Event())
         self.writer.submit(block, lambda result: None)
-        assert block.begun.wait(30)
+        assert block.begun.wait(240)
         return block.go_on
 
     def take(self, count):
         """Take deliveries until there are so many answers; returns how many it took."""
         taken = 0
         while len(self.answers) < count:
-            self.deliveries.get(timeout=30)()
+            self.deliveries.get(timeout=240)()
             taken += 1
         return taken
 
@@ -127,7 +127,7 @@ def test_nobody_is_answered_before_the_commit(store, desk):
         done.set()
 
     desk.writer.submit(append(b"v"), answered)
-    desk.deliveries.get(timeout=30)()
+    desk.deliveries.get(timeout=240)()
     assert done.is_set()
     assert seen == [([True], threading.current_thread())]
 
@@ -166,7 +166,7 @@ def test_close_writes_what_is_queued(store, desk):
     closing = threading.Thread(target=desk.writer.close)
     closing.start()
     go_on.set()
-    closing.join(30)
+    closing.join(240)
     assert store.feed(FEED).count == 10
     desk.take(10)
     assert all(isinstance(answer, Appended) for answer in desk.answers)
@@ -184,7 +184,7 @@ def test_a_closed_store_is_said_to_every_caller(store, desk):
     desk.submit(append(b"a"))
     desk.submit(append(b"b"))
     go_on.set()
-    closing.join(30)
+    closing.join(240)
     desk.submit(append(b"c"))
     desk.take(3)
     assert isinstance(desk.answers[-1], StoreClosed)
@@ -202,9 +202,9 @@ def test_an_answer_that_raises_keeps_no_other_from_its_own(store, desk):
     desk.writer.submit(append(b"a"), broken)
     desk.submit(append(b"b"))
     go_on.set()
-    desk.deliveries.get(timeout=30)()
+    desk.deliveries.get(timeout=240)()
     with pytest.raises(ZeroDivisionError):
-        desk.deliveries.get(timeout=30)()
+        desk.deliveries.get(timeout=240)()
     assert [answer.values for answer in desk.answers] == [[b"b"]]
 
 
@@ -234,19 +234,19 @@ def test_many_threads_write_one_value_each(tmp_path):
     writer = Writer(store, deliver=lambda answer: answer())
     ready = threading.Event()
     writer.submit(PutFeed(FEED, {}), lambda result: ready.set())
-    assert ready.wait(30)
+    assert ready.wait(240)
 
     def caller(name):
         for number in range(20):
             stored = threading.Event()
             writer.submit(append(b"%d %d" % (name, number)), lambda result, e=stored: e.set())
-            assert stored.wait(30)
+            assert stored.wait(240)
 
     threads = [threading.Thread(target=caller, args=(name,)) for name in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
     writer.close()
     assert store.feed(FEED).count == 320
     assert store.verify().ok

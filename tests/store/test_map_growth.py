@@ -17,7 +17,7 @@ def test_a_tiny_map_grows_under_readers_and_writers(tmp_path):
     writer = Writer(store, deliver=lambda answer: answer())
     made = threading.Event()
     writer.submit(PutFeed(FEED, {}), lambda result: made.set())
-    assert made.wait(30)
+    assert made.wait(240)
     first_map = store.size().map_bytes
     failures: list[object] = []
     stop = threading.Event()
@@ -33,7 +33,7 @@ def test_a_tiny_map_grows_under_readers_and_writers(tmp_path):
                 stored.set()
 
             writer.submit(AppendValues(FEED, values, ORIGIN, 1), done)
-            assert stored.wait(60)
+            assert stored.wait(240)
             if store.has(FEED, values) != [True] * len(values):
                 failures.append((name, number))
 
@@ -54,7 +54,7 @@ def test_a_tiny_map_grows_under_readers_and_writers(tmp_path):
         thread.join(100)
     stop.set()
     for thread in readers:
-        thread.join(30)
+        thread.join(240)
     writer.close()
     assert failures == []
     assert store.feed(FEED).count == 4 * 30 * 100
@@ -111,11 +111,11 @@ class Exchange:
     def _run(self) -> None:
         with self.gate.alone():
             self.alone.set()
-            self.leave.wait(30)
+            self.leave.wait(240)
 
     def finish(self) -> None:
         self.leave.set()
-        self.thread.join(30)
+        self.thread.join(240)
 
 
 def entered(gate: ReadGate, **kind: bool) -> threading.Event:
@@ -131,13 +131,13 @@ def test_the_gate_keeps_readers_out_while_one_is_alone():
     exchange = Exchange(gate)
     assert not exchange.alone.wait(0.02)
     gate.leave()
-    assert exchange.alone.wait(30)
+    assert exchange.alone.wait(240)
     short, long = entered(gate), entered(gate, long=True)
     assert not short.wait(0.02)
     assert not long.wait(0.02)
     exchange.finish()
-    assert short.wait(30)
-    assert long.wait(30)
+    assert short.wait(240)
+    assert long.wait(240)
 
 
 def test_short_readers_do_not_wait_for_a_long_one():
@@ -145,15 +145,15 @@ def test_short_readers_do_not_wait_for_a_long_one():
     gate.enter(long=True)
     exchange = Exchange(gate)
     for _ in range(5):
-        assert entered(gate).wait(30)
+        assert entered(gate).wait(240)
     assert not exchange.alone.is_set()
     # No further long reader goes in, or the exchange would never come to its turn.
     second = entered(gate, long=True)
     assert not second.wait(0.02)
     gate.leave(long=True)
-    assert exchange.alone.wait(30)
+    assert exchange.alone.wait(240)
     exchange.finish()
-    assert second.wait(30)
+    assert second.wait(240)
 
 
 def test_the_gate_opens_again_after_a_failure():

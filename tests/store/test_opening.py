@@ -260,7 +260,7 @@ def test_no_store_crosses_a_fork(store, run):
     process = context.Process(target=child)
     process.start()
     heard = [answers.get(), answers.get(), answers.get()]
-    process.join(30)
+    process.join(240)
     assert "fork" in heard[0]
     assert "fork" in heard[2]
     run(PutMeta("a", b"c"))

@@ -141,7 +141,7 @@ def test_snapshots_are_consistent_while_others_write(tmp_path):
     writer.submit(PutFeed(FEED, {}), note)
     begun = threading.Event()
     writer.submit(append(b"first"), lambda result: (note(result), begun.set()))
-    assert begun.wait(30)
+    assert begun.wait(240)
 
     def write():
         # Bounded: a store that grows while slow snapshots of it are checked makes them slower.
@@ -151,7 +151,7 @@ def test_snapshots_are_consistent_while_others_write(tmp_path):
             stored = threading.Event()
             values = [b"%09d" % n + b"x" * 100 for n in range(number, number + 200)]
             writer.submit(append(*values), lambda result, e=stored: (note(result), e.set()))
-            stored.wait(30)
+            stored.wait(240)
 
     thread = threading.Thread(target=write)
     thread.start()
@@ -165,7 +165,7 @@ def test_snapshots_are_consistent_while_others_write(tmp_path):
             counts.append(report.values)
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(240)
         writer.close()
     assert failures == []
     assert counts == sorted(counts)

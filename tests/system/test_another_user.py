@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 def attempts(*paths: Path) -> list[str]:
     """What became of each path: `in`, or the name of the error."""
     command = [sys.executable, "-c", STRANGER, str(NOBODY), *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     return done.stdout.split()
 
 

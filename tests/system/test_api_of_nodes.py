@@ -32,7 +32,7 @@ class Web:
         return self.token_path.read_text().strip()
 
     def get(self, path, *, token=True):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         try:
             sent = {"Authorization": f"Bearer {self.token}"} if token else {}
             connection.request("GET", path, headers=sent)

@@ -194,7 +194,7 @@ def test_a_deadly_snapshot_is_one_sentence(deadly, tmp_path):
     check_commands(deadly, tmp_path / "made")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_deadly_snapshot_is_one_sentence_to_an_export(deadly, tmp_path):
     done = command("export", deadly, "--to", tmp_path / "tables", "--master", "local[1]")
     assert done.returncode in (1, 7), done

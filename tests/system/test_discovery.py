@@ -66,7 +66,7 @@ def start_dht(*arguments: str) -> subprocess.Popen:
 
 def end(process: subprocess.Popen) -> None:
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=240)
 
 
 def discovery(dht_port: int | None, **more: object) -> str:
@@ -123,12 +123,12 @@ def run_to_its_end(node: RealNode) -> subprocess.CompletedProcess:
         stdin=subprocess.DEVNULL,
         cwd=node.folder,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_two_nodes_alone_find_each_other(nodes):
     """No other node of the DHT: each holds the other's record, and nobody else has it."""
     port = free_udp_port()

@@ -45,12 +45,12 @@ class Callers:
 
     def join(self):
         for thread in self.threads:
-            thread.join(30)
+            thread.join(240)
             assert not thread.is_alive()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_when_a_node_is_killed_twenty_times(nodes):
     numbers = random.Random(2)
     owner = nodes.make("owner")
@@ -70,7 +70,7 @@ def test_nothing_acknowledged_is_lost_when_a_node_is_killed_twenty_times(nodes):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_member_that_is_killed_while_it_replicates_ends_with_everything(nodes):
     owner = nodes.make("owner").start()
     numbers = random.Random(3)
@@ -202,7 +202,7 @@ def test_twistd_as_a_daemon_writes_its_pid_and_stops(nodes):
             "hyperbloom", "-c", str(owner.config_path),
         ],
         capture_output=True,
-        timeout=30,
+        timeout=240,
         check=False,
         cwd=owner.folder,
     )  # fmt: skip
@@ -235,7 +235,7 @@ def test_a_start_that_fails_in_the_background_is_told(nodes):
                 stdout=said,
                 stderr=said,
                 cwd=owner.folder,
-                timeout=30,
+                timeout=240,
                 check=False,
             )
     assert started.returncode == 1

@@ -144,6 +144,6 @@ def test_watch_prints_values_as_they_arrive(nodes):
         wait_until(shown, 20, "a watched value")
     finally:
         watching.terminate()
-        watching.wait(10)
+        watching.wait(240)
         watching.stdout.close()
         watching.stderr.close()

@@ -25,7 +25,7 @@ PAGE = 4096
 
 def health(port: int) -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=240) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -197,7 +197,7 @@ def test_a_page_that_ended_the_process_is_told_of_at_the_next_start(served):
     scatter_nodes(served, b"kept 7")
     with contextlib.suppress(Problem, NodeUnreachable, NodeTimeout, OSError):
         served.values()
-    assert served.process.wait(20) in (-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV)
+    assert served.process.wait(240) in (-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV)
     served.start()
     (told,) = errors_in_log(served)
     assert "fatal error while it used the store" in told

@@ -21,7 +21,7 @@ TAP = Path(__file__).parents[2] / "tap"
 CONFIG = TAP / "hyperbloom.toml"
 UNIT = TAP / "hyperbloom.service"
 INSTALLED_CONFIG = "/etc/hyperbloom/hyperbloom.toml"
-READY_SECONDS = 30.0
+READY_SECONDS = 240.0
 SETTING = re.compile(r"^# (?=\w+ = |\[\[)", re.MULTILINE)
 
 

@@ -19,7 +19,7 @@ from nodes import HYPERBLOOM, TWISTD, Nodes, RealNode, free_port, real_nodes, wa
 
 from hyperbloom.exit_codes import ExitCode
 
-PATIENCE = 30.0
+PATIENCE = 240.0
 PASSPHRASE = "correct-horse-battery-staple-of-this-test"
 MARK = b"value-that-no-log-may-hold"
 #: What a node of another pool has.
@@ -44,7 +44,7 @@ def dht_port() -> Iterator[int]:
     assert found is not None
     yield int(found[1])
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=240)
 
 
 class SecretNode:
@@ -222,7 +222,7 @@ def fails_to_start(node: RealNode) -> str:
         done = subprocess.run(
             [TWISTD, "-n", "--pidfile=", "hyperbloom", "-c", str(node.config_path)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-            cwd=node.folder, text=True, timeout=60, check=False,
+            cwd=node.folder, text=True, timeout=240, check=False,
         )  # fmt: skip
         assert done.returncode == ExitCode.CONFIG, done.stdout
         said += done.stdout

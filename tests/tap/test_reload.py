@@ -14,7 +14,7 @@ from hyperbloom.config import Config, parse_config
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.reload import differences
 
-PATIENCE = 30.0
+PATIENCE = 240.0
 FEED, OTHER = "11" * 32, "22" * 32
 
 

@@ -20,7 +20,7 @@ from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.systemd import Notifier, Supervision, watchdog_seconds
 
-PATIENCE = 30.0
+PATIENCE = 240.0
 
 
 class Supervisor:

@@ -30,7 +30,7 @@ def tool(name: str) -> pytest.MarkDecorator:
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 def installed(folder: Path, spoil: str = "") -> list[str]:
