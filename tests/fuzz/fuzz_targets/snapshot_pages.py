@@ -89,16 +89,17 @@ atexit.register(_reader.stop)
 
 
 def fuzz(data: bytes) -> bool:
-    """Bytes changed at some places of the file, and its end cut off."""
+    """Bits turned at some places of the file, and its end cut off."""
     global deaths
     choices = Choices(data)
     pages = bytearray(_PAGES)
     cut = int.from_bytes(choices.take(3), "big")
     for _ in range(16):
-        at, changed = int.from_bytes(choices.take(3), "big") % len(pages), choices.piece()
-        if not changed:
+        at, mask = int.from_bytes(choices.take(3), "big") % len(pages), choices.piece()
+        if not mask:
             break
-        pages[at : at + len(changed)] = changed[: len(pages) - at]
+        for place, bits in zip(range(at, len(pages)), mask, strict=False):
+            pages[place] ^= bits
     (_CHANGED / "data.mdb").write_bytes(pages[: len(pages) - cut] if cut < len(pages) else pages)
     said = _reader.read()
     deaths += said == "died"
@@ -107,9 +108,9 @@ def fuzz(data: bytes) -> bool:
 
 
 def seeds() -> dict[str, bytes]:
-    """Nothing changed; and changes that change nothing, at the places that tell most."""
+    """Nothing changed; and masks that turn nothing, where pages say what they are."""
     found = {"sound": bytes(3)}
     for page in range(len(_PAGES) // 4_096):
         at = page * 4_096 + 10
-        found[f"page-{page:02}"] = bytes(3) + at.to_bytes(3, "big") + piece(_PAGES[at : at + 6])
+        found[f"page-{page:02}"] = bytes(3) + at.to_bytes(3, "big") + piece(bytes(6))
     return found
