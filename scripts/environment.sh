@@ -1,26 +1,28 @@
 # Sourced by scripts/run, scripts/test and scripts/bench: an environment with the project installed.
 #
-#   use_environment FOLDER [EXTRAS]    sets ENVIRONMENT, and installs again when the sources changed
+#   use_environment FOLDER [EXTRAS] [PIP-ARGUMENT…]
+#
+# It sets ENVIRONMENT, and installs again when the sources changed.
 #
 # The caller defines `say TEXT` and `give_up SENTENCE LOG`.
 
 use_environment() {
     ENVIRONMENT=$1
     local extras=${2:-} wanted
-    wanted="$(fingerprint) $extras"
+    wanted="$(fingerprint) $*"
     if [ "$(cat "$ENVIRONMENT/installed" 2>/dev/null)" = "$wanted" ] &&
         "$ENVIRONMENT/bin/hyperbloom" --version >/dev/null 2>&1; then
         say "$ENVIRONMENT is up to date"
     else
         make_environment
-        install_project "$extras"
+        install_project "$extras" "${@:3}"
         echo "$wanted" >"$ENVIRONMENT/installed"
     fi
 }
 
 # What the environment was made of: when any of it changes, the project is installed again.
 fingerprint() {
-    find setup.cfg pyproject.toml hyperbloom twisted_plugins -type f \
+    find setup.cfg pyproject.toml tests/constraints.txt hyperbloom twisted_plugins -type f \
         ! -path '*/__pycache__/*' ! -name dropin.cache | LC_ALL=C sort | xargs cksum | cksum
 }
 
@@ -56,7 +58,7 @@ install_project() {
         "$PWD/$ENVIRONMENT/build" "$PWD/$ENVIRONMENT" >"$ENVIRONMENT/build.cfg"
     rm -rf "$ENVIRONMENT/build" "$ENVIRONMENT/installed"
     DIST_EXTRA_CONFIG="$PWD/$ENVIRONMENT/build.cfg" "$ENVIRONMENT/bin/python" -m pip install \
-        --disable-pip-version-check --upgrade ".$extras" >"$log" 2>&1 ||
+        --disable-pip-version-check --upgrade ".$extras" "${@:2}" >"$log" 2>&1 ||
         give_up "the project could not be installed; is there a way to a package index?" "$log"
 }
 
