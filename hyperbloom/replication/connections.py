@@ -76,6 +76,10 @@ class Connections:
         surplus = self._slots.enter(peer, network=peer.network, dialled=peer.outgoing)
         return self._make_room(surplus, peer, "there are as many connections as there may be")
 
+    def knows_feed(self, peer: PeerProtocol) -> None:
+        """A peer has opened a feed that is here."""
+        self._slots.open(peer)
+
     def check_secure(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
         """Why a peer that has proved a key is not let in all the same: as ourselves, or a twin.
 

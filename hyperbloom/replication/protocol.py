@@ -320,6 +320,7 @@ class PeerProtocol(Protocol):
             if not self._open(feed):
                 return
             self.feed = feed
+            self.connections.knows_feed(self)
         self.write(
             self.session.send_handshake(
                 peer_id=self.context.peer_id, extensions=extensions_of(self.feed)
