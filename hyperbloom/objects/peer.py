@@ -187,7 +187,7 @@ class PoolPeer(Protocol):
         """Say KICK, flush, and cut after `close_seconds`."""
         if self._lost or self.closing is not None:
             return
-        log.info("{peer}: closing, {why}", peer=self.address, why=str(why))
+        self.network.tell(self, why)
         if kick and self.session.state is not State.CLOSED:
             self._write(Kick, compressed(Kick(t=self._now())))
         self.closing = why
