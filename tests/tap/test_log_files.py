@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from nodes import TWISTD, RealNode, wait_until
+from twisted.logger import Logger
 
 from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.logs import log_observer
@@ -21,8 +22,9 @@ def test_there_are_so_many_log_files_of_so_many_bytes(tmp_path, files):
     for number in range(20):
         (tmp_path / f"node.log.{number}").write_text("from before there was a limit")
     observer = log_observer("info", str(tmp_path / "node.log"), files=files, file_bytes=10_000)
+    log = Logger(observer=observer, namespace="test")
     for number in range(2_000):
-        observer({"log_level": None, "log_format": f"line {number} " + "x" * 80, "log_time": 0.0})
+        log.info("line {number} {text}", number=number, text="x" * 80)
     found = sizes(tmp_path)
     del found["node.log.0"]
     assert set(found) == {"node.log", *(f"node.log.{number}" for number in range(1, files))}
