@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from nodes import wait_until
 from strangers import KINDS, Strangers
 
 AT_ONCE = "[sync]\nretry_first = 0.2\nretry_longest = 0.5\n"
-#: An address of its own, and the one from which nodes on this machine dial.
-ELSEWHERE, NODES_ADDRESS = "127.66.0.1", "127.0.0.1"
+#: The one from which nodes on this machine dial.
+NODES_ADDRESS = "127.0.0.1"
+#: What the system would give a process that asks for it.
+LIMIT_OF_FILES = 8_192
 
 
 def resident_bytes(node) -> int:
@@ -72,6 +75,19 @@ def test_strangers_of_many_addresses_do_not_crowd_out_members(nodes):
     owner = nodes.make("owner", config="[limits]\nconnections = 40\n").start()
     with Strangers(owner.port, owner.key, 98, kinds=("silent",)) as crowd:
         wait_until(lambda: crowd.ended > 58, 30, "the node has ended what was too many")
+        member = nodes.invited(owner, "member", config=AT_ONCE)
+        owner.wait_for_peers(owner.key, 1, 8)
+        member.put(b"through the crowd", feed=owner.key)
+        owner.wait_for_count(owner.key, 1, 8)
+
+
+def test_strangers_do_not_use_up_what_the_node_may_open(nodes):
+    owner = nodes.make("owner")
+    owner.start(
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, LIMIT_OF_FILES))
+    )
+    with Strangers(owner.port, owner.key, 400, kinds=("opened",)) as crowd:
+        wait_until(lambda: crowd.opened >= 400, 30, "all strangers have come")
         member = nodes.invited(owner, "member", config=AT_ONCE)
         owner.wait_for_peers(owner.key, 1, 8)
         member.put(b"through the crowd", feed=owner.key)
