@@ -113,16 +113,10 @@ class PoolNetwork:
                 return None
         return crowded
 
-    def tell(self, peer: PoolPeer, why: Closing) -> None:
-        """A connection is being closed by this node."""
+    def tell(self, peer: PoolPeer, kind: str, what: str) -> None:
+        """Something that a peer caused, for the log."""
         tally = self._peers if peer in self._open else self._strangers
-        tally.tell(
-            why.kind,
-            network_of(peer.host),
-            "{peer}: closing, {why}",
-            peer=peer.address,
-            why=str(why),
-        )
+        tally.tell(kind, network_of(peer.host), "{peer}: {what}", peer=peer.address, what=what)
 
     def opened(self, peer: PoolPeer) -> None:
         """Objects may be told to the peer from now on."""

@@ -176,6 +176,10 @@ class Connections:
             )
         )
 
+    def tell(self, peer: PeerProtocol, kind: str, what: str) -> None:
+        """Something that a member caused, for the log."""
+        self.members.tell(kind, peer.network, "{peer}: {what}", peer=peer.address, what=what)
+
     def strike(self, peer: PeerProtocol, what: str) -> None:
         """A peer broke the protocol.
 

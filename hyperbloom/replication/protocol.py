@@ -343,6 +343,7 @@ class PeerProtocol(Protocol):
             release=self.look_again,
             strike=self._strike,
             close=self.close,
+            tell=lambda kind, what: self.connections.tell(self, kind, what),
         )
         self.peering = Peering(connection, self.feed, self.session, event.peer)
         self._wire.registerProducer(self.peering.outflow, True)
