@@ -47,14 +47,20 @@ class LevelledObserver:
         self._levels.setLogLevelForNamespace("", LogLevel.levelWithName(level))
 
 
-def log_observer(level: str, logfile: str | None) -> LevelledObserver:
+def log_observer(
+    level: str, logfile: str | None, *, files: int, file_bytes: int
+) -> LevelledObserver:
     """An observer for `Application`: `level` as in `[node] log_level`, `logfile` as twistd's.
 
-    Without a file, and for "-", it writes to standard output, or to the journal where that is what
-    standard output leads to.
+    A file that has reached `file_bytes` becomes `logfile`.1, the one before it .2 and so on; there
+    are at most `files` (from 2) of them, the oldest is removed. Without a file, and for "-", it
+    writes to standard output, or to the journal where that is what standard output leads to.
     """
-    to_stdout = not logfile or logfile == "-"
-    stream: IO[Any] = sys.stdout if to_stdout else LogFile.fromFullPath(logfile)
+    stream: IO[Any] = sys.stdout
+    to_stdout = logfile is None or logfile in ("", "-")
+    if logfile is not None and not to_stdout:
+        # Twisted counts the files behind the one that is written.
+        stream = LogFile.fromFullPath(logfile, rotateLength=file_bytes, maxRotatedFiles=files - 1)
     observer: ILogObserver = textFileLogObserver(stream)
     if to_stdout and is_journal(stream):
         observer = JournalObserver(fallback=observer)

@@ -29,6 +29,7 @@ from hyperbloom.api.server import ControlService, TcpService
 from hyperbloom.api.unix import SocketBusy, SocketError
 from hyperbloom.config import Config, ConfigError
 from hyperbloom.crashes import CrashFile
+from hyperbloom.descriptors import make_room
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.feed_keys import FeedKeys
@@ -150,6 +151,7 @@ class NodeService(MultiService):
         config, identity = self._config, self._identity
         feed_keys = FeedKeys(config.feed_keys)
         feed_keys.load()
+        self._make_room(config)
         store = self._store = Store.open(config.store_path)
         _require_owner(store, identity)
         told = StoreLog(store.condition, seconds=self._reactor.seconds)
@@ -186,6 +188,19 @@ class NodeService(MultiService):
         discovery = self._build_discovery(node, store, self._writer)
         objects = self._build_objects(store, self._writer)
         self._build_api(node, discovery, objects)
+
+    def _make_room(self, config: Config) -> None:
+        """Have descriptors for all connections there may be."""
+        most = config.limits.connections + config.objects.connections
+        given = make_room(most)
+        if given is not None:
+            log.warn(
+                "The system lets this process open {given} files and connections, too few for "
+                "the {most} connections of [limits] and [objects]; raise `ulimit -n`, or set "
+                "connections lower",
+                given=given,
+                most=most,
+            )
 
     def _build_api(
         self,

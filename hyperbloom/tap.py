@@ -18,7 +18,7 @@ from twisted.python.components import Componentized
 from twisted.python.usage import Options as BaseOptions
 from twisted.python.usage import UsageError
 
-from hyperbloom.config import ConfigError, load_config
+from hyperbloom.config import Config, ConfigError, load_config
 from hyperbloom.crashes import CrashFile
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import KeyFileError, load_key_file
@@ -86,7 +86,7 @@ def _fail(code: ExitCode, sentence: str) -> NoReturn:
     raise SystemExit(int(code))
 
 
-def _observer(options: Options, level: str) -> LevelledObserver | None:
+def _observer(options: Options, config: Config) -> LevelledObserver | None:
     """Ours, unless twistd's command line names another logger."""
     outer = options.parent
     if outer is None or outer.get("logger") or outer.get("syslog"):
@@ -94,7 +94,9 @@ def _observer(options: Options, level: str) -> LevelledObserver | None:
     logfile = outer.get("logfile")
     if not logfile and not outer.get("nodaemon"):
         logfile = "twistd.log"
-    return log_observer(level, logfile)
+    return log_observer(
+        config.log_level, logfile, files=config.log_files, file_bytes=config.log_bytes
+    )
 
 
 def makeService(options: Options) -> IService:
@@ -107,7 +109,7 @@ def makeService(options: Options) -> IService:
     except (ConfigError, KeyFileError) as problem:
         _fail(ExitCode.CONFIG, str(problem))
     twistd = options.parent
-    observer = _observer(options, config.log_level)
+    observer = _observer(options, config)
     guarded: Any = _Guarded(
         observer,
         in_background=twistd is not None and not twistd.get("nodaemon"),

@@ -48,7 +48,21 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "critical")
 MAX_LEEWAY = 3_600.0
 
 _TABLES = ("node", "feeds", "limits", "sync", "discovery", "objects", "api")
-NODE_KEYS = ("data", "identity", "feed_keys", "listen", "advertise", "log_level", "leeway")
+#: Log files and their bytes. At least there is one that is written and one that is full, and each
+#: has some hundred lines.
+DEFAULT_LOG_FILES, LEAST_LOG_FILES = 10, 2
+DEFAULT_LOG_BYTES, LEAST_LOG_BYTES = 1_000_000, 10_000
+NODE_KEYS = (
+    "data",
+    "identity",
+    "feed_keys",
+    "listen",
+    "advertise",
+    "log_level",
+    "log_files",
+    "log_bytes",
+    "leeway",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +76,8 @@ class Config:
     listen: tuple[str, ...] = DEFAULT_LISTEN
     advertise: tuple[str, ...] = ()
     log_level: str = "info"
+    log_files: int = DEFAULT_LOG_FILES
+    log_bytes: int = DEFAULT_LOG_BYTES
     leeway: float = 0.0
     feeds: tuple[FeedSettings, ...] = ()
     limits: Limits
@@ -92,6 +108,10 @@ def _objects(table: ConfigTable, base: Path) -> ObjectsSettings:
             "hash_rule": table.text("hash_rule", HASH_RULES[0], one_of(HASH_RULES, "rule")),
         },
     )
+
+
+def _at_least(table: ConfigTable, key: str, default: int, least: int) -> int:
+    return table.bounded(key, table.value(key, int, default), least)
 
 
 def parse_config(text: str, *, path: Path) -> Config:
@@ -134,6 +154,8 @@ def _config(root: ConfigTable, path: Path) -> Config:
         listen=node.texts("listen", DEFAULT_LISTEN, check_node_listen),
         advertise=node.texts("advertise", (), parse_host_port),
         log_level=node.text("log_level", "info", one_of(LOG_LEVELS, "level")),
+        log_files=_at_least(node, "log_files", DEFAULT_LOG_FILES, LEAST_LOG_FILES),
+        log_bytes=_at_least(node, "log_bytes", DEFAULT_LOG_BYTES, LEAST_LOG_BYTES),
         leeway=leeway,
         feeds=read_feeds(root),
         limits=table("limits").dataclass(Limits),

@@ -6,15 +6,17 @@ is: so every message ends, whatever circles the nodes form (hyperbloom/store/obj
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.internet.protocol import Factory
+from twisted.logger import Logger
 
+from hyperbloom.addresses import network_of
 from hyperbloom.objects.codec import compressed
 from hyperbloom.objects.news import NEWS, messages
 from hyperbloom.objects.payloads import Identify, Payload
@@ -23,6 +25,7 @@ from hyperbloom.objects.pool import InThread, ObjectPool
 from hyperbloom.objects.settings import ObjectsSettings
 from hyperbloom.objects.status import ClosingStatus, PoolPeerStatus
 from hyperbloom.store import Outcome
+from hyperbloom.tally import Tally
 
 __all__ = ["AcceptFactory", "Decide", "DialFactory", "PoolContext", "PoolNetwork", "let_in"]
 
@@ -30,6 +33,10 @@ __all__ = ["AcceptFactory", "Decide", "DialFactory", "PoolContext", "PoolNetwork
 MAX_CLOSINGS_SHOWN = 20
 #: Closings that tell a person nothing.
 _ORDINARY = frozenset({"stopped", "lost", "left"})
+#: Closings of one kind, of peers that were let in, that are told one by one in a minute.
+TOLD_SINGLY = 10
+
+log = Logger()
 
 Decide = Callable[[Identify, str], "bool | Deferred[bool]"]
 """The application's decision whether a peer is let in, by what it says and its address."""
@@ -65,9 +72,13 @@ class PoolNetwork:
     def __init__(self, context: PoolContext) -> None:
         self.context = context
         self.closings: deque[ClosingStatus] = deque(maxlen=MAX_CLOSINGS_SHOWN)
-        self._all: set[PoolPeer] = set()
+        #: The oldest first.
+        self._all: dict[PoolPeer, None] = {}
         self._open: list[PoolPeer] = []
-        self._per_host: Counter[str] = Counter()
+        self._strangers = Tally(context.clock, log, what="Connections of strangers to the pool")
+        self._peers = Tally(
+            context.clock, log, what="Connections of the pool's peers", singly=TOLD_SINGLY
+        )
         self._all_gone: list[Deferred[None]] = []
         self._unsubscribe = context.pool.subscribe(self._pass_on)
 
@@ -79,15 +90,33 @@ class PoolNetwork:
     def admit(self, peer: PoolPeer) -> Closing | None:
         """Take a new connection in, or say why not."""
         settings = self.context.settings
-        self._all.add(peer)
-        self._per_host[peer.host] += 1
+        self._all[peer] = None
         if peer.outgoing:
             return None
-        if sum(not other.outgoing for other in self._all) > settings.connections:
-            return Closing("crowded", "there are as many connections as there may be")
-        if self._per_host[peer.host] > settings.connections_per_address:
-            return Closing("crowded", "its address has as many connections as it may")
+        came = [one for one in self._all if not one.outgoing and one.closing is None]
+        neighbours = [one for one in came if network_of(one.host) == network_of(peer.host)]
+        if len(neighbours) > settings.connections_per_address:
+            crowded = Closing("crowded", "its address has as many connections as it may")
+            return self._make_room(neighbours, peer, crowded)
+        if len(came) > settings.connections:
+            crowded = Closing("crowded", "there are as many connections as there may be")
+            return self._make_room(came, peer, crowded)
         return None
+
+    def _make_room(
+        self, some: Sequence[PoolPeer], newcomer: PoolPeer, crowded: Closing
+    ) -> Closing | None:
+        """The oldest that was not let in yet goes; where all were, the newcomer."""
+        for one in some:
+            if one is not newcomer and not one.is_open:
+                one.close(Closing("crowded", "it had to make room for another connection"))
+                return None
+        return crowded
+
+    def tell(self, peer: PoolPeer, kind: str, what: str) -> None:
+        """Something that a peer caused, for the log."""
+        tally = self._peers if peer in self._open else self._strangers
+        tally.tell(kind, network_of(peer.host), "{peer}: {what}", peer=peer.address, what=what)
 
     def opened(self, peer: PoolPeer) -> None:
         """Objects may be told to the peer from now on."""
@@ -95,12 +124,9 @@ class PoolNetwork:
 
     def forget(self, peer: PoolPeer) -> None:
         """The connection is gone."""
-        self._all.discard(peer)
+        self._all.pop(peer, None)
         if peer in self._open:
             self._open.remove(peer)
-        self._per_host[peer.host] -= 1
-        if self._per_host[peer.host] <= 0:
-            del self._per_host[peer.host]
         why = peer.closing
         if why is not None and why.kind not in _ORDINARY:
             self.closings.appendleft(
@@ -141,6 +167,8 @@ class PoolNetwork:
         self._unsubscribe()
         for peer in list(self._all):
             peer.close(why)
+        self._strangers.stop()
+        self._peers.stop()
         if not self._all:
             return succeed(None)
         gone: Deferred[None] = Deferred()

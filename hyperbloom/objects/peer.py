@@ -187,7 +187,7 @@ class PoolPeer(Protocol):
         """Say KICK, flush, and cut after `close_seconds`."""
         if self._lost or self.closing is not None:
             return
-        log.info("{peer}: closing, {why}", peer=self.address, why=str(why))
+        self.network.tell(self, why.kind, f"closing, {why}")
         if kick and self.session.state is not State.CLOSED:
             self._write(Kick, compressed(Kick(t=self._now())))
         self.closing = why
@@ -422,12 +422,8 @@ class PoolPeer(Protocol):
             self._refused += 1
             # The 1st, 2nd, 4th, 8th and so on: a peer must not fill the log.
             if not self._refused & (self._refused - 1):
-                log.info(
-                    "{peer}: {count} objects refused, the latest: {why}",
-                    peer=self.address,
-                    count=self._refused,
-                    why=error,
-                )
+                what = f"{self._refused} objects refused, the latest: {error}"
+                self.network.tell(self, "objects-refused", what)
             return None
         self._offers.append(offer)
         return offer

@@ -65,7 +65,7 @@ class ObjectsSettings:
     )
     objects: int = _number(1_000_000, 1, "objects in the pool beyond which none is taken")
     connections: int = _number(64, 1, "connections that are let in; each costs a file descriptor")
-    connections_per_address: int = _number(16, 1, "the same from one address")
+    connections_per_address: int = _number(16, 1, "the same from one address (of IPv6: one /64)")
     unwritten_bytes: int = _number(
         2_097_152, 65_536, "objects of one peer that wait for the disk before reading is paused"
     )

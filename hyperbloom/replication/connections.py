@@ -76,6 +76,10 @@ class Connections:
         surplus = self._slots.enter(peer, network=peer.network, dialled=peer.outgoing)
         return self._make_room(surplus, peer, "there are as many connections as there may be")
 
+    def knows_feed(self, peer: PeerProtocol) -> None:
+        """A peer has opened a feed that is here."""
+        self._slots.open(peer)
+
     def check_secure(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
         """Why a peer that has proved a key is not let in all the same: as ourselves, or a twin.
 
@@ -171,6 +175,10 @@ class Connections:
                 at=self.context.now(), address=peer.address, kind=why.kind, reason=str(why)
             )
         )
+
+    def tell(self, peer: PeerProtocol, kind: str, what: str) -> None:
+        """Something that a member caused, for the log."""
+        self.members.tell(kind, peer.network, "{peer}: {what}", peer=peer.address, what=what)
 
     def strike(self, peer: PeerProtocol, what: str) -> None:
         """A peer broke the protocol.

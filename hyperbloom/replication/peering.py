@@ -84,7 +84,8 @@ class Connection:
     """What a peering needs of its connection.
 
     write: bytes to the transport. release: the peer is no longer behind, frames may be taken.
-    strike: the peer broke a rule, in words. close: end the connection.
+    strike: the peer broke a rule, in words. close: end the connection. tell: a kind of event and
+    what it was, for the log.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Connection:
     release: Callable[[], None]
     strike: Callable[[str], None]
     close: Callable[[Refused], None]
+    tell: Callable[[str, str], None]
 
 
 class Peering:
@@ -430,7 +432,7 @@ class Peering:
         try:
             issued = self.feed.issue_link(self.remote_key, expires=expires, share=PEERS_SHARE)
         except (NotTrusted, ValueError) as error:
-            log.info("No link for {peer}: {why}", peer=self.connection.name, why=error)
+            self.connection.tell("no-link", f"no link is issued to it: {error}")
             return
         issued.addCallback(self._send_link).addErrback(self._job_failed)
 

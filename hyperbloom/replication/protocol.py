@@ -320,6 +320,7 @@ class PeerProtocol(Protocol):
             if not self._open(feed):
                 return
             self.feed = feed
+            self.connections.knows_feed(self)
         self.write(
             self.session.send_handshake(
                 peer_id=self.context.peer_id, extensions=extensions_of(self.feed)
@@ -342,6 +343,7 @@ class PeerProtocol(Protocol):
             release=self.look_again,
             strike=self._strike,
             close=self.close,
+            tell=lambda kind, what: self.connections.tell(self, kind, what),
         )
         self.peering = Peering(connection, self.feed, self.session, event.peer)
         self._wire.registerProducer(self.peering.outflow, True)

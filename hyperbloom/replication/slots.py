@@ -4,7 +4,8 @@ A connection that comes in is a stranger's until its Handshake is verified. Stra
 cost nothing, so they are bounded by where they come from (an IPv4 address, or a /64 of IPv6), and
 when there is no room the oldest stranger goes, of the network that has most of them: whoever wants
 to keep somebody out has to come from more networks than everybody else together, and faster than
-a handshake takes. Strangers take no more than a part of all connections.
+a handshake takes. Who has opened a feed that is here goes after those who have said nothing of the
+kind. Strangers take no more than a part of all connections.
 
 Who has proved a key is bounded by that key and not by an address, for behind one address (NAT, a
 proxy, a VPN) there may be everybody. A key that has too many connections loses the oldest, of the
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 from hyperbloom.replication.limits import NEWCOMERS_PART, STRANGERS_PART, Limits
@@ -39,6 +41,26 @@ class Proof:
     branch: bytes
 
 
+class _Neighbours(Generic[T]):
+    """Strangers of one network, the oldest first: those who opened a feed, and the others."""
+
+    __slots__ = ("opened", "silent")
+
+    def __init__(self) -> None:
+        self.opened: dict[T, None] = {}
+        self.silent: dict[T, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.opened) + len(self.silent)
+
+    def surplus(self, newcomer: T | None = None) -> T:
+        """Who goes first; the newcomer only where it is alone."""
+        for one in (*islice(self.silent, 2), *islice(self.opened, 1)):
+            if one is not newcomer:
+                return one
+        return next(iter(self.silent))
+
+
 @dataclass(slots=True, kw_only=True)
 class _Slot:
     network: str
@@ -53,7 +75,7 @@ class Slots(Generic[T]):
         self._limits = limits
         self._all: dict[T, _Slot] = {}
         #: Those that came in, the oldest first: strangers by network, the others by feed and key.
-        self._strangers: dict[str, dict[T, None]] = {}
+        self._strangers: dict[str, _Neighbours[T]] = {}
         self._proved: dict[tuple[bytes, bytes], dict[T, None]] = {}
         self._stranger_count = self._proved_count = 0
 
@@ -68,17 +90,25 @@ class Slots(Generic[T]):
     def enter(self, one: T, *, network: str, dialled: bool) -> T | None:
         """Take a connection in; who has to go for it (maybe itself), or None."""
         self._all[one] = _Slot(network=network, dialled=dialled)
-        if not dialled:
-            self._strangers.setdefault(network, {})[one] = None
-            self._stranger_count += 1
         limits = self._limits()
-        neighbours = self._strangers.get(network, {})
-        if not dialled and len(neighbours) > limits.connections_per_address:
-            return next(iter(neighbours))
+        if not dialled:
+            neighbours = self._strangers.setdefault(network, _Neighbours())
+            neighbours.silent[one] = None
+            self._stranger_count += 1
+            if len(neighbours) > limits.connections_per_address:
+                return neighbours.surplus(one)
         most = -(-limits.connections // STRANGERS_PART)
         if self._stranger_count > most or len(self._all) > limits.connections:
-            return self._oldest_stranger()
+            return self._surplus_stranger(one)
         return None
+
+    def open(self, one: T) -> None:
+        """A stranger has opened a feed that is here; dialled ones are not asked about."""
+        slot = self._all.get(one)
+        neighbours = None if slot is None else self._strangers.get(slot.network)
+        if neighbours is not None and one in neighbours.silent:
+            del neighbours.silent[one]
+            neighbours.opened[one] = None
 
     def prove(self, one: T, proof: Proof) -> T | None:
         """A connection has proved a key; who has to go for it (maybe itself), or None."""
@@ -114,18 +144,21 @@ class Slots(Generic[T]):
 
     def _leave_strangers(self, one: T, slot: _Slot) -> None:
         neighbours = self._strangers.get(slot.network)
-        if neighbours is None or one not in neighbours:
+        if neighbours is None:
             return
-        del neighbours[one]
-        self._stranger_count -= 1
-        if not neighbours:
+        for some in (neighbours.silent, neighbours.opened):
+            if one in some:
+                del some[one]
+                self._stranger_count -= 1
+        if not len(neighbours):
             del self._strangers[slot.network]
 
-    def _oldest_stranger(self) -> T | None:
+    def _surplus_stranger(self, newcomer: T) -> T | None:
         if not self._strangers:
             return None
         most = max(map(len, self._strangers.values()))
-        return next(next(iter(some)) for some in self._strangers.values() if len(some) == most)
+        fullest = next(some for some in self._strangers.values() if len(some) == most)
+        return fullest.surplus(newcomer)
 
     def _oldest_of(self, some: Iterable[T]) -> T:
         """The oldest of those in the network that has most of them."""

@@ -78,7 +78,9 @@ class Strangers:
         *,
         kinds: tuple[str, ...] = KINDS,
         sources: tuple[str, ...] = SOURCES,
+        renewal: float = RENEWAL_SECONDS,
     ) -> None:
+        self._renewal = renewal
         self._port, self._feed = port, feed
         self._said = {kind: said_by(kind, feed) for kind in kinds}
         self._strangers = [
@@ -164,5 +166,5 @@ class Strangers:
             self._selector.unregister(stranger.socket)
             stranger.socket.close()
         stranger.socket = None
-        stranger.due = time.monotonic() + RENEWAL_SECONDS
+        stranger.due = time.monotonic() + self._renewal
         self.ended += 1

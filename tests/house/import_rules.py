@@ -41,6 +41,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
+        "descriptors": Room(),
         "exit_codes": Room(),
         "tally": Room(packages=("twisted",)),
         "invitation": Room(knows=("keys",)),
@@ -79,7 +80,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "reload": Room(knows=("config", "keys", "replication", "store"), packages=("twisted",)),
         "service": Room(
             knows=(*CORE, "store", "addresses", "feed_keys", "replication", "discovery", "objects",
-                   "swarms", "config", "api", "crashes", "exit_codes", "passphrase", "reload",
+                   "swarms", "config", "api", "crashes", "descriptors", "exit_codes", "passphrase",
+                   "reload",
                    "store_log", "systemd"),
             packages=("twisted", "zope"),
         ),

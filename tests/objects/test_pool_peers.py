@@ -313,13 +313,15 @@ def test_connections_are_bounded_in_all_and_from_one_address(net):
     node = net.add("node", connections=3, connections_per_address=2)
     foreign = [dial(net, node) for _ in range(3)]
     net.run(1)
-    assert [bool(peer.of(Kick)) for peer in foreign] == [False, False, True]
-    other = net.add("other")
-    net.connect(other, node)
-    third = net.add("third")
-    net.connect(third, node)
-    net.run(1)
-    assert [kind for kind, _ in closings(node)] == ["crowded", "crowded"]
+    assert [bool(peer.of(Kick)) for peer in foreign] == [True, False, False]
+    friends = [net.add(name) for name in ("one", "two", "three", "four")]
+    for friend in friends:
+        net.connect(friend, node)
+        net.run(1)
+    # Those that had not been let in yet made room; then there was none for the last.
+    assert [kind for kind, _ in closings(node)] == ["crowded"] * 4
+    assert [bool(peer.of(Kick)) for peer in foreign] == [True, True, True]
+    assert [len(friend.network.peers()) for friend in friends] == [1, 1, 1, 0]
 
 
 def test_kick_is_said_when_a_node_stops_and_heard(net):

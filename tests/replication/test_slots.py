@@ -77,6 +77,21 @@ def test_the_oldest_stranger_of_the_fullest_network_goes_first():
     assert room.strangers == 8 // STRANGERS_PART
 
 
+def test_who_has_opened_a_feed_outlives_those_who_have_not():
+    room = slots(connections_per_address=3)
+    assert take(room, "honest") is None
+    room.open("honest")
+    gone = [take(room, number) for number in range(6)]
+    assert gone == [None, None, 0, 1, 2, 3]
+    room.open(4)
+    room.open(5)
+    assert [take(room, "a"), take(room, "b")] == ["honest", "a"]
+    for name in ("dialled", "never there"):
+        room.enter("dialled", network="n", dialled=True)
+        room.open(name)
+    assert room.strangers == 3
+
+
 def test_strangers_never_drive_out_who_has_proved_a_key():
     room = slots(connections=16, connections_per_key=1)
     members = [f"member {number}" for number in range(15)]

@@ -191,7 +191,7 @@ from hyperbloom import journal
 journal.JournalObserver.__init__.__defaults__ = (sys.argv[1],)
 from twisted.logger import Logger, globalLogPublisher
 from hyperbloom.logs import log_observer
-observer = log_observer("warn", None)
+observer = log_observer("warn", None, files=2, file_bytes=10_000)
 globalLogPublisher.addObserver(observer)
 log = Logger("hyperbloom.test")
 log.info("not this")
@@ -215,7 +215,7 @@ def test_the_nodes_log_goes_there_and_not_to_the_stream(journal: Journal, tmp_pa
 
 
 def test_a_log_file_stays_a_log_file(tmp_path: Path) -> None:
-    observer = log_observer("info", str(tmp_path / "node.log"))
+    observer = log_observer("info", str(tmp_path / "node.log"), files=2, file_bytes=10_000)
     observer(event("to the file"))
     assert "to the file" in (tmp_path / "node.log").read_text()
 
