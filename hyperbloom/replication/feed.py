@@ -260,6 +260,8 @@ class Feed:
             self.kept_out["full"] += len(values)
             return set(values)
         longest = self._longest
+        if not self._refused and max(map(len, values), default=0) <= longest:
+            return set()
         refused = {v for v in values if len(v) > longest or v in self._refused}
         self.kept_out["too-long"] += len(refused)
         fresh = [value for value in refused if value not in self._refused]
@@ -291,7 +293,7 @@ class Feed:
             self.stored(outcome, origin)
             return outcome
 
-        is_own = origin == self.context.identity.public_key
+        is_own = origin in self.context.own_keys
         return self.context.written(op, None if is_own else origin).addCallback(stored)
 
     def shrunk(self, count: int, size: int) -> None:

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hyperbloom.bloom import optimal_parameters
-from hyperbloom.replication.limits import PEER_KNOWN_VALUES, SLICE_BYTES, SLICE_VALUES
+from hyperbloom.replication.limits import (
+    MAX_UNPACKED_FILTERS,
+    PEER_KNOWN_VALUES,
+    SLICE_BYTES,
+    SLICE_VALUES,
+)
 from hyperbloom.replication.plan import Asked, SyncPlan
 from hyperbloom.replication.reply import Reply
 from hyperbloom.store import Appended
@@ -93,6 +98,7 @@ class Replies:
     def __init__(self, peer: Peering) -> None:
         self._peer = peer
         self._waiting: deque[Reply] = deque()
+        self._keeps_filter = False
         self.ready_at = 0.0
 
     def __len__(self) -> int:
@@ -113,19 +119,36 @@ class Replies:
             return True
         reply = self._waiting[0]
         values = await self._peer.work(reply.next_portion)
+        self._keep_filter(reply)
         self._peer.send_answer(values)
         wait = self._peer.answered(reply.take_tested())
         self.ready_at = self._peer.context.clock.seconds() + wait if wait else 0.0
         if reply.done and self._waiting:
-            self._waiting.popleft()
-            self._peer.share.asked -= reply.weight
+            self._forget(self._waiting.popleft())
             self._peer.answer_done(reply)
         return bool(self._waiting)
+
+    def _keep_filter(self, reply: Reply) -> None:
+        """Keep the filter unpacked between the steps, if its key has not many of them."""
+        share = self._peer.share
+        if reply.is_unfolded and not self._keeps_filter:
+            if share.filters >= MAX_UNPACKED_FILTERS or not self._waiting:
+                reply.fold()
+            else:
+                share.filters += 1
+                self._keeps_filter = True
+
+    def _forget(self, reply: Reply) -> None:
+        share = self._peer.share
+        share.asked -= reply.weight
+        if self._keeps_filter:
+            self._keeps_filter = False
+            share.filters -= 1
 
     def drop(self) -> None:
         """The connection is over: nothing is answered any more."""
         while self._waiting:
-            self._peer.share.asked -= self._waiting.popleft().weight
+            self._forget(self._waiting.popleft())
 
 
 class Sweep:

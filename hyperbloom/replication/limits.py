@@ -35,6 +35,7 @@ __all__ = [
     "MAX_REPLY_SCALES",
     "MAX_SHARES",
     "MAX_STRUCK",
+    "MAX_UNPACKED_FILTERS",
     "MAX_UNSENT_BYTES",
     "MAX_WAITS",
     "NEWCOMERS_PART",
@@ -67,9 +68,9 @@ TOMBSTONE_SLICE = 1_024
 
 #: Frames of all connections handled in one turn of the reactor, and the seconds after which no
 #: other is begun: an Ed25519 check costs about 0.1 ms, a frame full of tiny values 15 ms, so that
-#: a turn stays below the 50 ms of the house's rule.
+#: a turn stays far below the 50 ms of the house's rule.
 FRAMES_PER_TURN = 128
-TURN_SECONDS = 0.02
+TURN_SECONDS = 0.01
 
 #: Messages sent in the turn in which their values are stored: a signature costs about 0.03 ms, a
 #: message to one peer 0.01 ms. What is more follows from the log, many values in a message.
@@ -98,6 +99,10 @@ WRITE_SECONDS_A_BYTE = 8e-9
 #: Questions of one key that wait, over all its connections, in bytes of their filters; beyond it
 #: each connection may have one.
 MAX_ASKED_BYTES = 4_194_304
+
+#: Filters of one key that are kept unpacked between the slices of an answer, 2 MB each at the most;
+#: those of its other connections are unpacked anew for each slice, which costs it 2 ms.
+MAX_UNPACKED_FILTERS = 4
 
 #: What was written to the connections of one key that are full; beyond it no more answers are made
 #: for it until it reads. A connection alone has about a slice.

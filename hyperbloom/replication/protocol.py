@@ -30,6 +30,7 @@ from hyperbloom.addresses import network_of
 from hyperbloom.replication.limits import EARLY_READ_BYTES
 from hyperbloom.replication.peering import Connection, Peering, extensions_of
 from hyperbloom.replication.refusal import Refused
+from hyperbloom.replication.shares import Share
 from hyperbloom.trust import ChainExpired
 from hyperbloom.wire import (
     ConnectionEnded,
@@ -132,6 +133,7 @@ class PeerProtocol(Protocol):
                 self._ask_for_less(self.peering)
             self.peering.stop()
         self.session.close()
+        self.context.shares.strangers.forget(self.look_again)
         self.connections.forget(self)
         self._fail_waiting(self.close_reason or Refused("lost", "the connection was lost"))
         waiting, self._waiting_for_end = self._waiting_for_end, []
@@ -218,16 +220,27 @@ class PeerProtocol(Protocol):
                 # What else is buffered waits for a later turn of the reactor.
                 self._in_row = True
                 self._wire.pauseProducing()
-                self.connections.turns.wait(whose, self._next_turn)
+                self.connections.turns.wait(
+                    whose, self._next_turn, is_stranger=self.peering is None
+                )
                 return
-            try:
-                event = self.session.next_event(now=self.context.now())
-            except RemoteProtocolError as error:
-                self._blame(error)
+            share, begun = self._share, self.context.work_seconds()
+            went_on = self._take_next()
+            self.context.shares.charge(share, self.context.work_seconds() - begun)
+            if not went_on:
                 return
-            if isinstance(event, Waiting):
-                return
-            self._take(event)
+
+    def _take_next(self) -> bool:
+        """Take a frame; whether there may be another one."""
+        try:
+            event = self.session.next_event(now=self.context.now())
+        except RemoteProtocolError as error:
+            self._blame(error)
+            return False
+        if isinstance(event, Waiting):
+            return False
+        self._take(event)
+        return True
 
     def _next_turn(self) -> None:
         self._in_row = False
@@ -238,10 +251,12 @@ class PeerProtocol(Protocol):
 
     def _hold(self) -> bool:
         """Whether no frame may be taken now; pauses and resumes the transport on a change."""
-        hold = False
-        if self.peering is not None and self.peering.is_behind:
-            hold = True
+        hold = self._is_behind
+        if hold and self.peering is not None:
             self.peering.wait_for_room()
+        elif hold:
+            self._share.wait(self.look_again)
+            self._share.wake_after_rest(self.context.clock)
         if hold != self._holding:
             self._holding = hold
             if hold:
@@ -249,6 +264,17 @@ class PeerProtocol(Protocol):
             elif not self._in_row:
                 self._wire.resumeProducing()
         return hold or self._in_row
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether nothing is read: of strangers that came in, while all of them have to rest."""
+        if self.peering is not None:
+            return self.peering.is_behind
+        return not self.outgoing and self.context.shares.rests(self._share) > 0
+
+    @property
+    def _share(self) -> Share:
+        return self.context.shares.strangers if self.peering is None else self.peering.share
 
     @property
     def _whose(self) -> Hashable:

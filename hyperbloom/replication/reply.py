@@ -92,6 +92,15 @@ class Reply:
         tested, self.tested = self.tested, 0
         return tested
 
+    @property
+    def is_unfolded(self) -> bool:
+        """Whether its filter is unpacked, which takes a byte for each bit."""
+        return self._bloom is not None
+
+    def fold(self) -> None:
+        """Drop the unpacked filter until it is needed again."""
+        self._bloom = None
+
     def next_portion(self, *, most_slices: int = 4) -> list[bytes]:
         """The next values to send, in byte order (reads the store: run it in a thread).
 

@@ -39,7 +39,8 @@ class Share:
     """What one key uses. Bytes are of all its connections together.
 
     unwritten: values that wait for the disk, with what each costs there. asked: questions that wait
-    for an answer. unsent: what was written to connections that are full. rests_until: a moment, in
+    for an answer. unsent: what was written to connections that are full. filters: how many of its
+    filters are kept unpacked. rests_until: a moment, in
     seconds of the clock.
     """
 
@@ -47,7 +48,7 @@ class Share:
         self.key = key
         self.budget = budget
         self.connections = 0
-        self.unwritten = self.asked = self.unsent = 0
+        self.unwritten = self.asked = self.unsent = self.filters = 0
         self.rests_until = 0.0
         self._used = 0.0
         self._used_at = 0.0
@@ -97,6 +98,8 @@ class Shares:
         self._clock = clock
         self._limits = limits
         self._shares: OrderedDict[bytes, Share] = OrderedDict()
+        #: All together that have proved no key yet: they cost nothing, so they have one share.
+        self.strangers = Share(b"", self._budget())
         #: Who has worked of late, with when it did last; the latest at the end.
         self._active: OrderedDict[Share, float] = OrderedDict()
 
@@ -107,15 +110,15 @@ class Shares:
         """A connection of this key has become secure; `leave` is called when it ends."""
         share = self._shares.get(key)
         if share is None:
-            limits = self._limits()
-            budget = WorkBudget(
-                rate=limits.sync_rate, burst=limits.sync_burst, now=self._clock.seconds()
-            )
-            share = self._shares[key] = Share(key, budget)
+            share = self._shares[key] = Share(key, self._budget())
         share.connections += 1
         self._shares.move_to_end(key)
         self._drop_oldest()
         return share
+
+    def _budget(self) -> WorkBudget:
+        limits, now = self._limits(), self._clock.seconds()
+        return WorkBudget(rate=limits.sync_rate, burst=limits.sync_burst, now=now)
 
     def leave(self, share: Share) -> None:
         """A connection is gone."""

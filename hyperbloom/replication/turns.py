@@ -4,15 +4,17 @@ Everything a peer sends is cheap by itself, and many peers together can still ke
 for long. So frames and broadcasts ask here first: so many a turn, of all connections together, and
 no more once the turn has taken its time.
 
-Connections with frames left wait in rows, one for each peer (`who`: its key, or where it comes
-from). Rows take turns, and while there are others a row has a part of the turn, not all of it: a
-peer has the same from one connection as from hundreds.
+Connections with frames left wait in rows, one for each peer (`who`: its key, or the network that a
+stranger comes from). Rows take turns, and while there are others a row has a part of the turn, not
+all of it: a peer has the same from one connection as from hundreds. Strangers together have every
+second turn, however many networks they come from.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
+from itertools import islice
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -20,6 +22,9 @@ __all__ = ["Turns"]
 
 #: Part of a turn that one row has while others wait.
 ROW_PART = 1 / 8
+
+
+_Rows = OrderedDict[Hashable, deque[Callable[[], None]]]
 
 
 class Turns:
@@ -31,7 +36,9 @@ class Turns:
         self._seconds = seconds
         self._left = most
         self._began = 0.0
-        self._rows: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()
+        self._rows: _Rows = OrderedDict()
+        self._strangers: _Rows = OrderedDict()
+        self._strangers_were_last = False
         #: Whose turn it is, pieces it has left of it, and when it began.
         self._serving: Hashable = None
         self._part_left = most
@@ -47,15 +54,16 @@ class Turns:
         if self._left <= 0 or now - self._began > self._seconds:
             self._left = 0
             return False
-        if self._rows and not self._has_part(who, now):
+        if (self._rows or self._strangers) and not self._has_part(who, now):
             return False
         self._left -= 1
         self._part_left -= 1
         return True
 
-    def wait(self, who: Hashable, go_on: Callable[[], None]) -> None:
+    def wait(self, who: Hashable, go_on: Callable[[], None], *, is_stranger: bool = False) -> None:
         """Call `go_on` in a later turn, or later in this one, when it is the peer's turn."""
-        self._rows.setdefault(who, deque()).append(go_on)
+        rows = self._strangers if is_stranger else self._rows
+        rows.setdefault(who, deque()).append(go_on)
         if self._call is None:
             self._call = self._clock.callLater(0, self._next)
 
@@ -63,7 +71,8 @@ class Turns:
         """While others wait: whether it is this peer's turn, and that is not over."""
         if who != self._serving:
             return False
-        if len(self._rows) == 1 and who in self._rows:
+        waiting = [*islice(self._rows, 2), *islice(self._strangers, 2)]
+        if waiting == [who]:
             return True
         return self._part_left > 0 and now - self._part_began <= self._seconds * ROW_PART
 
@@ -72,18 +81,26 @@ class Turns:
         self._began = self._clock.seconds()
         # The call of the turn after this one: whatever is taken now counts against this one.
         self._call = None
-        while self._rows and self._left > 0:
+        while (self._rows or self._strangers) and self._left > 0:
             now = self._clock.seconds()
             if now - self._began > self._seconds:
                 break
-            who, row = self._rows.popitem(last=False)
-            go_on = row.popleft()
-            if row:
-                self._rows[who] = row
+            who, go_on = self._pop()
             self._serving = who
             self._part_left = max(1, int(self._most * ROW_PART))
             self._part_began = now
             go_on()
         self._serving = None
-        if self._rows and self._call is None:
+        if (self._rows or self._strangers) and self._call is None:
             self._call = self._clock.callLater(0, self._next)
+
+    def _pop(self) -> tuple[Hashable, Callable[[], None]]:
+        """The next of the row whose turn it is, which goes to the end of the rows."""
+        is_their_turn = bool(self._strangers) and not self._strangers_were_last
+        self._strangers_were_last = is_their_turn or not self._rows
+        rows = self._strangers if self._strangers_were_last else self._rows
+        who, row = rows.popitem(last=False)
+        go_on = row.popleft()
+        if row:
+            rows[who] = row
+        return who, go_on

@@ -68,6 +68,13 @@ def written_bytes(values: Sequence[bytes]) -> int:
 
 def pieces_of(values: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     """Values in parts that weigh PIECE_BYTES at most, or are one value; in their order."""
+    longest = max(map(len, values), default=0)
+    if longest <= VALUE_COST_BYTES:
+        # The usual case, and one for which there may be many: as many of the longest as fit.
+        step = PIECE_BYTES // (longest + VALUE_COST_BYTES)
+        for start in range(0, len(values), step):
+            yield values[start : start + step]
+        return
     start = weight = 0
     for end, value in enumerate(values):
         cost = len(value) + VALUE_COST_BYTES
@@ -142,7 +149,8 @@ class AppendValues:
         if lengths and max(lengths) > MAX_VALUE_BYTES:
             raise ValueError(f"a value has at most {MAX_VALUE_BYTES} bytes, not {max(lengths)}")
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "size", written_bytes(values) + OVERHEAD_BYTES)
+        size = sum(lengths) + VALUE_COST_BYTES * len(values) + OVERHEAD_BYTES
+        object.__setattr__(self, "size", size)
 
     def apply(self, transaction: WriteTransaction) -> Appended:
         feed = transaction.feed(self.feed_key)

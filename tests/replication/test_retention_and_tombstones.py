@@ -234,7 +234,10 @@ def test_many_tombstones_are_followed_in_few_transactions(network):
     put(network, member, feed, *values)
     submitted = []
     submit = owner.context.writer.submit
-    owner.context.writer.submit = lambda op, done: (submitted.append(op), submit(op, done))
+    owner.context.writer.submit = lambda op, done, **more: (
+        submitted.append(op),
+        submit(op, done, **more),
+    )
     made = [make_tombstone(member.identity, feed, value) for value in values]
     strangers = [make_tombstone(Identity(bytes([i]) * 32), feed, b"v") for i in range(1, 100)]
     searched = []

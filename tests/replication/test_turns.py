@@ -43,12 +43,12 @@ def test_those_in_the_row_come_in_turn_and_nobody_starves():
     served = []
 
     def greedy(name):
-        while turns.take():
+        while turns.take(name):
             served.append(name)
-        turns.wait(lambda: greedy(name))
+        turns.wait(name, lambda: greedy(name))
 
     for name in "abc":
-        turns.wait(lambda name=name: greedy(name))
+        turns.wait(name, lambda name=name: greedy(name))
     for _ in range(6):
         turn(clock)
     assert [served.count(name) for name in "abc"] == [4, 4, 4]
