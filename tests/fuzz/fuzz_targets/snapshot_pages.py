@@ -49,7 +49,9 @@ class _Reader:
         if self._process is None or self._process.poll() is not None:
             self._start()
         process = self._process
-        assert process is not None and process.stdin is not None and process.stdout is not None
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             process.stdin.write("read\n")
             process.stdin.flush()
