@@ -48,6 +48,9 @@ EMPTY_DIGEST: Final = bytes(DIGEST_BYTES)
 _BATCH: Final = 512
 """Values whose elements are made before they are added: 256 KiB, which a core's cache holds."""
 
+_FEW: Final = 16
+"""Values up to which whole numbers are faster."""
+
 _WORD: Final = np.dtype("<u4")
 
 
@@ -55,9 +58,14 @@ def element_sum(values: Sequence[bytes]) -> int:
     """The sum of the values' elements, modulo SUM_MODULUS.
 
     A value of 64 bytes takes some 0.65 µs, of which the adding up is a tenth: in batches numpy adds
-    words of 32 bits into 64 bits, which is exact for up to 2^32 of them.
+    words of 32 bits into 64 bits, which is exact for up to 2^32 of them. A few values are added as
+    whole numbers, for numpy takes 15 µs however few there are.
     """
     total, key = 0, ELEMENT_KEY
+    if len(values) <= _FEW:
+        for value in values:
+            total += int.from_bytes(blake3(value, key=key).digest(ELEMENT_BYTES), "little")
+        return total % SUM_MODULUS
     for start in range(0, len(values), _BATCH):
         batch = values[start : start + _BATCH]
         elements = b"".join([blake3(value, key=key).digest(ELEMENT_BYTES) for value in batch])

@@ -44,5 +44,6 @@ async def wait_synced(call: Call) -> Mapping[str, Any]:
         "feed": feed.key.hex(),
         "count": record.count,
         "digest": digest_hex(record),
+        "digest_left": record.digest_left,
         "peers": [flat_json(one) for one in found],
     }

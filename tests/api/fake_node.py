@@ -79,6 +79,7 @@ class FakeFeed:
         self.raw_links: list[LinkRecord] = []
         self.failure: Exception | None = None
         self.forgetting = FakeForgetting()
+        self.digest_left = 0
 
     @property
     def identity(self) -> Identity:
@@ -93,7 +94,12 @@ class FakeFeed:
             key=self.key,
             count=len(self.ordered),
             bytes=sum(map(len, self.ordered)),
-            digest=set_digest(len(self.ordered), element_sum(self.ordered)),
+            digest=(
+                None
+                if self.digest_left
+                else set_digest(len(self.ordered), element_sum(self.ordered))
+            ),
+            digest_left=self.digest_left,
             top_seq=len(self.log),
             settings=self.settings.to_json(),
         )

@@ -162,7 +162,12 @@ def test_has_and_count(served):
         "count": 2,
         "bytes": 3,
         "digest": served.node.own.record().digest.hex(),
+        "digest_left": 0,
     }
+    served.node.own.digest_left = 1
+    assert client.count() == {"count": 2, "bytes": 3, "digest": None, "digest_left": 1}
+    feed = client.feed(served.node.own.key.hex())
+    assert (feed["digest"], feed["digest_left"]) == (None, 1)
 
 
 def test_range_in_pages(served):

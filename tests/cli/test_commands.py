@@ -94,7 +94,16 @@ def test_count(node, served):
     node.out("put", "a", "bc")
     assert node.out("count") == "2\n"
     form = json.loads(node.out("count", "--json"))
-    assert form == {"count": 2, "bytes": 3, "digest": served.node.own.record().digest.hex()}
+    digest = served.node.own.record().digest.hex()
+    assert form == {"count": 2, "bytes": 3, "digest": digest, "digest_left": 0}
+
+
+def test_a_digest_that_is_being_computed(node, served):
+    node.out("put", *map(str, range(200)))
+    served.node.own.digest_left = 77
+    form = json.loads(node.out("count", "--json"))
+    assert (form["digest"], form["digest_left"]) == (None, 77)
+    assert "\towner\tcomputed to 61 %\n" in node.out("status")
 
 
 def test_more_values_than_one_request_takes(node, served):
