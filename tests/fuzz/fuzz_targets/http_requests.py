@@ -35,12 +35,12 @@ _ROUTES = [route for route in ROUTES if route.media_types != ("text/event-stream
 _SAID = 4_000_000
 
 
-def _byte_of(method: str, path: str) -> int:
-    """The byte that names a route in an input, whatever other routes there are; never 0."""
-    return 1 + zlib.crc32(f"{method} {path}".encode()) % 255
+def _name_of(method: str, path: str) -> bytes:
+    """The three bytes that name a route in an input, whatever other routes there are."""
+    return zlib.crc32(f"{method} {path}".encode()).to_bytes(4, "big")[:3]
 
 
-_BY_BYTE = {_byte_of(route.method, route.path): route for route in _ROUTES}
+_BY_NAME = {_name_of(route.method, route.path): route for route in _ROUTES}
 
 
 class _Clock(Clock):
@@ -113,7 +113,8 @@ def _bytes_of(choices: Choices) -> bytes:
     how = choices.number()
     if how == 0:
         return choices.piece()
-    route = _BY_BYTE.get(how) or _ROUTES[how % len(_ROUTES)]
+    name = choices.take(3)
+    route = _BY_NAME.get(name) or _ROUTES[sum(name) % len(_ROUTES)]
     argument, query, body = choices.piece(), choices.piece(), choices.piece()
     path = route.path
     for name in ("{feed}", "{key}", "{hash}"):
@@ -131,7 +132,7 @@ def _bytes_of(choices: Choices) -> bytes:
 
 def _request(path: str, body: Any = None, *, query: bytes = b"", method: str = "POST") -> bytes:
     data = b"" if body is None else json.dumps(body).encode()
-    return bytes([_byte_of(method, path)]) + piece(b"") + piece(query) + piece(data)
+    return b"\x01" + _name_of(method, path) + piece(b"") + piece(query) + piece(data)
 
 
 def seeds() -> dict[str, bytes]:
