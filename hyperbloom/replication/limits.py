@@ -52,7 +52,6 @@ __all__ = [
     "TOMBSTONE_SLICE",
     "TURN_SECONDS",
     "USE_SECONDS",
-    "WRITE_SECONDS_A_BYTE",
     "YIELD_FACTOR",
     "Limits",
 ]
@@ -92,9 +91,6 @@ ACTIVE_SECONDS = 1.0
 FREE_PART = 0.25
 YIELD_FACTOR = 2.0
 LEAST_PART = 0.2
-
-#: What a value that is written counts as, in seconds a byte of what it weighs in the store.
-WRITE_SECONDS_A_BYTE = 8e-9
 
 #: Questions of one key that wait, over all its connections, in bytes of their filters; beyond it
 #: each connection may have one.

@@ -21,7 +21,6 @@ from hyperbloom.replication.jobs import AskOn, Broadcast, Replies
 from hyperbloom.replication.limits import (
     MAX_ASKED_BYTES,
     MAX_UNSENT_BYTES,
-    WRITE_SECONDS_A_BYTE,
 )
 from hyperbloom.replication.membership import PEERS_SHARE, NotTrusted
 from hyperbloom.replication.outflow import Outflow
@@ -248,7 +247,6 @@ class Peering:
             self.feed.reply_arrived(self.remote_key)
         self._unwritten += size
         self.share.unwritten += size
-        self.context.shares.charge(self.share, size * WRITE_SECONDS_A_BYTE)
 
         def stored(appended: Appended) -> None:
             if appended.values:
@@ -263,6 +261,8 @@ class Peering:
         def written(_: object) -> None:
             self._unwritten -= size
             self.share.unwritten -= size
+            writer = self.context.writer
+            self.context.shares.charge(self.share, size * writer.figures.seconds_a_byte)
             self.share.wake()
 
         accepted = self.feed.accept(values, self.remote_key)

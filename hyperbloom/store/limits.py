@@ -30,6 +30,7 @@ __all__ = [
     "SUM_STEP",
     "SUM_STEP_BYTES",
     "VALUE_COST_BYTES",
+    "WRITE_SECONDS_A_BYTE",
 ]
 
 MAX_VALUE_BYTES = 262_144
@@ -91,6 +92,9 @@ VALUE_COST_BYTES = 350
 GROUP_BYTES = 4 * 1024 * 1024
 """What may be written in one transaction, with what each value costs, for the same reason: some 30
 ms on an idle machine."""
+
+WRITE_SECONDS_A_BYTE = 8e-9
+"""Processor time that writing a byte is taken to cost before it has been measured."""
 
 GROUP_SECONDS = 0.03
 """After so long no further operation of a group is begun; the others go into the next transaction.

@@ -19,7 +19,7 @@ from functools import partial
 from hyperbloom.histogram import Histogram
 from hyperbloom.store.environment import Environment
 from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, StoreFull, StoreGone
-from hyperbloom.store.limits import GROUP_SECONDS
+from hyperbloom.store.limits import GROUP_BYTES, GROUP_SECONDS, WRITE_SECONDS_A_BYTE
 from hyperbloom.store.operations import Operation, SweepDropped, Unfinished
 from hyperbloom.store.store import Store
 from hyperbloom.store.summing import SumUp
@@ -32,13 +32,15 @@ __all__ = ["CommitFigures", "Done", "Writer", "WriterInline", "commit_group"]
 class CommitFigures:
     """How the writer does: filled by its thread alone, read by any.
 
-    seconds: of each commit. operations, failures: how many.
+    seconds: of each commit. operations, failures: how many. seconds_a_byte: processor time that
+    writing has taken of late, by what operations weigh (`Operation.size`).
     """
 
-    __slots__ = ("failures", "operations", "seconds")
+    __slots__ = ("failures", "operations", "seconds", "seconds_a_byte")
 
     def __init__(self) -> None:
         self.seconds = Histogram()
+        self.seconds_a_byte = WRITE_SECONDS_A_BYTE
         self.operations = self.failures = 0
 
     def committed(self, results: Sequence[object], seconds: float) -> None:
@@ -47,6 +49,12 @@ class CommitFigures:
         self.seconds.observe(seconds)
         self.operations += len(results)
         self.failures += failed
+
+    def wrote(self, size: int, work_seconds: float) -> None:
+        """Learn what writing takes from a group of this weight; small ones tell little."""
+        weight = min(1.0, size / GROUP_BYTES)
+        measured = work_seconds / max(size, 1)
+        self.seconds_a_byte += weight * (measured - self.seconds_a_byte)
 
 
 def commit_group(
@@ -90,7 +98,7 @@ class Writer:
 
     After each commit ``deliver`` is called once, in the writer's thread, with a function that
     answers every caller of the group; a Twisted program passes ``reactor.callFromThread``.
-    ``clock`` gives steady seconds, for the figures.
+    ``clock`` gives steady seconds, ``work_seconds`` the processor time of the thread that asks.
     """
 
     def __init__(
@@ -99,9 +107,11 @@ class Writer:
         *,
         deliver: Callable[[Callable[[], None]], None],
         clock: Callable[[], float] = time.monotonic,
+        work_seconds: Callable[[], float] = time.thread_time,
     ) -> None:
         self.figures = CommitFigures()
         self._clock = clock
+        self._work_seconds = work_seconds
         self._environment = store.environment
         self._deliver = deliver
         self._changed = threading.Condition(threading.Lock())
@@ -142,13 +152,15 @@ class Writer:
 
     def _run(self) -> None:
         while group := self._take():
-            began = self._clock()
+            began, begun_work = self._clock(), self._work_seconds()
             results = commit_group(
                 self._environment,
                 [queued.operation for queued in group],
                 is_late=partial(self._is_after, began + GROUP_SECONDS),
             )
             self.figures.committed(results, self._clock() - began)
+            written = sum(queued.size for queued in group[: len(results)])
+            self.figures.wrote(written, self._work_seconds() - begun_work)
             answers: list[tuple[Done, object]] = []
             with self._changed:
                 self._writing_bytes = 0

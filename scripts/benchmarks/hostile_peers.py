@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "attacks"
 from attacker import (
     DATA,
     MAGIC,
+    REQUEST,
     Connection,
     Ended,
     KeyPair,
@@ -66,8 +67,10 @@ def ask_expensive(wire: Connection) -> None:
 def ask_and_not_read(wire: Connection) -> None:
     """Ask for everything, again and again, and read nothing."""
     wire.socket.settimeout(None)
+    body = varint(REQUEST) + field(1, b"")
+    many = (varint(len(body)) + body) * 10_000
     while True:
-        wire.send_request()
+        wire.send_frame(many)
 
 
 def send_tiny(wire: Connection) -> None:

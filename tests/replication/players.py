@@ -62,6 +62,7 @@ class SlowWriter:
 
     def __init__(self, inner, clock):
         self.inner, self.clock, self.queued_bytes = inner, clock, 0
+        self.figures = inner.figures
         self.seconds = 1.0
 
     def submit(self, op, done, **more):

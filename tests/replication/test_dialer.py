@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectingCancelledError, ConnectionLost
 
 from hyperbloom.replication.dialer import Dialer
-from hyperbloom.store import StoreFull
+from hyperbloom.store import CommitFigures, StoreFull
 
 
 class SimEndpoint:
@@ -44,6 +44,7 @@ class FullWriter:
     """A writer whose disk is full."""
 
     queued_bytes = 0
+    figures = CommitFigures()
 
     def submit(self, op, done, **more):
         done(StoreFull("the disk is full; make room"))

@@ -82,7 +82,7 @@ class GroupedWriter:
     queued_bytes = 0
 
     def __init__(self, inner):
-        self.inner, self.answers = inner, []
+        self.inner, self.answers, self.figures = inner, [], inner.figures
 
     def submit(self, op, done, **more):
         self.inner.submit(op, lambda result: self.answers.append((done, result)))
@@ -114,3 +114,40 @@ def test_many_small_values_stored_together_go_out_in_few_messages(network):
     assert sum(connection.bytes_out for connection in owner.node.peers()) - before < at_once * 1.1
     network.run(2)
     assert all(node.values(feed) == values for node in nodes)
+
+
+def test_a_peer_with_hundreds_of_connections_has_no_more_turns_than_one_with_one():
+    clock = Clock()
+    turns = Turns(clock, most=64, seconds=1.0)
+    served = []
+
+    def greedy(name):
+        while turns.take(name):
+            served.append(name)
+        turns.wait(name, lambda: greedy(name))
+
+    for _ in range(300):
+        turns.wait("flood", lambda: greedy("flood"))
+    turns.wait("honest", lambda: greedy("honest"))
+    for _ in range(20):
+        turn(clock)
+    assert served.count("honest") >= 0.4 * len(served)
+
+
+def test_strangers_of_many_networks_have_half_of_the_turns_at_most():
+    clock = Clock()
+    turns = Turns(clock, most=64, seconds=1.0)
+    served = []
+
+    def greedy(name, is_stranger):
+        while turns.take(name):
+            served.append(name)
+        turns.wait(name, lambda: greedy(name, is_stranger), is_stranger=is_stranger)
+
+    for number in range(49):
+        turns.wait(number, lambda number=number: greedy(number, True), is_stranger=True)
+    turns.wait("member", lambda: greedy("member", False))
+    for _ in range(20):
+        turn(clock)
+    assert served.count("member") >= 0.4 * len(served)
+    assert len(set(served)) == 50, "and every network has some"

@@ -1,0 +1,291 @@
+"""What one key uses counts for all its connections together, and nobody waits for its backlog."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+from players import Intruder, SlowWriter, numbered
+from sim import pair
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from hyperbloom.bloom import BloomFilter
+from hyperbloom.replication.limits import (
+    ACTIVE_SECONDS,
+    LEAST_PART,
+    MAX_ASKED_BYTES,
+    MAX_SHARES,
+    MAX_UNPACKED_FILTERS,
+    MAX_UNSENT_BYTES,
+    Limits,
+)
+from hyperbloom.replication.reply import reply_to_sync
+from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.replication.shares import Shares
+from hyperbloom.replication.workers import THREADS, Workers
+from hyperbloom.store import RangeSlice, written_bytes
+from hyperbloom.wire import Request, Sync
+
+
+class Threads:
+    """Two threads that take what they are given in that order, each for the seconds it says."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.used = 0.0
+        self._waiting = deque()
+        self._running = 0
+
+    def work_seconds(self):
+        return self.used
+
+    def __call__(self, call):
+        result = Deferred()
+        self._waiting.append((call, result))
+        self._go_on()
+        return result
+
+    def _go_on(self):
+        while self._waiting and self._running < 2:
+            self._running += 1
+            call, result = self._waiting.popleft()
+            before = self.used
+            value = call()
+            self.clock.callLater(self.used - before, self._end, value, result)
+
+    def _end(self, value, result):
+        self._running -= 1
+        result.callback(value)
+        self._go_on()
+
+
+class Bench:
+    """Workers on such threads; asks again and again, and counts what was done for whom."""
+
+    def __init__(self):
+        self.clock = Clock()
+        self.shares = Shares(self.clock, Limits)
+        self.threads = Threads(self.clock)
+        self.workers = Workers(self.threads, self.shares, self.clock, self.threads.work_seconds)
+        self.done = Counter()
+
+    def ask(self, name, share, seconds, pause=0.0):
+        def work():
+            self.threads.used += seconds
+
+        def ended(_):
+            self.done[name] += 1
+            self.clock.callLater(pause, self.ask, name, share, seconds, pause)
+
+        asked = self.workers.own(work) if share is None else self.workers.work_for(share, work)
+        asked.addCallback(ended)
+
+    def run(self, seconds):
+        self.clock.pump([0.001] * round(seconds * 1000))
+
+
+def test_a_key_has_the_same_from_one_connection_as_from_hundreds():
+    had = []
+    for connections in (1, 300):
+        bench = Bench()
+        flood, honest = bench.shares.join(b"x" * 32), bench.shares.join(b"h" * 32)
+        for _ in range(connections):
+            bench.ask("flood", flood, 0.06)
+        bench.ask("honest", honest, 0.005, pause=0.04)
+        bench.run(10)
+        had.append(bench.done["honest"])
+        assert bench.done["flood"] * 0.06 >= 0.5 * LEAST_PART * 10, "it is not shut out"
+    alone = Bench()
+    alone.ask("honest", alone.shares.join(b"h" * 32), 0.005, pause=0.04)
+    alone.run(10)
+    assert min(had) >= 0.8 * alone.done["honest"]
+
+
+def test_own_work_waits_for_no_backlog():
+    bench = Bench()
+    for number in range(50):
+        share = bench.shares.join(bytes([number]) * 32)
+        for _ in range(10):
+            bench.ask("flood", share, 0.03)
+    bench.ask("own", None, 0.01)
+    bench.run(3)
+    assert bench.done["own"] >= 40
+    assert bench.done["flood"] >= 20
+
+
+def test_who_is_alone_never_rests():
+    bench = Bench()
+    share = bench.shares.join(b"x" * 32)
+    bench.ask("alone", share, 0.05)
+    bench.run(10)
+    assert bench.done["alone"] >= 190
+    assert not bench.shares.rests(share)
+
+
+def test_many_who_ask_as_much_as_they_can_have_the_same():
+    bench = Bench()
+    for number in range(8):
+        bench.ask(number, bench.shares.join(bytes([number]) * 32), 0.02)
+    bench.run(20)
+    assert max(bench.done.values()) <= 1.5 * min(bench.done.values())
+    assert sum(bench.done.values()) * 0.02 >= 0.6 * THREADS * 20, "the threads are used"
+
+
+def test_who_was_there_before_makes_nobody_wait_for_long():
+    bench = Bench()
+    light, heavy = bench.shares.join(b"l" * 32), bench.shares.join(b"x" * 32)
+    bench.shares.charge(light, 0.2)
+    bench.clock.advance(ACTIVE_SECONDS + 0.1)
+    bench.shares.charge(heavy, 2.0)
+    assert not bench.shares.rests(heavy)
+
+
+def test_what_a_key_has_used_is_kept_when_it_leaves():
+    clock = Clock()
+    shares = Shares(clock, lambda: Limits(sync_rate=1_000, sync_burst=10_000))
+    share = shares.join(b"x" * 32)
+    assert share.budget.spend(30_000, now=0.0) == 20.0
+    shares.leave(share)
+    assert shares.join(b"x" * 32).budget.spend(0, now=0.0) == 20.0
+
+
+def test_as_many_keys_are_kept_as_the_limit_says_and_none_that_is_connected_goes():
+    shares = Shares(Clock(), Limits)
+    connected = shares.join(b"c" * 32)
+    for number in range(MAX_SHARES - 1):
+        shares.leave(shares.join(number.to_bytes(32, "big")))
+    assert len(shares) == MAX_SHARES
+    shares.leave(shares.join(b"one more".ljust(32)))
+    assert len(shares) == MAX_SHARES
+    assert shares.join(b"c" * 32) is connected
+
+
+def test_a_filter_counts_by_the_hashes_that_it_takes():
+    values = [b"%08d" % number for number in range(4_000)]
+
+    def tested(sync):
+        reply = reply_to_sync(
+            sync, lambda start, end, most: RangeSlice(values=values, next_start=None), lambda v: v
+        )
+        reply.next_portion()
+        return reply.take_tested()
+
+    plain = tested(Sync(filter=bytes(8), size=64, n=64, seed=0))
+    dear = tested(Sync(filter=b"\xff" * 8, size=64, n=64, seed=0))
+    long = tested(Sync(filter=bytes(200_000), size=1_600_000, n=64, seed=0))
+    assert dear >= plain + 2 * len(values)
+    assert long >= plain + 3_000
+
+
+def test_a_bloom_filter_tells_how_many_hashes_it_has_computed():
+    bloom = BloomFilter(64, 64, 0)
+    bloom.add([b"one"])
+    every = BloomFilter.from_bytes(b"\xff" * 8, size=64, n=64, seed=0)
+    every.missing([b"%06d" % number for number in range(3_000)])
+    assert every.take_hashed() == 64 * 3_000
+    assert every.take_hashed() == 0
+
+
+def second(network, member, owner, feed, name="second"):
+    """Another process of the same key."""
+    twin = network.add(name, feeds=(FeedSettings(key=feed),), identity=member.identity)
+    owner.invite(feed, twin)
+    return twin
+
+
+def test_two_connections_of_a_key_have_one_budget_and_coming_again_brings_no_other(network):
+    limits = Limits(sync_rate=100, sync_burst=10_000)
+    owner, member, feed = pair(network, owner={"limits": limits})
+    first = Intruder(network, member, owner, feed)
+    (peering,) = owner.feed(feed).peers
+    for _ in range(200):
+        first.write(first.session.send_request(Request(start=b"x")))
+    network.run(5)
+    tested = peering.figures.values_tested
+    assert tested >= 10_000
+    network.cut(first.connection._wire)
+    network.run(1)
+    other = second(network, member, owner, feed)
+    intruder = Intruder(network, other, owner, feed)
+    again = next(one for one in owner.feed(feed).peers)
+    for _ in range(200):
+        intruder.write(intruder.session.send_request(Request(start=b"x")))
+    network.run(5)
+    assert again.figures.values_tested <= 2_000
+
+
+def test_tiny_values_of_one_key_wait_for_the_disk_by_what_they_cost(network):
+    owner, member, feed = pair(network, owner={"limits": Limits(unwritten_bytes=300_000)})
+    writer = SlowWriter(owner.context.writer, network.clock)
+    object.__setattr__(owner.context, "writer", writer)
+    floods = [Intruder(network, member, owner, feed)]
+    floods.append(Intruder(network, second(network, member, owner, feed), owner, feed))
+    assert len(owner.feed(feed).peers) == 2
+    for number, flood in enumerate(floods):
+        for frame in range(10):
+            values = [b"%d%d%04d" % (number, frame, value) for value in range(1_000)]
+            flood.write(flood.session.send_data(values))
+    network.run(0.5)
+    unwritten = sum(peering._unwritten for peering in owner.feed(feed).peers)
+    assert 0 < unwritten <= 300_000 + written_bytes(values)
+    writer.seconds = 0.0
+    network.run_until(lambda: owner.feed(feed).count == 20_000, 60)
+
+
+def test_a_key_that_reads_nothing_is_sent_so_much_over_all_its_connections(network):
+    owner, member, feed = pair(network)
+    for part in range(6):
+        owner.feed(feed).insert(numbered(5_000, b"%d" % part + b"x" * 200))
+    floods = []
+    for number in range(4):
+        other = second(network, member, owner, feed, f"more{number}")
+        floods.append(Intruder(network, other, owner, feed))
+    share = next(iter(owner.feed(feed).peers)).share
+    share.unsent += MAX_UNSENT_BYTES
+    before = sum(peering.figures.values_out for peering in owner.feed(feed).peers)
+    for flood in floods:
+        flood.write(flood.session.send_request(Request(start=b"")))
+    network.run(2)
+    after = sum(peering.figures.values_out for peering in owner.feed(feed).peers)
+    assert after == before
+    share.unsent -= MAX_UNSENT_BYTES
+    network.run(5)
+    assert sum(peering.figures.values_out for peering in owner.feed(feed).peers) > before
+
+
+def test_questions_of_a_key_wait_here_by_the_bytes_of_their_filters(network):
+    owner, member, feed = pair(network, owner={"limits": Limits(pending_requests=1_000)})
+    intruder = Intruder(network, member, owner, feed)
+    (peering,) = owner.feed(feed).peers
+    network.run(2)
+    peering.outflow.pauseProducing()
+    dear = Sync(filter=b"\xff" * 250_000, size=2_000_000, n=64, seed=0)
+    for _ in range(40):
+        intruder.write(intruder.session.send_sync(dear))
+    network.run(3)
+    assert 0 < peering.share.asked <= MAX_ASKED_BYTES + 300_000
+    assert peering.is_behind
+    peering.outflow.resumeProducing()
+    network.run_until(lambda: peering.share.asked == 0, 30)
+
+
+def test_few_filters_of_a_key_are_kept_unpacked(network):
+    owner, member, feed = pair(network, owner={"limits": Limits(connections_per_key=20)})
+    for part in range(10):
+        owner.feed(feed).insert(numbered(5_000, b"%d" % part))
+    floods = []
+    for number in range(MAX_UNPACKED_FILTERS + 3):
+        other = second(network, member, owner, feed, f"more{number}")
+        floods.append(Intruder(network, other, owner, feed))
+    owner.thread_seconds = 0.2
+    dear = Sync(filter=b"\xff" * 8, size=64, n=64, seed=0)
+    for flood in floods:
+        flood.write(flood.session.send_sync(dear))
+    (share,) = {peering.share for peering in owner.feed(feed).peers}
+    most = 0
+    for _ in range(200):
+        network.run(0.05)
+        most = max(most, share.filters)
+    assert most == MAX_UNPACKED_FILTERS
+    assert share.filters == 0
+    assert share.asked == 0

@@ -1,0 +1,204 @@
+"""Who is written when several wait: own operations, and those of peers by key."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from hyperbloom.store import AppendValues, PutFeed, Writer, pieces_of, written_bytes
+from hyperbloom.store.limits import (
+    GROUP_BYTES,
+    GROUP_OPERATIONS,
+    GROUP_SECONDS,
+    PIECE_BYTES,
+    QUANTUM_BYTES,
+    VALUE_COST_BYTES,
+)
+from hyperbloom.store.write_queue import OWN, Queued, WriteQueue
+
+FEED = b"f" * 32
+A, B = b"a" * 32, b"b" * 32
+
+
+@dataclass
+class Weight:
+    """An operation of a given weight; `apply` notes that it was done."""
+
+    size: int
+    done: list
+    name: object = None
+
+    def apply(self, transaction):
+        self.done.append(self.name)
+
+
+def queued(origin, size, name=None):
+    return Queued(Weight(size, [], name), size, origin, lambda result: None)
+
+
+def names(group):
+    return [one.operation.name for one in group]
+
+
+def test_own_operations_do_not_wait_behind_what_a_peer_has_queued():
+    waiting = WriteQueue()
+    for number in range(1_000):
+        waiting.add(queued(A, PIECE_BYTES, number))
+    waiting.add(queued(OWN, 300, "own"))
+    group = waiting.take()
+    assert "own" in names(group)
+    assert sum(one.size for one in group) <= GROUP_BYTES
+    assert names(group)[1:] == list(range(len(group) - 1))
+
+
+def test_a_peer_does_not_wait_behind_own_operations_either():
+    waiting = WriteQueue()
+    for _ in range(4 * GROUP_OPERATIONS):
+        waiting.add(queued(OWN, 300))
+    waiting.add(queued(A, PIECE_BYTES, "theirs"))
+    group = waiting.take()
+    assert "theirs" in names(group)
+    assert len(group) <= GROUP_OPERATIONS
+
+
+@pytest.mark.parametrize("sizes", [(PIECE_BYTES, PIECE_BYTES), (PIECE_BYTES, 3_000)])
+def test_two_peers_have_the_same_however_much_one_has_queued(sizes):
+    waiting = WriteQueue()
+    for _ in range(5_000):
+        waiting.add(queued(A, sizes[0]))
+    for _ in range(2_000):
+        waiting.add(queued(B, sizes[1]))
+    had = Counter()
+    for _ in range(3):
+        for one in waiting.take():
+            had[one.origin] += one.size
+    assert abs(had[A] - had[B]) <= QUANTUM_BYTES + max(sizes)
+
+
+def test_who_is_alone_has_all_of_a_group_and_the_order_stays():
+    waiting = WriteQueue()
+    for number in range(100):
+        waiting.add(queued(A, PIECE_BYTES, number))
+    assert waiting.bytes == 100 * PIECE_BYTES
+    taken = names(waiting.take())
+    assert len(taken) == GROUP_BYTES // PIECE_BYTES
+    while waiting:
+        taken += names(waiting.take())
+    assert taken == list(range(100))
+    assert waiting.bytes == 0
+
+
+def test_what_was_not_written_comes_first_the_next_time():
+    waiting = WriteQueue()
+    for number in range(8):
+        waiting.add(queued(A, PIECE_BYTES, number))
+    waiting.add(queued(OWN, 300, "own"))
+    group = waiting.take()
+    waiting.put_back(group[3:])
+    assert names(group)[:3] == ["own", 0, 1]
+    assert names(waiting.take())[0] == 2
+
+
+def test_an_operation_of_more_than_a_turn_has_its_turn_all_the_same():
+    waiting = WriteQueue()
+    waiting.add(queued(A, 3 * QUANTUM_BYTES, "long"))
+    waiting.add(queued(B, 300, "short"))
+    assert sorted(names(waiting.take())) == ["long", "short"]
+
+
+def test_a_value_weighs_what_it_costs_and_not_its_bytes_alone():
+    tiny = [b"%04d" % number for number in range(10_000)]
+    assert AppendValues(FEED, tiny, A, 1).size >= 10_000 * (4 + VALUE_COST_BYTES)
+    assert written_bytes(tiny) == 10_000 * (4 + VALUE_COST_BYTES)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [b"v"],
+        [b"%05d" % number for number in range(40_000)],
+        [b"x" * 200_000, *(b"%05d" % number for number in range(3_000)), b"y" * 261_000],
+    ],
+)
+def test_pieces_are_bounded_and_leave_nothing_out(values):
+    pieces = [list(piece) for piece in pieces_of(values)]
+    assert [value for piece in pieces for value in piece] == values
+    assert all(len(piece) == 1 or written_bytes(piece) <= PIECE_BYTES for piece in pieces)
+    assert len(pieces) <= 2 + 2 * written_bytes(values) // PIECE_BYTES
+
+
+class Desk:
+    """A writer whose first transaction waits until all is queued, on a clock that tests move."""
+
+    def __init__(self, store):
+        self.now = 0.0
+        self.done = []
+        self.deliveries = queue.SimpleQueue()
+        self.writer = Writer(store, deliver=self.deliveries.put, clock=lambda: self.now)
+        self._begun, self._go_on = threading.Event(), threading.Event()
+
+    def hold(self):
+        self.writer.submit(self, lambda result: None)
+        assert self._begun.wait(30)
+
+    size = 1
+
+    def apply(self, transaction):
+        self._begun.set()
+        self._go_on.wait(30)
+
+    def finish(self):
+        self._go_on.set()
+        self.writer.close()
+
+
+def test_a_transaction_ends_when_it_has_taken_its_time(store):
+    desk = Desk(store)
+    desk.hold()
+
+    class Slow(Weight):
+        def apply(self, transaction):
+            super().apply(transaction)
+            commits.append(transaction)
+            desk.now += GROUP_SECONDS * 0.6
+
+    commits = []
+    answers = []
+    for number in range(6):
+        desk.writer.submit(Slow(300, desk.done, number), answers.append, origin=A)
+    desk.finish()
+    while not desk.deliveries.empty():
+        desk.deliveries.get()()
+    assert desk.done == list(range(6))
+    assert len(answers) == 6
+    assert len({id(transaction) for transaction in commits}) == 3
+
+
+def test_an_insert_is_answered_before_the_flood_that_was_there_first(store):
+    desk = Desk(store)
+    desk.writer.submit(PutFeed(FEED, {}), lambda result: None)
+    desk.hold()
+    answered = []
+    tiny = [b"%07d" % number for number in range(80_000)]
+    for piece in pieces_of(tiny):
+        op = AppendValues(FEED, piece, A, 1)
+        desk.writer.submit(op, lambda result: answered.append(A), origin=A)
+    for number in range(20):
+        op = AppendValues(FEED, [b"own %d" % number], B, 1)
+        desk.writer.submit(op, lambda result: answered.append(OWN))
+    desk.finish()
+    groups = []
+    while not desk.deliveries.empty():
+        before = len(answered)
+        desk.deliveries.get()()
+        groups.append(answered[before:])
+    with_own = [number for number, group in enumerate(groups) if OWN in group]
+    assert len(with_own) == 1
+    assert with_own[0] <= 2
+    assert len(groups) >= written_bytes(tiny) // GROUP_BYTES
+    assert store.feed(FEED).count == 80_020
