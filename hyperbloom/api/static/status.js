@@ -37,6 +37,7 @@ const until = (at) => {
 };
 const short = (key) => `${key.slice(0, 8)}…`;
 const rate = (n) => (n == null ? "–" : n === 0 ? "0/s" : n < 10 ? `${n.toFixed(1)}/s` : `${whole.format(Math.round(n))}/s`);
+const OWN_KEY = "its key is the node's own, so whoever knows the node's public key can read it; hyperbloom feed create NAME --from own moves its values";
 const feedName = (feed) => feed.alias ?? (feed.own ? "own" : short(feed.key));
 
 // Elements
@@ -182,6 +183,7 @@ function drawDiscovery({ status }) {
 function drawErrors({ errors, status }) {
   const refusals = status.refusals.map((r) => ({ at: r.at, text: `${r.address} was turned away: ${r.reason}` }));
   const problems = status.feeds.filter((f) => f.problem).map((f) => ({ at: null, text: `${feedName(f)}: ${f.problem}` }));
+  problems.push(...status.feeds.filter((f) => f.own).map((f) => ({ at: null, text: `${feedName(f)}: ${OWN_KEY}` })));
   const logged = errors.map((e) => ({ at: e.at, text: `${e.level}: ${e.text}` }));
   const all = [...problems, ...[...refusals, ...logged].sort((a, b) => b.at - a.at)].slice(0, MAX_ERRORS);
   $("errors").replaceChildren(...(all.length ? all : [{ text: "None." }]).map(({ at, text }) => {
@@ -313,7 +315,9 @@ function svgMake(name, attributes, text) {
 }
 
 function drawGraph() {
-  const own = state.frame?.status.public_key;
+  // On a feed that the node owns it goes by the feed's key.
+  const shown = state.frame?.status.feeds.find((feed) => feed.key === state.chosen);
+  const own = shown?.owner ? shown.key : state.frame?.status.public_key;
   const { placed, rows } = layOut(state.members, own);
   const deepest = placed.reduce((most, node) => Math.max(most, node.depth), 0);
   const step = $("graph-box").clientWidth < 600 ? 22 : 56;
