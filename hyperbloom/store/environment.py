@@ -12,7 +12,7 @@ last committed state. What needs care (py-lmdb's cautions, LMDB's ``lmdb.h``):
   map can be enlarged only while no transaction is open (gate.py).
 - Every call gives the interpreter lock up, which makes a busy process slow (switching.py).
 - A file that is removed or replaced stays open, and takes commits that nobody will find again.
-  After each commit the file at the path must be the open one, or it is no success.
+  Before and after each commit the file at the path must be the open one, or it is no success.
 - A page behind the end of the file is a SIGBUS and not an error, so the file's length is compared
   with the meta pages before LMDB touches it (datafile.py). So is a page of the table of readers
   for which the disk has no room: LMDB makes that file with holes, so we make it, without.
@@ -311,8 +311,7 @@ class Environment:
             if self._closed:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
             try:
-                if self.condition.trouble is not None:
-                    self._require_file()  # nothing more goes into a file that was lost
+                self._require_file()
                 with short_turns(), self._env.begin(write=True) as txn:
                     yield txn
                 self._require_file()
