@@ -4,9 +4,9 @@ Over TCP a connection is a stranger's until a request on it shows the token, or 
 stranger gets one answer and ten seconds, and its connection is the first to go when others want in.
 So no number of strangers keeps out who has the token.
 
-Everything that is read is counted as work: so many requests a turn of the reactor, one of each
-connection, and no more once the turn has taken its time. Who has shown the token and who has not
-take turns. The control socket counts by itself, so that nothing that comes over TCP holds it up.
+Everything that is read is counted as work: so many requests a turn of the reactor, and no more once
+the turn has taken its time. Who has shown the token and who has not take turns. The control socket
+counts by itself, so that nothing that comes over TCP holds it up.
 """
 
 # mypy: disallow-untyped-calls=False
