@@ -53,12 +53,19 @@ find_python() {
 install_project() {
     local log="$ENVIRONMENT/install.log" extras=${1:+[$1]}
     say "installing the project and what it needs (some seconds; it downloads packages once)"
-    # The build's own files stay out of the source folder.
+    local python="$PWD/$ENVIRONMENT/bin/python" wheels="$ENVIRONMENT/wheels"
+    # The build's own files stay out of the source folder. The settings hold for this build alone: a
+    # dependency that is built with them would leave its files where the project's wheel takes them.
     printf '[build]\nbuild_base = %s\n[egg_info]\negg_base = %s\n' \
         "$PWD/$ENVIRONMENT/build" "$PWD/$ENVIRONMENT" >"$ENVIRONMENT/build.cfg"
-    rm -rf "$ENVIRONMENT/build" "$ENVIRONMENT/installed"
-    DIST_EXTRA_CONFIG="$PWD/$ENVIRONMENT/build.cfg" "$ENVIRONMENT/bin/python" -m pip install \
-        --disable-pip-version-check --upgrade ".$extras" "${@:2}" >"$log" 2>&1 ||
+    rm -rf "$ENVIRONMENT/build" "$ENVIRONMENT/installed" "$wheels"
+    {
+        DIST_EXTRA_CONFIG="$PWD/$ENVIRONMENT/build.cfg" "$python" -m pip wheel \
+            --disable-pip-version-check --no-deps --wheel-dir "$wheels" . &&
+            "$python" -m pip uninstall --disable-pip-version-check --yes hyperbloom &&
+            "$python" -m pip install --disable-pip-version-check --upgrade \
+                "$(echo "$wheels"/hyperbloom-*.whl)$extras" "${@:2}"
+    } >"$log" 2>&1 ||
         give_up "the project could not be installed; is there a way to a package index?" "$log"
 }
 
