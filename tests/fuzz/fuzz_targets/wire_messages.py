@@ -59,6 +59,14 @@ def seeds() -> dict[str, bytes]:
         "digest-request": DigestRequest(
             number=7, ranges=(Range(start=b"a", end=b"c"), Range(start=b"x"))
         ),
+        "digest": Digest(
+            number=7,
+            count=2,
+            digest=b"d" * 32,
+            settled_count=3,
+            settled_digest=b"e" * 32,
+            ranges=(Range(start=b""),),
+        ),
         "sync-range": Sync(
             filter=b"\xff\x00", size=16, n=3, seed=1, limit=5, range=Range(start=b"a", end=b"b")
         ),
