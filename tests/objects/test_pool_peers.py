@@ -7,6 +7,7 @@ from other_formats import write_frame
 from pool_network import fired
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Protocol
+from twisted.logger import Logger, formatEvent
 
 from hyperbloom.objects.aes import AesProcessing, NoProcessing
 from hyperbloom.objects.codec import encode
@@ -322,6 +323,27 @@ def test_connections_are_bounded_in_all_and_from_one_address(net):
     assert [kind for kind, _ in closings(node)] == ["crowded"] * 4
     assert [bool(peer.of(Kick)) for peer in foreign] == [True, True, True]
     assert [len(friend.network.peers()) for friend in friends] == [1, 1, 1, 0]
+
+
+def test_junk_is_counted_and_not_told_one_by_one(net, monkeypatch):
+    node = net.add("node", connections=1_000, connections_per_address=1_000)
+    lines = []
+    monkeypatch.setattr(node.network._strangers, "_log", Logger(observer=lines.append))
+    for _ in range(300):
+        near, far = net.transports("stranger", "node")
+        near.protocol = Protocol()
+        far.protocol = AcceptFactory(node.network).buildProtocol(near.local)
+        far.protocol.makeConnection(far)
+        near.protocol.makeConnection(near)
+        near.write(b"\xff" * 64)
+    net.run(2)
+    assert len(closings(node)) > 0
+    assert len(lines) == 1
+    net.clock.advance(60)
+    assert [formatEvent(line) for line in lines][1:] == [
+        "Connections of strangers to the pool in the last minute, not told one by one: "
+        "protocol 299; from 1 address"
+    ]
 
 
 def test_kick_is_said_when_a_node_stops_and_heard(net):

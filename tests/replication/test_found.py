@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from players import fired
 from sim import SimEndpoints, pair
+from twisted.logger import Logger, formatEvent
 
 from hyperbloom.keys import Identity
 from hyperbloom.replication.limits import (
@@ -186,6 +187,22 @@ def test_no_more_are_dialled_at_a_time_than_the_limit_says(network, endpoints):
     network.run(60)
     assert owner.feed(owner.key).peers, "who was found last is tried first"
     assert endpoints.most == 2
+
+
+def test_addresses_that_do_not_answer_are_counted_and_not_told_one_by_one(
+    network, endpoints, monkeypatch
+):
+    _, member, feed = pair(network)
+    lines = []
+    monkeypatch.setattr(member.node.connections.found, "_log", Logger(observer=lines.append))
+    for number in range(100):
+        found_of(member, feed).add(f"nobody{number}:1")
+    network.run(55)
+    assert len(lines) == 1
+    network.run(10)
+    (_, summed) = [formatEvent(line) for line in lines]
+    assert "no-peer" in summed
+    assert len(endpoints.dialled) > 100
 
 
 def test_the_own_address_is_dialled_once(network, endpoints):
