@@ -99,7 +99,7 @@ def is_ready(node: RealNode) -> bool:
 
 
 def test_the_command_of_the_unit_runs_a_node(nodes: Nodes) -> None:
-    node = nodes.make("node")
+    node = nodes.make("node", feed="words")
     program, *arguments = shlex.split(unit_setting("ExecStart"))
     assert Path(program).name == Path(TWISTD).name
     assert arguments[-1] == INSTALLED_CONFIG
@@ -110,7 +110,7 @@ def test_the_command_of_the_unit_runs_a_node(nodes: Nodes) -> None:
 
 
 def test_the_tac_runs_the_node_that_the_environment_names(nodes: Nodes) -> None:
-    node = nodes.make("node")
+    node = nodes.make("node", feed="words")
     command = [TWISTD, "-n", "--pidfile=", "-y", str(TAP / "hyperbloom.tac")]
     started(node, command, HYPERBLOOM_CONFIG=str(node.config_path))
     assert node.put(b"one") == 1
