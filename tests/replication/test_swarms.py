@@ -189,3 +189,18 @@ def test_where_this_node_says_it_is(network):
         7000,
         [Address.of("192.0.2.9", 7000)],
     )
+
+
+def test_records_are_signed_by_the_key_that_the_node_proves_itself_with(network, tmp_path):
+    owner = network.add("owner")
+    owner.context.feed_keys.folder = tmp_path / "feed-keys"
+    owner.node.ownership.create(alias="words", dialect="2")
+    feed = owner.node.resolve("words")
+    feed.insert([b"a"])
+    swarms = swarms_of(owner)
+    before = swarms()[feed.key]
+    assert before.identity.public_key == feed.key
+    owner.node.ownership.release(feed, expires=network.now() + 3_600)
+    after = swarms()[feed.key]
+    assert after is not before, "the search begins anew, with the other key"
+    assert after.identity.public_key == owner.key
