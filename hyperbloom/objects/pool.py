@@ -262,7 +262,7 @@ class ObjectPool:
             return succeed(record)
         if changed is None:
             whole = {**record.fields, **fields}
-            changed = self.types.changed_hash(number, record.type_name, whole)
+            changed = self.types.changed_hash(number, record.type_name, whole, record.fields)
         check_fields(fields)
         stamp = self._stamp_after(record)
         return self._change(OfferedChange(old=number, hash=changed, stamp=stamp, fields=fields))
@@ -374,7 +374,7 @@ class ObjectPool:
     def instance(self, record: ObjectRecord) -> Any:
         """The instance for a record, the same one as long as somebody holds it; else a Record."""
         kind = self.types.type_of(record.type_name, record.fields)
-        if kind is None:
+        if kind is None or kind.declaration is not None:
             return Record(self, record)
         bound = self._bound.get(record.hash)
         known = None if bound is None else bound.instance()
@@ -444,7 +444,8 @@ class ObjectPool:
         def removed(outcome: Outcome) -> None:
             record = _there(outcome.before)
             kind = self.types.type_of(record.type_name, record.fields)
-            callback(Record(self, record) if kind is None else kind.make(record.fields))
+            known = kind is not None and kind.declaration is None
+            callback(kind.make(record.fields) if kind and known else Record(self, record))
 
         ends = [self._on(verdict, cls, removed) for verdict in (Verdict.REMOVED, Verdict.MERGED)]
 
