@@ -27,9 +27,21 @@ from hyperbloom.objects.hashes import (
     long_hash_code,
     value_hash_code,
 )
-from hyperbloom.store.limits import MAX_FIELD_NAME_BYTES, MAX_OBJECT_FIELDS
 
-__all__ = ["Declaration", "JavaType", "java_type", "unreadable_field", "unreadable_value"]
+__all__ = [
+    "MAX_FIELD_NAME_BYTES",
+    "MAX_OBJECT_FIELDS",
+    "Declaration",
+    "JavaType",
+    "java_type",
+    "unreadable_field",
+    "unreadable_value",
+]
+
+#: Those of `hyperbloom.store.limits`, repeated so that reading a configuration does not load the
+#: store; a test compares the two.
+MAX_FIELD_NAME_BYTES: Final = 255
+MAX_OBJECT_FIELDS: Final = 255
 
 _LEAST_INT, _MOST_INT = -(1 << 31), (1 << 31) - 1
 _FALSE: Final = 1237
@@ -82,13 +94,11 @@ _TEXT: Final = re.compile(r"\s*([^\s(),]+)\s*\(([^()]*)\)\s*")
 
 
 def _check_name(name: object, what: str) -> None:
-    if (
-        type(name) is not str
-        or not 0 < len(name.encode("utf-8", "replace")) <= MAX_FIELD_NAME_BYTES
-        or any(letter.isspace() or letter in "()," or not letter.isprintable() for letter in name)
-    ):
+    is_word = type(name) is str and name.replace("$", "_").isidentifier()
+    if not is_word or len(str(name).encode()) > MAX_FIELD_NAME_BYTES:
         raise ValueError(
-            f"{what} is a word of 1 to {MAX_FIELD_NAME_BYTES} bytes, without brackets and commas"
+            f"{name!r} is no name of a {what}: that is a word of letters and digits as Java has "
+            f"it, of at most {MAX_FIELD_NAME_BYTES} bytes"
         )
 
 
@@ -103,11 +113,11 @@ class Declaration:
     fields: tuple[tuple[str, JavaType], ...]
 
     def __post_init__(self) -> None:
-        _check_name(self.name, "the name of a type")
+        _check_name(self.name, "type")
         if not 0 < len(self.fields) <= MAX_OBJECT_FIELDS:
             raise ValueError(f"a type has 1 to {MAX_OBJECT_FIELDS} fields")
         for name, _ in self.fields:
-            _check_name(name, "the name of a field")
+            _check_name(name, "field")
         if len(dict(self.fields)) < len(self.fields):
             raise ValueError(f"{self.name} has a field twice")
 

@@ -49,7 +49,7 @@ class ClosingStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolStatus:
-    """The pool of a node. `problems` are sentences about parents that are not connected."""
+    """The pool of a node. `types` are the declared ones, `problems` are sentences about parents that are not connected."""
 
     encrypted: bool
     listening: tuple[str, ...]
@@ -58,6 +58,7 @@ class PoolStatus:
     digest: Octets
     past: int
     clashes: int
+    types: tuple[str, ...]
     peers: tuple[PoolPeerStatus, ...]
     closings: tuple[ClosingStatus, ...]
     problems: tuple[str, ...]

@@ -259,10 +259,21 @@ def bind(instance: Any, binding: Binding | None) -> None:
 class Types:
     """The types that a pool knows, and the hashes of objects by them."""
 
-    def __init__(self, classes: Iterable[type] = (), *, rule: HashRule = HashRule.TEXT) -> None:
+    def __init__(
+        self,
+        classes: Iterable[type] = (),
+        *,
+        rule: HashRule = HashRule.TEXT,
+        configured: Iterable[Declaration] = (),
+    ) -> None:
         self.rule = rule
+        #: Names of declarations that stand in the configuration, and are changed there alone.
+        self.configured: frozenset[str] = frozenset()
         self._by_name: dict[str, ObjectType] = {}
         self._fits: dict[frozenset[str], ObjectType | None] = {}
+        for declaration in configured:
+            self.declare(declaration)
+        self.configured = frozenset(self._by_name)
         for cls in classes:
             self.register(cls)
 
@@ -281,18 +292,30 @@ class Types:
         return found
 
     def declare(self, declaration: Declaration) -> None:
-        """Know a type by its declaration; ObjectError if a class has its name, or for too many."""
+        """Know a type by its declaration, or by another one from now on.
+
+        ObjectError if a class or the configuration has its name, or for too many.
+        """
         known = self._by_name.get(declaration.name)
-        if known is not None and known.cls is not None:
+        if known is not None and known.declaration == declaration:
+            return
+        if known is not None and known.declaration is None:
             raise ObjectError(f"a class is known as {declaration.name}")
+        if declaration.name in self.configured:
+            raise ObjectError(
+                f"{declaration.name} stands under [objects] types otherwise; change it there"
+            )
         if known is None and len(self._by_name) >= MAX_TYPES:
             raise ObjectError(f"there are {MAX_TYPES} types, as many as there may be; drop some")
         self._by_name[declaration.name] = DeclaredType(declaration)
         self._fits.clear()
 
     def forget(self, name: str) -> None:
-        """Know a declared type no more."""
-        self._by_name.pop(name, None)
+        """Know a declared type no more; ObjectError if the configuration has it."""
+        if name in self.configured:
+            raise ObjectError(f"{name} stands under [objects] types; leave it out there")
+        if (known := self._by_name.get(name)) is not None and known.declaration is not None:
+            del self._by_name[name]
         self._fits.clear()
 
     def declarations(self) -> list[Declaration]:
