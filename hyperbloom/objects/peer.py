@@ -436,7 +436,8 @@ class PoolPeer(Protocol):
 
     def _take_objects(self, event: Event) -> None:
         if self.session.state is not State.OPEN:
-            if len(self._early) < MAX_EARLY_MESSAGES:
+            # With the AES flag they are in the clear, and anybody's.
+            if self.context.passphrase is None and len(self._early) < MAX_EARLY_MESSAGES:
                 self._early.append(event)
             return
         self.figures.messages_in += 1

@@ -49,7 +49,10 @@ class ClosingStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolStatus:
-    """The pool of a node. `types` are the declared ones, `problems` are sentences about parents that are not connected."""
+    """The pool of a node.
+
+    `types` are the declared ones, `problems` sentences about parents that are not connected.
+    """
 
     encrypted: bool
     listening: tuple[str, ...]

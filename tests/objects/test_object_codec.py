@@ -161,7 +161,6 @@ def test_texts_must_be_utf8_keys_hashable_and_the_whole_a_map():
         {"op": 6, "t": 1, "d": {"p": {}, "r": True}},
         {"op": 6, "t": 1, "d": {"p": [1], "r": True}},
         {"op": 6, "t": 1, "d": {"p": [{}], "r": True, "h": [1], "t": [1], "a": [[]]}},
-        {"op": 7, "t": 1, "d": {}, "h": 1},
         {"op": 6, "t": 1, "d": {"r": True}},
         {"op": 6, "t": 1, "d": {"p": [], "r": True, "h": [1], "t": [], "a": []}},
         {"op": 6, "t": 1, "d": {"p": [{"a": 1}], "r": True, "h": [1]}},
