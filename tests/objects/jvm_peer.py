@@ -496,6 +496,8 @@ class JvmSocket:
     def kill(self) -> None:
         """As kill -9 does: every socket goes at once, nothing is said, nothing is kept."""
         if self._listener is not None:
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
         with self.peer.lock:
             for connection in list(self.peer.connections):
