@@ -11,7 +11,6 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Final
 
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.objects import foreign
@@ -31,8 +30,6 @@ ASK_SECONDS: Final = 2.0
 ASK_LATE_SECONDS: Final = 30.0
 #: What PING and PONG may have beside messages in one write.
 _SIGNAL_BYTES: Final = 192
-
-log = Logger()
 
 
 class ForeignSide:
@@ -109,12 +106,8 @@ class ForeignSide:
         figures.untold_why = why
         # The 1st, 2nd, 4th, 8th and so on: a large pool must not fill the log.
         if not figures.untold & (figures.untold - 1):
-            log.warn(
-                "{peer} is not told of {count} objects, the latest: {why}",
-                peer=self._peer.address,
-                count=figures.untold,
-                why=why,
-            )
+            what = f"not told of {figures.untold} objects, the latest: {why}"
+            self._peer.network.tell(self._peer, "untold", what)
 
     # What the flow asks for
 
