@@ -18,9 +18,11 @@ __all__ = [
     "MAX_EARLY_MESSAGES",
     "MAX_EARLY_UNENCRYPTED",
     "MAX_ENTRIES",
+    "MAX_FITS",
     "MAX_FRAME_BYTES",
     "MAX_PAYLOAD_BYTES",
     "MAX_PLAIN_KEYS",
+    "MAX_TYPES",
     "OBJECTS_PER_PART",
     "OBJECTS_PER_TURN",
     "PART_BYTES",
@@ -83,6 +85,14 @@ system's buffers would be sent in packets that begin and end within messages."""
 
 FOREIGN_WINDOW_WRITES: Final = 8
 """Writes of the same: a connection that was idle sends ten packets at once (RFC 6928)."""
+
+MAX_TYPES: Final = 256
+"""Types that a node knows by declarations: fields that come for the first time are compared with
+each, 1 µs a type."""
+
+MAX_FITS: Final = 1_024
+"""Sets of names of fields whose type is remembered, for peers choose the names; beyond it all are
+forgotten and compared anew."""
 
 FRAMES_PER_TURN: Final = 32
 """Messages of one connection that are taken in one turn of the reactor; the rest waits for the

@@ -38,9 +38,9 @@ from hyperbloom.objects.hashes import (
     record_hash,
     value_hash_code,
 )
+from hyperbloom.objects.limits import MAX_FITS, MAX_TYPES
 
 __all__ = [
-    "MAX_TYPES",
     "Binding",
     "Float32",
     "Int64",
@@ -60,11 +60,6 @@ _BINDING: Final = "_persisted_binding"
 _LEAST_FIT: Final = 0.5
 """Fields in common over fields in either: below it a type does not fit."""
 
-
-MAX_TYPES: Final = 256
-"""Types that a node knows by declarations: an object is compared with each, 1 µs a type."""
-_MAX_FITS: Final = 1_024
-"""Sets of field names whose type is remembered; peers choose the names."""
 
 Int64 = Annotated[int, JavaType.LONG]
 """An int that is a Long in Java, however small."""
@@ -333,7 +328,7 @@ class Types:
             return None
         names = frozenset(fields)
         if names not in self._fits:
-            if len(self._fits) >= _MAX_FITS:
+            if len(self._fits) >= MAX_FITS:
                 self._fits.clear()
             self._fits[names] = self._best_fit(names)
         return self._fits[names]

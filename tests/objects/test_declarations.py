@@ -9,8 +9,8 @@ from hyperbloom.objects import declarations
 from hyperbloom.objects.declarations import Declaration
 from hyperbloom.objects.errors import ObjectError
 from hyperbloom.objects.hashes import HashRule
+from hyperbloom.objects.limits import MAX_FITS, MAX_TYPES
 from hyperbloom.objects.types import (
-    MAX_TYPES,
     Float32,
     Int64,
     Types,
@@ -99,6 +99,14 @@ def test_types_are_bounded_and_a_name_is_declared_once():
     types.forget("T1")
     assert types.fit({"f1": 1}) is None
     assert types.fit({"f2": 1}).name == "T2"
+
+
+def test_names_of_fields_that_peers_choose_are_not_remembered_for_ever():
+    types = Types(configured=[PERSON])
+    for number in range(MAX_FITS + 1):
+        assert types.fit({f"name{number}": 1}) is None
+    assert len(types._fits) == 1
+    assert types.fit({"name": "", "age": 1}).name == "Person"
 
 
 @persisted

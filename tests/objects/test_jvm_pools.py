@@ -11,6 +11,12 @@ from test_pool_peers import closings
 
 from hyperbloom.objects.errors import ObjectError
 from hyperbloom.objects.hashes import HashRule
+from hyperbloom.objects.limits import (
+    FOREIGN_PACKET_BYTES,
+    FOREIGN_WINDOW_BYTES,
+    FOREIGN_WINDOW_WRITES,
+    MAX_EARLY_MESSAGES,
+)
 from hyperbloom.objects.network import AcceptFactory, DialFactory
 from hyperbloom.objects.peer import Closing
 
@@ -273,6 +279,45 @@ def test_what_a_server_says_before_its_ok_is_no_breach(net):
     old = jvm.set(old, "age", 2)
     net.run(2)
     assert ours(node) == set(jvm.objects) == {old, early}
+    assert_at_peace(jvm)
+
+
+def test_early_messages_are_kept_up_to_their_bound_and_the_rest_comes_by_initialize(net):
+    node, jvm = net.add("node", **OPTIONS), JvmPeer(CLASSES)
+    one = link(net, node, jvm, jvm_dials=False)
+    for number in range(MAX_EARLY_MESSAGES + 1):
+        jvm.add("Person", name="early", age=number)
+    peer = one.transport.other.protocol
+    # What we have sent has not come there yet, and all of this has come here before its OK.
+    most = 0
+    for _ in range(200):
+        net.run(0.01, step=0.001)
+        most = max(most, len(peer._early))
+    assert most == MAX_EARLY_MESSAGES
+    net.run(2)
+    assert len(jvm.objects) == MAX_EARLY_MESSAGES + 1
+    assert ours(node) == set(jvm.objects)
+    assert_at_peace(jvm)
+
+
+def test_no_more_is_on_its_way_to_it_than_it_has_answered_for(net):
+    """A JVM that is slow to answer is not sent a stream that TCP would cut within messages."""
+    node, jvm = net.add("node", **OPTIONS), JvmPeer(CLASSES)
+    one = link(net, node, jvm)
+    net.run(1)
+    writes = []
+    transport = one.transport.other
+    passed_on = transport.write
+    transport.write = lambda data: (writes.append(len(data)), passed_on(data))
+    one.transport.reading = False
+    for number in range(400):
+        node.put("Person", name="x" * 40, age=number)
+    net.run(1.5)
+    most = max(FOREIGN_WINDOW_BYTES, FOREIGN_WINDOW_WRITES * FOREIGN_PACKET_BYTES)
+    assert 1_000 < sum(writes) <= most + 200
+    one.transport.resumeProducing()
+    net.run(20)
+    assert ours(node) == set(jvm.objects)
     assert_at_peace(jvm)
 
 
