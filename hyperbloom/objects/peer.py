@@ -33,7 +33,7 @@ from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError, W
 from hyperbloom.objects.figures import PeerFigures
 from hyperbloom.objects.foreign import Made, Told
 from hyperbloom.objects.foreign_side import ForeignSide
-from hyperbloom.objects.hashes import HashRule
+from hyperbloom.objects.hashes import HashRule, record_hash
 from hyperbloom.objects.limits import (
     FRAMES_PER_TURN,
     MAX_EARLY_MESSAGES,
@@ -495,7 +495,9 @@ class PoolPeer(Protocol):
         name = None if kind is None else kind.name
         if version is None:
             self.figures.untyped += kind is None
-            version = Version(hash=types.hash_of(name, fields), stamp=0)
+            # It may have come before its type was declared here, as a record.
+            earlier = () if kind is None else (record_hash(fields),)
+            version = Version(hash=types.hash_of(name, fields), stamp=0, ancestors=earlier)
         return OfferedObject(
             hash=version.hash,
             stamp=version.stamp,

@@ -503,6 +503,31 @@ def test_object_set_does_not_guess_the_hash_of_an_undeclared_type(net):
     assert number in jvm.objects
 
 
+def test_a_type_that_is_declared_late_gives_the_objects_there_their_hashes(net):
+    node, kin, jvm = net.add("node", rule=HashRule.JVM), net.add("kin"), JvmPeer(CLASSES)
+    net.connect(kin, node)
+    number = jvm.add("Person", name="Zoë", age=7)
+    one = link(net, node, jvm)
+    net.run(1)
+    assert ours(node) != {number}
+    assert sum(peer.untyped for peer in node.network.peers()) == 1
+    fired(node.pool.declare(next(one for one in DECLARED if one.name == "Person")))
+    one.transport.loseConnection()
+    net.run(1)
+    link(net, node, jvm)
+    net.run(1)
+    assert ours(node) == ours(kin) == set(jvm.objects) == {number}
+    number = jvm.set(number, "age", 8)
+    net.run(1)
+    assert ours(node) == ours(kin) == {number}
+    # What is kept is there after a start.
+    node.network.close(Closing("stopped", "the node starts anew"))
+    net.clock.advance(20)
+    node.store.close()
+    node.open()
+    assert [str(one) for one in node.pool.types.declarations()] == ["Person(String name, int age)"]
+
+
 def test_objects_of_undeclared_types_are_passed_on_with_the_hash_of_their_class(net):
     node = net.add("node", rule=HashRule.JVM)
     one, two = JvmPeer(CLASSES), JvmPeer(CLASSES)
