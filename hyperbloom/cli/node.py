@@ -237,10 +237,11 @@ def _show_pool(app: App, pool: Mapping[str, Any]) -> None:
 
 def _left_out(app: App, peer: Mapping[str, Any]) -> Iterator[str]:
     """What a peer of another kind is not told, and what of it is not understood."""
-    if peer["untold"]:
+    # A node that was not restarted yet may be older than this command.
+    if peer.get("untold"):
         told = f"{_counted(peer['untold'], 'message')} about objects it cannot read"
         yield f"{peer['address']} is not sent {told}, the latest {peer['untold_why']}"
-    if peer["untyped"]:
+    if peer.get("untyped"):
         came = _counted(peer["untyped"], "object")
         declare = app.command("object", "declare")
         yield f"{came} of {peer['address']} fit no declared type: see `{declare}`"
