@@ -34,6 +34,7 @@ from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity, KeyFileError
+from hyperbloom.objects.declarations import Declaration
 from hyperbloom.objects.hashes import HashRule
 from hyperbloom.objects.network import PoolContext
 from hyperbloom.objects.pool import ObjectPool
@@ -257,11 +258,14 @@ class NodeService(MultiService):
         if not settings.enabled:
             return None
         path = settings.passphrase_file
+        types = Types(
+            rule=HashRule(settings.hash_rule), configured=map(Declaration.parse, settings.types)
+        )
         context = PoolContext(
             pool=ObjectPool(
                 store,
                 writer,
-                types=Types(rule=HashRule(settings.hash_rule)),
+                types=types,
                 now=time.time,
                 in_thread=self._in_thread,
                 clock=self._reactor,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         PutForm,
         SessionOfferForm,
     )
+    from hyperbloom.api.object_types import TypeForm
     from hyperbloom.api.objects import ObjectForm
 
 __all__ = [
@@ -421,6 +422,23 @@ class Client(Closing):
     def remove_object(self, number: str) -> None:
         """Removes an object."""
         self._ask("DELETE", _object_path(number))
+
+    def object_types(self) -> list[TypeForm]:
+        """The declared types, by name."""
+        return cast("list[TypeForm]", self._ask("GET", "/v1/objects/types")["types"])
+
+    def declare_type(self, name: str, fields: Mapping[str, str]) -> TypeForm:
+        """Declares a class of a Java program, or declares it anew; returns once it is on disk.
+
+        `fields`: names and types (`int`, `String`, …), in the order `Objects.hash` has there.
+        """
+        listed = [{"name": field, "type": kind} for field, kind in fields.items()]
+        body = {"name": name, "fields": listed}
+        return cast("TypeForm", self._ask("POST", "/v1/objects/types", body))
+
+    def undeclare_type(self, name: str) -> None:
+        """The type is declared no more; its objects stay as they are."""
+        self._ask("DELETE", f"/v1/objects/types/{quote(name, safe='')}")
 
     def watch_objects(self, *, seconds: float | None = None) -> Iterator[ObjectEvent | None]:
         """What happens to objects; the first item is None: from then on nothing is missed.

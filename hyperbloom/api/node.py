@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from hyperbloom.keys import Identity
+    from hyperbloom.objects.declarations import Declaration
     from hyperbloom.replication.forgetting import Selection, Step
     from hyperbloom.replication.settings import FeedSettings
     from hyperbloom.replication.status import NodeTraffic, PeerStatus
@@ -140,11 +141,27 @@ class ServedFeed(Protocol):
     def links(self) -> list[LinkRecord]: ...
 
 
+class ServedTypes(Protocol):
+    """`hyperbloom.objects.types.Types`, as far as the API uses it."""
+
+    @property
+    def configured(self) -> frozenset[str]: ...
+
+    def declarations(self) -> list[Declaration]: ...
+
+
 class ServedPool(Protocol):
     """`hyperbloom.objects.pool.ObjectPool`, as far as the API uses it."""
 
     @property
     def store(self) -> Store: ...
+
+    @property
+    def types(self) -> ServedTypes: ...
+
+    def declare(self, declaration: Declaration) -> Deferred[None]: ...
+
+    def undeclare(self, name: str) -> Deferred[None]: ...
 
     def put_fields(
         self, fields: Mapping[str, Any], type_name: str | None = None, *, number: int | None = None

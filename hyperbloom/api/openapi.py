@@ -42,6 +42,7 @@ _ARGUMENTS = {
     "feed": "a feed's key, its alias, `own`, or `-` for the node's default",
     "hash": "an object's hash, 16 hex digits",
     "key": "a node's public key, 64 hex digits",
+    "name": "the name of a declared type",
 }
 
 

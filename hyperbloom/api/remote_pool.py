@@ -21,7 +21,7 @@ from hyperbloom.api.asking import Closing, NodeTimeout
 from hyperbloom.api.client import Client
 from hyperbloom.objects.errors import ObjectError, ObjectGone
 from hyperbloom.objects.hashes import HashRule
-from hyperbloom.objects.types import ObjectType, Types, bind, binding_of
+from hyperbloom.objects.types import ObjectType, Types, bind, binding_of, declaration_of
 from hyperbloom.store.object_forms import from_json_fields, hash_text, json_fields
 
 if TYPE_CHECKING:
@@ -86,6 +86,15 @@ class RemotePool(Closing):
         """Close the connections."""
         self._client.close()
         self._events.close()
+
+    def declare(self, *classes: type) -> None:
+        """Have the node know classes that Java programs have as well, by their annotations.
+
+        The node then gives their objects the right hashes where none is told, and tells them to
+        the JVM implementation. TypeError for a class that Java has no declaration for.
+        """
+        for declaration in [declaration_of(cls) for cls in classes]:
+            self._client.declare_type(declaration.name, declaration.pairs())
 
     def add(self, instance: T) -> T:
         """Add an instance of a persisted class; from then on setting an attribute is a change."""

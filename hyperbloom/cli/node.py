@@ -228,8 +228,23 @@ def _show_pool(app: App, pool: Mapping[str, Any]) -> None:
     )
     for problem in pool["problems"]:
         app.out.sentence(f"pool: no parent at {problem}")
+    for peer in pool["peers"]:
+        for sentence in _left_out(app, peer):
+            app.out.sentence(f"pool: {sentence}")
     if pool["clashes"]:
         app.out.sentence(f"pool: {pool['clashes']} objects were refused: another has their hash")
+
+
+def _left_out(app: App, peer: Mapping[str, Any]) -> Iterator[str]:
+    """What a peer of another kind is not told, and what of it is not understood."""
+    # A node that was not restarted yet may be older than this command.
+    if peer.get("untold"):
+        told = f"{_counted(peer['untold'], 'message')} about objects it cannot read"
+        yield f"{peer['address']} is not sent {told}, the latest {peer['untold_why']}"
+    if peer.get("untyped"):
+        came = _counted(peer["untyped"], "object")
+        declare = app.command("object", "declare")
+        yield f"{came} of {peer['address']} fit no declared type: see `{declare}`"
 
 
 def _pool_peer(peer: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Commands about the object pool: object list, show, add, set, remove, watch."""
+"""Commands about the object pool: object list, show, add, set, remove, watch; types, declare."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hyperbloom.cli.tables import Name
 
 if TYPE_CHECKING:
     from hyperbloom.api.client import ObjectEvent
+    from hyperbloom.api.object_types import TypeForm
     from hyperbloom.api.objects import ObjectForm
 
 __all__ = ["object_"]
@@ -149,6 +150,63 @@ def remove(app: App, number: str) -> None:
         app.out.json({"removed": number})
     else:
         app.out.line(f"removed {number}")
+
+
+@object_.command()
+@pass_app
+def types(app: App) -> None:
+    """List the declared types: the classes of Java programs that share the pool.
+
+    Where it says config, the type stands in the configuration and is changed there.
+    """
+    with app.client() as client:
+        forms = client.object_types()
+    if app.out.as_json:
+        app.out.json(forms)
+        return
+    rows = [(_declared(form), "config" if form["configured"] else "declared") for form in forms]
+    app.out.table(("type", "from"), rows, empty="No types are declared.")
+
+
+def _declared(form: TypeForm) -> str:
+    fields = ", ".join(f"{field['type']} {field['name']}" for field in form["fields"])
+    return f"{form['name']}({fields})"
+
+
+@object_.command()
+@click.argument("declaration", metavar="DECLARATION")
+@pass_app
+def declare(app: App, declaration: str) -> None:
+    """Declare a class of a Java program, or declare it anew: "Person(String name, int age)".
+
+    Its fields stand in the order in which the class's hashCode takes them. Types are int, long,
+    Long, float, double, String, boolean, byte, short, list and map. Answered when it is on disk.
+    """
+    from hyperbloom.objects.declarations import Declaration
+
+    try:
+        declared = Declaration.parse(declaration)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    with app.client() as client:
+        form = client.declare_type(declared.name, declared.pairs())
+    if app.out.as_json:
+        app.out.json(form)
+    else:
+        app.out.line(f"declared {_declared(form)}")
+
+
+@object_.command()
+@click.argument("name", metavar="NAME")
+@pass_app
+def undeclare(app: App, name: str) -> None:
+    """Declare a type no more; its objects stay as they are. Exit code 8 if it is not declared."""
+    with app.client() as client:
+        client.undeclare_type(name)
+    if app.out.as_json:
+        app.out.json({"undeclared": name})
+    else:
+        app.out.line(f"undeclared {name}")
 
 
 @object_.command()

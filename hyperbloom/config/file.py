@@ -17,6 +17,7 @@ from hyperbloom.config.discovery import read_discovery
 from hyperbloom.config.feeds import read_feeds
 from hyperbloom.config.table import ConfigError, ConfigTable, nearest, one_of
 from hyperbloom.discovery.settings import DiscoverySettings
+from hyperbloom.objects.declarations import Declaration
 from hyperbloom.objects.settings import DEFAULT_OBJECTS_LISTEN, HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
@@ -97,6 +98,16 @@ class Config:
         return self.data / CONTROL_SOCKET_NAME
 
 
+def _types(table: ConfigTable) -> tuple[str, ...]:
+    """Declarations of classes, no name twice."""
+    texts = table.texts("types", (), Declaration.parse)
+    names = [Declaration.parse(text).name for text in texts]
+    for name in names:
+        if names.count(name) > 1:
+            raise table.error("types", f"{name} is declared twice; leave one out")
+    return texts
+
+
 def _objects(table: ConfigTable, base: Path) -> ObjectsSettings:
     secret = "passphrase_file"  # noqa: S105  the key's name
     return table.dataclass(
@@ -105,6 +116,7 @@ def _objects(table: ConfigTable, base: Path) -> ObjectsSettings:
             "listen": table.texts("listen", DEFAULT_OBJECTS_LISTEN, check_listen),
             "peers": table.texts("peers", (), parse_host_port),
             secret: table.path(secret, base, "") if secret in table else None,
+            "types": _types(table),
             "hash_rule": table.text("hash_rule", HASH_RULES[0], one_of(HASH_RULES, "rule")),
         },
     )

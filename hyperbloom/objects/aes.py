@@ -5,6 +5,13 @@ first 16 bytes of SHA-1 of the passphrase. The server's first message goes in th
 random bytes, the salt; what came before it was clear, too, and every later message of either side
 is AES(salt ‖ message).
 
+The JVM departs from that twice. What its program does before the handshake is done it sends in the
+clear: `EarlyMessage`, never taken, for whoever has no passphrase could send the same. And it files
+what it knows of a connection under the port alone: when it dials a port again it begins with an
+IDENTIFY that is encrypted with the salt of last time, and wants all encrypted with that one. A
+server takes this: the peer shows that it has the passphrase. Old messages can be replayed to it,
+and to a server with a new salt as well, which anybody may ask for a block that begins with it.
+
 This is weak: equal blocks stay equal, nothing proves that bytes were not changed, one salt serves a
 whole connection, and a short passphrase is tried out offline at the speed of SHA-1. It keeps a
 casual reader out. docs/objects.md says so to users, and the node warns at its start.
@@ -18,7 +25,13 @@ from typing import Final, Protocol
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError, WrongPassphrase
+from hyperbloom.objects.compression import LZ4_MAGIC
+from hyperbloom.objects.errors import (
+    EarlyMessage,
+    LocalProtocolError,
+    RemoteProtocolError,
+    WrongPassphrase,
+)
 
 __all__ = ["FLAG_AES", "FLAG_NIL", "SALT_BYTES", "AesProcessing", "NoProcessing", "Processing"]
 
@@ -39,6 +52,8 @@ class Processing(Protocol):
 
     def incoming(self, data: bytes) -> bytes: ...
 
+    def outgoing_bytes(self, size: int) -> int: ...
+
 
 class NoProcessing:
     """Flag 0: bytes stay as they are."""
@@ -50,6 +65,9 @@ class NoProcessing:
 
     def incoming(self, data: bytes) -> bytes:
         return data
+
+    def outgoing_bytes(self, size: int) -> int:
+        return size
 
 
 class AesProcessing:
@@ -71,6 +89,8 @@ class AesProcessing:
         self._is_server = salt is not None
         self._salt = salt
         self._agreed = False
+        #: Whether a message that only somebody with the passphrase can make has come.
+        self._shown = False
 
     def outgoing(self, data: bytes) -> bytes:
         """The bytes to send; in the clear until the server has sent its salt."""
@@ -81,21 +101,54 @@ class AesProcessing:
         self._agreed = True
         return self._salt_now() + data
 
+    def outgoing_bytes(self, size: int) -> int:
+        """What so many bytes come to, once the server has sent its salt."""
+        block = _BLOCK_BITS // 8
+        return ((SALT_BYTES + size) // block + 1) * block
+
     def incoming(self, data: bytes) -> bytes:
         """The bytes that came, without salt; RemoteProtocolError if they are not what they must be.
 
-        WrongPassphrase when it looks like another key.
+        WrongPassphrase when it looks like another key. EarlyMessage for one that is to be passed
+        over.
         """
-        if not self._agreed:
-            if self._is_server:
-                return data
-            if len(data) < SALT_BYTES:
-                raise RemoteProtocolError("the server's first message lacks its salt")
-            self._salt, self._agreed = data[:SALT_BYTES], True
-            return data[SALT_BYTES:]
-        clear = self._decrypt(data)
+        if self._agreed:
+            return self._decrypted(data)
+        return self._first_of_client(data) if self._is_server else self._first_of_server(data)
+
+    def _first_of_client(self, data: bytes) -> bytes:
+        if data.startswith(LZ4_MAGIC):
+            return data
+        try:
+            clear = self._decrypt(data)
+        except WrongPassphrase:
+            return data
+        if not clear.startswith(LZ4_MAGIC, SALT_BYTES):
+            return data
+        self._salt, self._agreed, self._shown = clear[:SALT_BYTES], True, True
+        return clear[SALT_BYTES:]
+
+    def _first_of_server(self, data: bytes) -> bytes:
+        if data.startswith(LZ4_MAGIC) and not data.startswith(LZ4_MAGIC, SALT_BYTES):
+            raise EarlyMessage("it came before the salt")
+        if len(data) < SALT_BYTES:
+            raise RemoteProtocolError("the server's first message lacks its salt")
+        self._salt, self._agreed = data[:SALT_BYTES], True
+        return data[SALT_BYTES:]
+
+    def _decrypted(self, data: bytes) -> bytes:
+        early = data.startswith(LZ4_MAGIC) and not self._shown
+        try:
+            clear = self._decrypt(data)
+        except WrongPassphrase:
+            if early:
+                raise EarlyMessage("it was sent before the salt was known") from None
+            raise
         if clear[:SALT_BYTES] != self._salt_now():
+            if early:
+                raise EarlyMessage("it was sent before the salt was known")
             raise WrongPassphrase("a message begins with another salt; is the passphrase the same?")
+        self._shown = True
         return clear[SALT_BYTES:]
 
     def _salt_now(self) -> bytes:

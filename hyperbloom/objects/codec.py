@@ -7,10 +7,10 @@ from hyperbloom.objects.compression import compress, decompress
 from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.objects.framing import encode_frame
 from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, MAX_PAYLOAD_BYTES
-from hyperbloom.objects.messagepack import measure, pack, unpack_map
+from hyperbloom.objects.messagepack import measure, pack, unpack_first
 from hyperbloom.objects.payloads import Payload, from_map, to_map
 
-__all__ = ["compressed", "decode", "encode"]
+__all__ = ["compressed", "decode", "encode", "read_compressed"]
 
 
 def compressed(payload: Payload) -> bytes:
@@ -37,4 +37,10 @@ def encode(payload: Payload, processing: Processing) -> bytes:
 
 def decode(processed: bytes, processing: Processing, *, limit: int = MAX_PAYLOAD_BYTES) -> Payload:
     """The payload in a frame, of at most `limit` bytes; RemoteProtocolError if there is none."""
-    return from_map(unpack_map(decompress(processing.incoming(processed), limit=limit)))
+    return read_compressed(processing.incoming(processed), limit=limit)[0]
+
+
+def read_compressed(data: bytes, *, limit: int = MAX_PAYLOAD_BYTES) -> tuple[Payload, int]:
+    """The payload in what the processing left, and how many bytes followed its map."""
+    found, behind = unpack_first(decompress(data, limit=limit))
+    return from_map(found), behind

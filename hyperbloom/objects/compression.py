@@ -1,7 +1,9 @@
 """The LZ4 frame format (lz4_Frame_format.md 1.6) in bounds.
 
 What is sent looks as the JVM's own frames do: blocks that do not depend on each other, a checksum
-of the content, no content size.
+of the content, no content size. Of exactly 16 bytes of content the JVM's library computes another
+checksum than the format's and refuses the right one, so a frame of so many has none: PING, PONG,
+KICK and REJECTION are such.
 """
 
 from __future__ import annotations
@@ -13,17 +15,25 @@ import lz4.frame
 from hyperbloom.objects.errors import RemoteProtocolError
 from hyperbloom.objects.limits import MAX_PAYLOAD_BYTES
 
-__all__ = ["compress", "decompress"]
+__all__ = ["LZ4_MAGIC", "compress", "decompress"]
+
+#: What every frame begins with.
+LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 
 #: No byte of a frame makes more than this. The library asks for all of `max_length` at once, so a
 #: small message should name a small one.
 _LARGEST: Final = 255
+#: So many bytes of content go without a checksum.
+_UNCHECKED_BYTES: Final = 16
 
 
 def compress(data: bytes) -> bytes:
     """One whole frame."""
     frame: bytes = lz4.frame.compress(
-        data, block_linked=False, content_checksum=True, store_size=False
+        data,
+        block_linked=False,
+        content_checksum=len(data) != _UNCHECKED_BYTES,
+        store_size=False,
     )
     return frame
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = [
     "ClashError",
+    "EarlyMessage",
     "FrameTooLong",
     "LocalProtocolError",
     "ObjectError",
@@ -39,6 +40,13 @@ class FrameTooLong(RemoteProtocolError):
 
 class WrongFlag(RemoteProtocolError):
     """The peer processes its messages otherwise: its flag is not the one set here."""
+
+
+class EarlyMessage(ProtocolError):
+    """A message that the JVM sent unencrypted, for it did not wait for the handshake.
+
+    Nobody can tell who sent it; it is passed over, and is no breach.
+    """
 
 
 class WrongPassphrase(RemoteProtocolError):

@@ -25,6 +25,7 @@ from hyperbloom.objects.errors import LocalProtocolError
 __all__ = [
     "HashRule",
     "as_signed",
+    "double_hash_code",
     "fields_hash_code",
     "float32_hash_code",
     "int_hash_code",
@@ -82,6 +83,11 @@ def _double(number: float) -> int:
     """java.lang.Double: doubleToLongBits, as a Long."""
     bits = _NAN_BITS if number != number else struct.unpack(">Q", struct.pack(">d", number))[0]
     return long_hash_code(bits)
+
+
+def double_hash_code(number: float) -> int:
+    """java.lang.Double, of an int as well, which Java makes a Double of; signed."""
+    return as_signed(_double(float(number)))
 
 
 def float32_hash_code(number: float) -> int:

@@ -9,14 +9,20 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "FOREIGN_PART_BYTES",
+    "FOREIGN_PACKET_BYTES",
+    "FOREIGN_WINDOW_BYTES",
+    "FOREIGN_WINDOW_WRITES",
     "FRAMES_PER_TURN",
     "MAX_DEPTH",
     "MAX_EARLY_FRAME_BYTES",
+    "MAX_EARLY_MESSAGES",
+    "MAX_EARLY_UNENCRYPTED",
     "MAX_ENTRIES",
+    "MAX_FITS",
     "MAX_FRAME_BYTES",
     "MAX_PAYLOAD_BYTES",
     "MAX_PLAIN_KEYS",
+    "MAX_TYPES",
     "OBJECTS_PER_PART",
     "OBJECTS_PER_TURN",
     "PART_BYTES",
@@ -31,6 +37,15 @@ connection can make us hold."""
 MAX_EARLY_FRAME_BYTES: Final = 65_536
 """The same before both sides have shaken hands: IDENTIFY and its answers carry a little metadata,
 and whoever sends them is a stranger. Holds before and after decompression."""
+
+MAX_EARLY_MESSAGES: Final = 64
+"""Messages about objects before both sides have shaken hands, which the JVM sends: so many are kept
+until they have, for a stranger may send them, too. What comes beyond is passed over, and found in
+the peer's INITIALIZE."""
+
+MAX_EARLY_UNENCRYPTED: Final = 1_024
+"""The same where they come unencrypted in spite of the AES flag, and are never taken. One costs
+8 µs, and all may come in one turn of the reactor."""
 
 MAX_PAYLOAD_BYTES: Final = 4_194_304
 """A message after decompression. LZ4 makes up to 255 bytes of one, so this and not the frame's
@@ -59,9 +74,25 @@ PART_BYTES: Final = 65_536
 """What one INITIALIZE that we send has in bytes of its objects' fields: as much as one object may
 have. A byte is an entry at most, so a part is always below MAX_ENTRIES."""
 
-FOREIGN_PART_BYTES: Final = 1_024
-"""The same to a peer of another kind: the JVM takes one read of its socket for a whole message, so
-what we send it should fit one packet."""
+FOREIGN_PACKET_BYTES: Final = 1_220
+"""What one write to a peer of another kind has in bytes where the connection does not tell how much
+a packet takes (that of the least IPv6 link): the JVM takes one read of its socket for a whole
+message. A message that no packet takes is not sent to it."""
+
+FOREIGN_WINDOW_BYTES: Final = 16_384
+"""Bytes on their way to a peer of another kind before it has answered a PING: what waits in the
+system's buffers would be sent in packets that begin and end within messages."""
+
+FOREIGN_WINDOW_WRITES: Final = 8
+"""Writes of the same: a connection that was idle sends ten packets at once (RFC 6928)."""
+
+MAX_TYPES: Final = 256
+"""Types that a node knows by declarations: fields that come for the first time are compared with
+each, 1 µs a type."""
+
+MAX_FITS: Final = 1_024
+"""Sets of names of fields whose type is remembered, for peers choose the names; beyond it all are
+forgotten and compared anew."""
 
 FRAMES_PER_TURN: Final = 32
 """Messages of one connection that are taken in one turn of the reactor; the rest waits for the

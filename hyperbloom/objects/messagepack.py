@@ -9,7 +9,8 @@ Numbers as keys of a map hash to themselves in Python, so a peer can choose them
 such keys (230 kB) took 0.9 s to put into a dict, and texts and byte strings, whose hashes are
 random, 4 ms. So a map has few keys that are neither (MAX_PLAIN_KEYS).
 
-The JVM sends the buffer it packed into, whole: zeros may follow the map.
+The JVM sends the buffer it packed into, whole, zeros behind the map, and looks at nothing behind
+the map of others; so what follows one is passed over.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import msgpack
 from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, MAX_PLAIN_KEYS
 
-__all__ = ["check_fields", "measure", "pack", "unpack_map"]
+__all__ = ["check_fields", "measure", "pack", "unpack_first", "unpack_map"]
 
 _CONTAINER: Final = -1
 _STRING: Final = -2
@@ -113,10 +114,13 @@ def _within(position: int, data: bytes) -> int:
 
 
 def unpack_map(data: bytes) -> dict[Any, Any]:
-    """The map that `data` is; zeros may follow it. RemoteProtocolError for anything else."""
+    """The map that `data` begins with; RemoteProtocolError for anything else."""
+    return unpack_first(data)[0]
+
+
+def unpack_first(data: bytes) -> tuple[dict[Any, Any], int]:
+    """The map that `data` begins with, and how many bytes follow it; RemoteProtocolError."""
     end = measure(data)
-    if data[end:].strip(b"\x00"):
-        raise RemoteProtocolError(f"{len(data) - end} bytes follow a message's map")
     try:
         found = msgpack.unpackb(
             data[:end], raw=False, strict_map_key=False, object_pairs_hook=_map_of
@@ -126,7 +130,7 @@ def unpack_map(data: bytes) -> dict[Any, Any]:
         raise RemoteProtocolError(f"a message cannot be read: {error}") from None
     if type(found) is not dict:
         raise RemoteProtocolError("a message is a map")
-    return found
+    return found, len(data) - end
 
 
 def _map_of(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:

@@ -17,9 +17,10 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from hyperbloom.addresses import network_of
-from hyperbloom.objects.codec import compressed
+from hyperbloom.objects import foreign
+from hyperbloom.objects.foreign import Made, Told
 from hyperbloom.objects.news import NEWS, messages
-from hyperbloom.objects.payloads import Identify, Payload
+from hyperbloom.objects.payloads import Identify
 from hyperbloom.objects.peer import Closing, PoolPeer
 from hyperbloom.objects.pool import InThread, ObjectPool
 from hyperbloom.objects.settings import ObjectsSettings
@@ -79,6 +80,8 @@ class PoolNetwork:
         self._peers = Tally(
             context.clock, log, what="Connections of the pool's peers", singly=TOLD_SINGLY
         )
+        #: Addresses that we dialled and that closed when they were asked for their pool.
+        self._unanswered: set[str] = set()
         self._all_gone: list[Deferred[None]] = []
         self._unsubscribe = context.pool.subscribe(self._pass_on)
 
@@ -122,8 +125,20 @@ class PoolNetwork:
         """Objects may be told to the peer from now on."""
         self._open.append(peer)
 
+    def may_ask(self, peer: PoolPeer) -> bool:
+        """Whether to ask a peer of another kind for its pool.
+
+        A JVM that has an object which it cannot write closes when it is asked, each time; so every
+        other time it is left in peace for a while, and told and heard of what is new.
+        """
+        return peer.address not in self._unanswered
+
     def forget(self, peer: PoolPeer) -> None:
         """The connection is gone."""
+        if peer.outgoing:
+            self._unanswered.discard(peer.address)
+            if peer.is_unanswered:
+                self._unanswered.add(peer.address)
         self._all.pop(peer, None)
         if peer in self._open:
             self._open.remove(peer)
@@ -145,14 +160,15 @@ class PoolNetwork:
         """Tell every peer but the source; each form of the messages is made once."""
         if outcome.verdict not in NEWS:
             return
-        made: dict[bool, list[tuple[type[Payload], bytes]]] = {}
+        made: dict[bool, Made] = {}
         for peer in list(self._open):
             if peer is source or not peer.is_open:
                 continue
             kin = peer.session.is_kin
             if kin not in made:
-                payloads = messages(outcome, kin=kin)
-                made[kin] = [(type(payload), compressed(payload)) for payload in payloads]
+                types = self.context.pool.types
+                told = Told(messages(outcome)) if kin else foreign.messages(types, outcome)
+                made[kin] = Made.of(told)
             peer.tell(outcome, made[kin])
 
     # Called by the service
@@ -195,6 +211,9 @@ def _status(peer: PoolPeer) -> PoolPeerStatus:
         messages_out=figures.messages_out,
         news_in=figures.news_in,
         clashes=figures.clashes,
+        untyped=figures.untyped,
+        untold=figures.untold,
+        untold_why=figures.untold_why,
     )
 
 

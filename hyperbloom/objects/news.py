@@ -1,7 +1,6 @@
-"""From what came of an offer to the messages that others are told it by.
+"""From what came of an offer to the messages that nodes of this kind are told it by.
 
-To nodes of this kind a change is one CHANGE however many fields it has. Another implementation
-(the JVM) reads one field of a CHANGE; what changes more is told to it as REMOVAL and CREATION.
+A change is one CHANGE however many fields it has. What others are told is in foreign.py.
 """
 
 from __future__ import annotations
@@ -20,50 +19,38 @@ NEWS: Final = frozenset(
 """Verdicts that others hear of; the rest changed nothing here."""
 
 
-def messages(outcome: Outcome, *, kin: bool) -> list[Payload]:
+def messages(outcome: Outcome) -> list[Payload]:
     """What a peer is told of news, in order; empty when it is none of its business."""
     before, after, stamp = outcome.before, outcome.after, outcome.stamp
     match outcome.verdict:
         case Verdict.CREATED if after is not None:
             return [_creation(after)]
-        case Verdict.CHANGED if before is not None and after is not None:
-            return _change(before.hash, before.fields, after, stamp, kin=kin)
+        case Verdict.CHANGED | Verdict.MERGED if before is not None and after is not None:
+            return [_change(before.hash, before.fields, after, stamp)]
         case Verdict.REMOVED if before is not None:
             return [Removal(t=stamp, h=before.hash)]
-        case Verdict.MERGED if before is not None and after is not None:
-            if kin:
-                return _change(before.hash, before.fields, after, stamp, kin=True)
-            return [Removal(t=stamp, h=before.hash)]
-        case Verdict.RESTAMPED if kin:
+        case Verdict.RESTAMPED:
             return [_creation(after)] if after is not None else [Removal(t=stamp, h=outcome.hash)]
     return []
 
 
-def answers(outcome: Outcome, *, kin: bool) -> list[Payload]:
+def answers(outcome: Outcome) -> list[Payload]:
     """What a peer is told that offered an older state than the one here (STALE)."""
     after = outcome.after
     if after is None:
         return [Removal(t=outcome.stamp, h=outcome.hash)]
     if outcome.offered is not None:
-        return _change(outcome.hash, outcome.offered, after, outcome.stamp, kin=kin)
-    if kin:
-        return [
-            Change(t=outcome.stamp, d=after.fields, h=after.hash, oh=outcome.hash),
-        ]
-    return [_creation(after)]
+        return [_change(outcome.hash, outcome.offered, after, outcome.stamp)]
+    return [Change(t=outcome.stamp, d=after.fields, h=after.hash, oh=outcome.hash)]
 
 
 def _creation(record: ObjectRecord) -> Creation:
     return Creation(t=record.stamp, d=record.fields, h=record.hash)
 
 
-def _change(
-    old: int, fields: Fields, after: ObjectRecord, stamp: int, *, kin: bool
-) -> list[Payload]:
+def _change(old: int, fields: Fields, after: ObjectRecord, stamp: int) -> Change:
     part = difference(fields, after.fields)
-    if kin or len(part) == 1:
-        return [Change(t=stamp, d=part or after.fields, h=after.hash, oh=old)]
-    return [Removal(t=stamp, h=old), _creation(after)]
+    return Change(t=stamp, d=part or after.fields, h=after.hash, oh=old)
 
 
 def difference(fields: Fields, later: Mapping[str, Any]) -> dict[str, Any]:

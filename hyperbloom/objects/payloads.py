@@ -7,7 +7,8 @@ Strict in what is sent: exactly the keys that the text gives to an op. Generous 
 keys that an op does not use are passed over, REJECTION needs no time. INITIALIZE may carry, beside
 `p` and `r`, what nodes of this kind tell each other about the objects (`Version`): lists `h`, `t`
 and `a` of the same length as `p`. The JVM cannot read 64-bit integers inside `d`, so they are for
-peers that announced themselves (session.py).
+peers that announced themselves (session.py). The JVM passes an INITIALIZE of another peer on with
+an empty map for each object; they are counted and passed over.
 """
 
 from __future__ import annotations
@@ -163,13 +164,17 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initialize:
-    """Objects of the sender's pool; with `respond` the receiver answers with its own."""
+    """Objects of the sender's pool; with `respond` the receiver answers with its own.
+
+    `unnamed` is how many objects the sender had whose fields it did not say.
+    """
 
     op: ClassVar[int] = 6
     t: int
     objects: tuple[Fields, ...]
     respond: bool
     versions: tuple[Version, ...] | None = None
+    unnamed: int = 0
 
     def __post_init__(self) -> None:
         _check_time(self.t)
@@ -282,12 +287,17 @@ def _read_initialize(found: Mapping[Any, Any]) -> Initialize:
     wrapper = found.get("d")
     if not isinstance(wrapper, dict) or type(wrapper.get("p")) is not list:
         raise LocalProtocolError("d holds p, a list of objects, and r")
-    objects = tuple(wrapper["p"])
+    listed = wrapper["p"]
+    if "h" in wrapper:
+        objects, versions = tuple(listed), _read_versions(wrapper, len(listed))
+    else:
+        objects, versions = tuple(fields for fields in listed if fields != {}), None
     return Initialize(
         t=_of(found, "t"),
         objects=objects,
         respond=_of(wrapper, "r"),
-        versions=_read_versions(wrapper, len(objects)) if "h" in wrapper else None,
+        versions=versions,
+        unnamed=len(listed) - len(objects),
     )
 
 

@@ -6,14 +6,16 @@ transport is paused, so that TCP slows the peer. What waits for a peer that read
 by `queued_bytes`: beyond it the peer is kicked, and has the whole pool sent when it comes back.
 
 A connection that the peer spoils ends with KICK, as the text asks, and so does every other one that
-this node ends; what is buffered is flushed, and after `close_seconds` the connection is cut.
+this node ends; what is buffered is flushed, and after `close_seconds` the connection is cut. That
+is for nodes of this kind: the JVM implementation forgets its whole pool at a KICK, and its classes,
+so to any other peer the connection is closed without one. What else such a peer needs is in
+foreign_side.py.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -24,11 +26,17 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from hyperbloom.objects import foreign
 from hyperbloom.objects.aes import SALT_BYTES, AesProcessing, NoProcessing
 from hyperbloom.objects.codec import compressed
-from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError, WrongFlag
+from hyperbloom.objects.figures import PeerFigures
+from hyperbloom.objects.foreign import Made, Told
+from hyperbloom.objects.foreign_side import ForeignSide
+from hyperbloom.objects.hashes import HashRule, record_hash
 from hyperbloom.objects.limits import (
     FRAMES_PER_TURN,
+    MAX_EARLY_MESSAGES,
     OBJECTS_PER_TURN,
     RESPOND_SECONDS,
     TURN_SECONDS,
@@ -90,18 +98,6 @@ class Closing(Exception):
         self.kind = kind
 
 
-@dataclass(slots=True)
-class PeerFigures:
-    """What went over a connection: bytes, messages about objects, and what of them was news."""
-
-    bytes_in: int = 0
-    bytes_out: int = 0
-    messages_in: int = 0
-    messages_out: int = 0
-    news_in: int = 0
-    clashes: int = 0
-
-
 @implementer(IPushProducer)
 class PoolPeer(Protocol):
     """A connection of the pool; `outgoing` tells who dialled, and so who is the client."""
@@ -127,7 +123,11 @@ class PoolPeer(Protocol):
         self._pinged: float | None = None
         self._awaited = False
         self._streamed: float | None = None
-        self._stream: PoolStream | None = None
+        self.stream: PoolStream | None = None
+        #: For a peer of another kind, once the connection is open.
+        self._foreign: ForeignSide | None = None
+        #: What came before the handshake was done.
+        self._early: list[Event] = []
         self._offers: list[Offer] = []
         self._initializing: set[int] = set()
         #: Of INITIALIZE, what no turn had room for yet.
@@ -143,6 +143,11 @@ class PoolPeer(Protocol):
     @property
     def _wire(self) -> TCPConnection:
         return cast(TCPConnection, self.transport)
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether it is of another kind, was asked for its pool, and has not sent it."""
+        return self._foreign is not None and self._foreign.is_unanswered
 
     @property
     def is_open(self) -> bool:
@@ -162,12 +167,12 @@ class PoolPeer(Protocol):
         self._heard = self.context.clock.seconds()
         refusal = self.network.admit(self)
         if refusal is not None:
-            self.close(refusal)
+            self._reject(refusal)
             return
         slow = Closing("slow", "the handshake did not come in time")
-        self._later(self.context.settings.handshake_seconds, self._unless_open, slow)
+        self.later(self.context.settings.handshake_seconds, self._unless_open, slow)
         if self.outgoing:
-            self.send(Identify(t=self._now(), v=self.context.settings.version, d=self._about()))
+            self.send(Identify(t=self.now(), v=self.context.settings.version, d=self._about()))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Stop every timer and tell who waits."""
@@ -176,29 +181,34 @@ class PoolPeer(Protocol):
             if call.active():
                 call.cancel()
         self.session.close()
-        self._stream = None
+        self.stream = None
         self._queue.clear()
         self._coming.clear()
+        self._early.clear()
         self.network.forget(self)
         self._settle_opened(self.closing or Closing("lost", "the connection was lost"))
         self._ended.callback(None)
 
-    def close(self, why: Closing, *, kick: bool = True) -> None:
-        """Say KICK, flush, and cut after `close_seconds`."""
+    def close(self, why: Closing, *, kick: bool = True, harmless: bool = False) -> None:
+        """Say KICK to a node of this kind, flush, and cut after `close_seconds`.
+
+        `harmless`: whoever it is, it cannot read the KICK as one.
+        """
         if self._lost or self.closing is not None:
             return
         self.network.tell(self, why.kind, f"closing, {why}")
+        kick = kick and (harmless or self.session.is_kin)
         if kick and self.session.state is not State.CLOSED:
-            self._write(Kick, compressed(Kick(t=self._now())))
+            self._write(Kick, compressed(Kick(t=self.now())))
         self.closing = why
-        self._stream = None
+        self.stream = None
         self._queue.clear()
         self._coming.clear()
         self.session.close()
         self._wire.unregisterProducer()
         self._wire.resumeProducing()
         self._wire.loseConnection()
-        self._later(self.context.settings.close_seconds, self._wire.abortConnection)
+        self.later(self.context.settings.close_seconds, self._wire.abortConnection)
         self._settle_opened(why)
 
     def when_open(self) -> Deferred[PoolPeer]:
@@ -220,11 +230,13 @@ class PoolPeer(Protocol):
         if not self.is_open:
             self.close(why)
 
-    def _later(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
+    def later(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
+        """Call after so many seconds, unless the connection is gone."""
         self._calls = [known for known in self._calls if known.active()]
         self._calls.append(self.context.clock.callLater(seconds, call, *arguments))
 
-    def _now(self) -> int:
+    def now(self) -> int:
+        """The time as payloads have it, in ms."""
         return self.context.pool.milliseconds()
 
     def _about(self) -> dict[str, object]:
@@ -256,7 +268,7 @@ class PoolPeer(Protocol):
             ):
                 self._turn_over = True
                 self._hold()
-                self._later(0, self._next_turn)
+                self.later(0, self._next_turn)
                 break
             if self._coming:
                 objects += 1
@@ -266,7 +278,8 @@ class PoolPeer(Protocol):
             try:
                 event = self.session.next_event()
             except RemoteProtocolError as error:
-                self.close(Closing("protocol", str(error)))
+                harmless = isinstance(error, WrongFlag) and not self.session.heard
+                self.close(Closing("protocol", str(error)), harmless=harmless)
                 break
             if isinstance(event, Waiting):
                 break
@@ -294,7 +307,7 @@ class PoolPeer(Protocol):
             case Identify():
                 self._take_identify(event)
             case Ok():
-                self._begin(event.v)
+                self._take_ok(event)
             case Rejection():
                 self.close(Closing("rejected", "the peer rejected this node"), kick=False)
             case Ping():
@@ -315,6 +328,9 @@ class PoolPeer(Protocol):
         if about.get(_ID) == self.context.node_id:
             self._reject(Closing("own", "this node dialled itself"))
             return
+        if (refusal := self._wrong_rule()) is not None:
+            self._reject(refusal)
+            return
         self.version = identify.v
         decision = maybeDeferred(self.context.decide, identify, self.address)
         decision.addCallbacks(self._decided, self._undecided)
@@ -325,7 +341,7 @@ class PoolPeer(Protocol):
         if not accepted:
             self._reject(Closing("rejected", "the application does not let it in"))
             return
-        self.send(Ok(t=self._now(), v=self.context.settings.version, d=self._about()))
+        self.send(Ok(t=self.now(), v=self.context.settings.version, d=self._about()))
         self._begin(self.version)
         self._pump()
 
@@ -334,16 +350,40 @@ class PoolPeer(Protocol):
         self._decided(False)
 
     def _reject(self, why: Closing) -> None:
-        self.send(Rejection(t=self._now()))
+        self.send(Rejection(t=self.now()))
         self.close(why, kick=False)
+
+    def _take_ok(self, ok: Ok) -> None:
+        if self.since:
+            self._begin_stream()
+        elif (refusal := self._wrong_rule()) is not None:
+            self.close(refusal)
+        else:
+            self._begin(ok.v)
+
+    def _wrong_rule(self) -> Closing | None:
+        """The pools would part without a word: hardly an object has the same hash by both rules."""
+        if not self.session.is_jvm or self.context.pool.types.rule is HashRule.JVM:
+            return None
+        return Closing(
+            "rule", 'it is the JVM implementation; set hash_rule = "jvm" under [objects] for it'
+        )
 
     def _begin(self, version: int | None) -> None:
         """The connection is open: stream the pool, and measure the latency."""
+        early, self._early = self._early, []
+        if self.session.is_kin and early:
+            self.close(Closing("protocol", "objects came before the handshake"))
+            return
         self.version = version
         self.since = self.context.now()
         self.network.opened(self)
-        # A server of another kind does not stream its pool unless it is asked.
-        self._begin_stream(ask=self.outgoing and not self.session.is_kin)
+        if not self.session.is_kin:
+            self._foreign = ForeignSide(self)
+            for event in early:
+                self._take_objects(event)
+            self._foreign.begin()
+        self._begin_stream()
         self._ping()
         opened, self._opened = self._opened, None
         if opened is not None:
@@ -366,20 +406,27 @@ class PoolPeer(Protocol):
         if self._paused:
             self._owes_pong = True
         else:
-            self.send(Pong(t=self._now()))
+            self.send(Pong(t=self.now()))
+
+    def ping(self) -> None:
+        """Send a PING, unless one is on its way."""
+        if not self._awaited:
+            self._ping()
 
     def _ping(self) -> None:
         self._pinged = self.context.clock.seconds()
         self._awaited = True
-        self.send(Ping(t=self._now()))
+        self.send(Ping(t=self.now()))
 
     def _take_pong(self) -> None:
         if not self._awaited or self._pinged is None:
             return
         self._awaited = False
         self.latency.measured(self.context.clock.seconds() - self._pinged)
+        if self._foreign is not None:
+            self._foreign.flow.acknowledged()
         if self.latency.seconds is None and MEASUREMENTS > 1:
-            self._later(0, self._ping_again)
+            self.later(0, self._ping_again)
 
     def _ping_again(self) -> None:
         if self.is_open and not self._awaited:
@@ -388,6 +435,11 @@ class PoolPeer(Protocol):
     # Objects in
 
     def _take_objects(self, event: Event) -> None:
+        if self.session.state is not State.OPEN:
+            # With the AES flag they are in the clear, and anybody's.
+            if self.context.passphrase is None and len(self._early) < MAX_EARLY_MESSAGES:
+                self._early.append(event)
+            return
         self.figures.messages_in += 1
         match event:
             case Creation():
@@ -403,8 +455,12 @@ class PoolPeer(Protocol):
     def _take_initialize(self, event: Initialize) -> None:
         versions = event.versions or (None,) * len(event.objects)
         self._coming.extend(zip(event.objects, versions, strict=True))
+        if self._foreign is not None:
+            self._foreign.answered = True
+            if event.unnamed:
+                self._foreign.told_of_others()
         if event.respond:
-            self._begin_stream(ask=False)
+            self._begin_stream()
 
     def _take_coming(self, fields: Fields, version: Version | None) -> None:
         offer = self._collect(lambda: self._offered_object(fields, version))
@@ -438,7 +494,10 @@ class PoolPeer(Protocol):
         kind = types.fit(fields)
         name = None if kind is None else kind.name
         if version is None:
-            version = Version(hash=types.hash_of(name, fields), stamp=0)
+            self.figures.untyped += kind is None
+            # It may have come before its type was declared here, as a record.
+            earlier = () if kind is None else (record_hash(fields),)
+            version = Version(hash=types.hash_of(name, fields), stamp=0, ancestors=earlier)
         return OfferedObject(
             hash=version.hash,
             stamp=version.stamp,
@@ -480,32 +539,43 @@ class PoolPeer(Protocol):
 
     def _answer(self, offer: Offer, outcome: Outcome, *, initial: bool) -> None:
         """Tell the peer what holds, where that is not what it said."""
-        kin = self.session.is_kin
+        kin, types = self.session.is_kin, self.context.pool.types
         if outcome.verdict is Verdict.STALE:
-            self._send_all(answers(outcome, kin=kin))
+            told = Told(answers(outcome)) if kin else foreign.answers(types, outcome)
+            self.send_all(told)
         elif initial and outcome.verdict in (Verdict.CHANGED, Verdict.MERGED):
             # It may have both versions now: it did not know that they are one object.
-            self._send_all(messages(outcome, kin=kin))
+            told = Told(messages(outcome)) if kin else foreign.messages(types, outcome)
+            self.send_all(told)
         elif kin and outcome.stamp > offer.stamp and outcome.after is not None:
             record = outcome.after
-            self._send_all([Creation(t=outcome.stamp, d=record.fields, h=record.hash)])
+            self.send_all(Told([Creation(t=outcome.stamp, d=record.fields, h=record.hash)]))
         elif kin and outcome.stamp > offer.stamp and outcome.verdict is Verdict.REMOVED:
-            self._send_all([Removal(t=outcome.stamp, h=offer.hash)])
+            self.send_all(Told([Removal(t=outcome.stamp, h=offer.hash)]))
 
     # Objects out
 
-    def tell(self, outcome: Outcome, made: Sequence[tuple[type[Payload], bytes]]) -> None:
+    def tell(self, outcome: Outcome, made: Made) -> None:
         """News for this peer; `made` are its messages, compressed once for all peers."""
-        if self._stream is not None and outcome.verdict is Verdict.CHANGED and outcome.after:
-            self._stream.add(outcome.after.hash)
-        self.figures.messages_out += len(made)
-        for kind, data in made:
-            self._enqueue(kind, data)
+        if self.stream is not None and outcome.verdict is Verdict.CHANGED and outcome.after:
+            self.stream.add(outcome.after.hash)
+        self._say(made)
 
-    def _send_all(self, payloads: Iterable[Payload]) -> None:
-        for payload in payloads:
-            self.figures.messages_out += 1
-            self._enqueue(type(payload), compressed(payload))
+    def send_all(self, told: Told) -> None:
+        """Tell this peer alone."""
+        self._say(Made.of(told))
+
+    def _say(self, made: Made) -> None:
+        if self._foreign is None:
+            self.figures.messages_out += len(made.messages)
+            for payload, data in made.messages:
+                self._enqueue(type(payload), data)
+            return
+        self._foreign.leave_out(made.untold)
+        for payload, data in made.messages:
+            if self.is_open:
+                self._foreign.say(payload, data)
+        self._check_queued(self._foreign.flow.queued)
 
     def send(self, payload: Payload) -> None:
         """Send a payload that is not about objects, before everything that waits."""
@@ -519,16 +589,22 @@ class PoolPeer(Protocol):
             return
         self._queue.append((kind, data))
         self._queued += len(data)
-        if self._queued > self.context.settings.queued_bytes:
+        self._check_queued(self._queued)
+
+    def _check_queued(self, queued: int) -> None:
+        if queued > self.context.settings.queued_bytes and self.is_open:
             self.close(Closing("slow", "it reads too slowly for what happens in the pool"))
 
     def _write(self, kind: type[Payload], data: bytes) -> None:
         if self.closing is None and not self._lost:
-            frame = self.session.send_compressed(kind, data)
-            self.figures.bytes_out += len(frame)
-            self._wire.write(frame)
+            self.write_frame(self.session.send_compressed(kind, data))
 
-    def _begin_stream(self, *, ask: bool) -> None:
+    def write_frame(self, frame: bytes) -> None:
+        """Write a whole message."""
+        self.figures.bytes_out += len(frame)
+        self._wire.write(frame)
+
+    def _begin_stream(self) -> None:
         """Send the whole pool, unless that was done a moment ago or is being done."""
         now = self.context.clock.seconds()
         if self._streamed is not None and now - self._streamed < RESPOND_SECONDS:
@@ -536,36 +612,45 @@ class PoolPeer(Protocol):
         self._streamed = now
         store = self.context.pool.store
         # Changes that are committed from here on are told, or in the list, or both.
-        self._stream = stream = PoolStream(store.objects, kin=self.session.is_kin, ask=ask)
+        self.stream = stream = PoolStream(store.objects)
         hashes = self.context.in_thread(store.object_hashes)
-        hashes.addCallback(self._stream_hashes, stream).addErrback(self._stream_failed)
+        hashes.addCallback(self._stream_hashes, stream).addErrback(self.stream_failed)
 
     def _stream_hashes(self, hashes: Iterable[int], stream: PoolStream) -> None:
         stream.put_first(hashes)
         self._go_on_streaming()
 
-    def _stream_failed(self, failure: Failure) -> None:
+    def stream_failed(self, failure: Failure) -> None:
+        """Its pool cannot be read."""
         log.failure("The pool cannot be sent to {peer}", failure, peer=self.address)
         self.close(Closing("failed", "this node could not send its pool"))
 
     def _go_on_streaming(self) -> None:
         """One part; the next one in another turn, or when the transport takes more."""
-        stream = self._stream
-        if stream is None or not self.is_open or self._paused or not stream.ready:
+        stream = self.stream
+        if stream is None or not self.may_write or not stream.ready:
+            return
+        if self._foreign is not None:
+            self._foreign.flow.go_on()
             return
         try:
-            part = stream.next_part(self._now())
+            part = stream.next_part(self.now())
             data = b"" if part is None else compressed(part)
         except Exception:
             # A store that cannot be read; what is left out would never come.
-            self._stream_failed(Failure())
+            self.stream_failed(Failure())
             return
         if part is None:
-            self._stream = None
+            self.stream = None
             return
         self.figures.messages_out += 1
         self._write(Initialize, data)
-        self._later(0, self._go_on_streaming)
+        self.later(0, self._go_on_streaming)
+
+    @property
+    def may_write(self) -> bool:
+        """Whether it is open, and its transport takes more."""
+        return self.is_open and not self._paused
 
     # What the transport says
 
@@ -578,11 +663,13 @@ class PoolPeer(Protocol):
         self._paused = False
         if self._owes_pong:
             self._owes_pong = False
-            self.send(Pong(t=self._now()))
+            self.send(Pong(t=self.now()))
         while self._queue and not self._paused and self.is_open:
             kind, data = self._queue.popleft()
             self._queued -= len(data)
             self._write(kind, data)
+        if self._foreign is not None:
+            self._foreign.flow.go_on()
         self._go_on_streaming()
 
     def stopProducing(self) -> None:

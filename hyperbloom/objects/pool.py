@@ -12,6 +12,7 @@ fields that do, once nothing of its own is under way any more.
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from hyperbloom.objects.declarations import Declaration
 from hyperbloom.objects.errors import ClashError, ObjectError, ObjectGone, PoolFull
 from hyperbloom.objects.limits import TURN_SECONDS
 from hyperbloom.objects.messagepack import check_fields
@@ -35,6 +37,7 @@ from hyperbloom.store import (
     OfferedRemoval,
     OfferObjects,
     Outcome,
+    PutMeta,
     Store,
     Verdict,
     Writer,
@@ -54,6 +57,10 @@ Subscriber = Callable[[Outcome, object], None]
 """Called with an outcome and its source: the peer that offered it, or None for this node."""
 
 log = Logger()
+
+
+#: Where the store keeps the types that programs declared: names, and fields with their types.
+_TYPES_META = "objects.types"
 
 
 class InThread(Protocol):
@@ -143,6 +150,50 @@ class ObjectPool:
         self._turn: IDelayedCall | None = None
         self._turn_began = 0.0
         self._telling = False
+        for declaration in _kept_types(store):
+            try:
+                types.declare(declaration)
+            except ObjectError as error:
+                log.warn("A type that was declared here is not used: {why}", why=error)
+
+    # Types
+
+    def declare(self, declaration: Declaration) -> Deferred[None]:
+        """Know a type from now on, and after a start; fires when it is on disk.
+
+        Fails with ObjectError, at once, where the configuration or a class has another type of the
+        name. Objects keep the hashes they have.
+        """
+        self.types.declare(declaration)
+        return self._keep_types()
+
+    def undeclare(self, name: str) -> Deferred[None]:
+        """Know a declared type no more; fires when that is on disk.
+
+        Fails with ObjectError, at once, if it stands in the configuration; ObjectGone if it is
+        none.
+        """
+        if name not in (declaration.name for declaration in self.types.declarations()):
+            raise ObjectGone(f"there is no declared type {name}")
+        self.types.forget(name)
+        return self._keep_types()
+
+    def _keep_types(self) -> Deferred[None]:
+        kept = {
+            declaration.name: declaration.pairs()
+            for declaration in self.types.declarations()
+            if declaration.name not in self.types.configured
+        }
+        written: Deferred[None] = Deferred()
+
+        def done(result: object) -> None:
+            if isinstance(result, BaseException):
+                written.errback(result)
+            else:
+                written.callback(None)
+
+        self._writer.submit(PutMeta(name=_TYPES_META, value=json.dumps(kept).encode()), done)
+        return written
 
     # Offers
 
@@ -262,7 +313,7 @@ class ObjectPool:
             return succeed(record)
         if changed is None:
             whole = {**record.fields, **fields}
-            changed = self.types.changed_hash(number, record.type_name, whole)
+            changed = self.types.changed_hash(number, record.type_name, whole, record.fields)
         check_fields(fields)
         stamp = self._stamp_after(record)
         return self._change(OfferedChange(old=number, hash=changed, stamp=stamp, fields=fields))
@@ -374,7 +425,7 @@ class ObjectPool:
     def instance(self, record: ObjectRecord) -> Any:
         """The instance for a record, the same one as long as somebody holds it; else a Record."""
         kind = self.types.type_of(record.type_name, record.fields)
-        if kind is None:
+        if kind is None or kind.declaration is not None:
             return Record(self, record)
         bound = self._bound.get(record.hash)
         known = None if bound is None else bound.instance()
@@ -444,7 +495,8 @@ class ObjectPool:
         def removed(outcome: Outcome) -> None:
             record = _there(outcome.before)
             kind = self.types.type_of(record.type_name, record.fields)
-            callback(Record(self, record) if kind is None else kind.make(record.fields))
+            known = kind is not None and kind.declaration is None
+            callback(kind.make(record.fields) if kind and known else Record(self, record))
 
         ends = [self._on(verdict, cls, removed) for verdict in (Verdict.REMOVED, Verdict.MERGED)]
 
@@ -507,6 +559,11 @@ class ObjectPool:
         self._bound[after.hash] = bound
         if not bound.under_way:
             bound.show(after)
+
+
+def _kept_types(store: Store) -> list[Declaration]:
+    kept = json.loads(store.get_meta(_TYPES_META) or b"{}")
+    return [Declaration.from_pairs(name, pairs) for name, pairs in kept.items()]
 
 
 def _after(deferred: Deferred[Any]) -> Deferred[None]:

@@ -189,6 +189,7 @@ class ObjectsService(Service):
             digest=figures.digest,
             past=figures.past,
             clashes=self.pool.clashes,
+            types=tuple(map(str, self.pool.types.declarations())),
             peers=tuple(self.network.peers()),
             closings=tuple(self.network.closings),
             problems=tuple(f"{address}: {why}" for address, why in self._problems.items()),

@@ -13,7 +13,8 @@ allow raises LocalProtocolError and fails the session, too; one that cannot be e
 nothing.
 
 Nodes of this kind know each other by a key in the metadata of IDENTIFY and OK (`KIN`). To a *kin*
-INITIALIZE may carry versions, and CHANGE more fields than one.
+INITIALIZE may carry versions, and CHANGE more fields than one. Others are *foreign*; the JVM among
+them is known by the zeros behind its IDENTIFY or OK (`is_jvm`).
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from hyperbloom.objects.aes import Processing
-from hyperbloom.objects.codec import compressed, decode
-from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
-from hyperbloom.objects.framing import FrameReader, encode_frame
+from hyperbloom.objects.codec import compressed, read_compressed
+from hyperbloom.objects.errors import EarlyMessage, LocalProtocolError, RemoteProtocolError
+from hyperbloom.objects.framing import HEADER_BYTES, FrameReader, encode_frame
 from hyperbloom.objects.limits import (
     MAX_EARLY_FRAME_BYTES,
+    MAX_EARLY_UNENCRYPTED,
     MAX_FRAME_BYTES,
     MAX_PAYLOAD_BYTES,
 )
@@ -81,7 +83,10 @@ Event: TypeAlias = Payload | ConnectionEnded
 class Session:
     """One connection to a peer; see the module's text. `processing` is this connection's own."""
 
-    __slots__ = ("_eof", "_failure", "_frames", "_processing", "_state", "is_kin")
+    __slots__ = (
+        "_eof", "_failure", "_frames", "_processing", "_state", "heard", "is_jvm", "is_kin",
+        "passed_over",
+    )  # fmt: skip
 
     def __init__(self, processing: Processing) -> None:
         self._processing = processing
@@ -91,6 +96,11 @@ class Session:
         self._failure: str | None = None
         #: Whether the peer is a node of this kind; known once the connection is open.
         self.is_kin = False
+        self.is_jvm = False
+        #: Whether a whole message has come.
+        self.heard = False
+        #: Messages that could not be taken, and were no breach.
+        self.passed_over = 0
 
     @property
     def state(self) -> State:
@@ -134,15 +144,27 @@ class Session:
             return ConnectionEnded()
         if self._state in PAUSED_STATES:
             return self._end() if self._eof and not len(self._frames) else PAUSED
-        frame = self._frames.next_frame()
-        if frame is None:
-            return self._end() if self._eof else NEED_DATA
-        limit = MAX_PAYLOAD_BYTES if self._state is State.OPEN else MAX_EARLY_FRAME_BYTES
-        payload = decode(frame, self._processing, limit=limit)
-        self._enter(self._next_state(_RECEIVED[type(payload)], RemoteProtocolError))
-        if isinstance(payload, Identify | Ok):
-            self.is_kin = KIN in (payload.d or ())
-        return payload
+        while (frame := self._frames.next_frame()) is not None:
+            self.heard = True
+            try:
+                data = self._processing.incoming(frame)
+            except EarlyMessage:
+                self._pass_over()
+                continue
+            limit = MAX_PAYLOAD_BYTES if self._state is State.OPEN else MAX_EARLY_FRAME_BYTES
+            payload, behind = read_compressed(data, limit=limit)
+            is_first = self._state is not State.OPEN
+            self._enter(self._next_state(_RECEIVED[type(payload)], RemoteProtocolError))
+            if is_first and isinstance(payload, Identify | Ok):
+                self.is_kin = KIN in (payload.d or ())
+                self.is_jvm = not self.is_kin and behind > 0
+            return payload
+        return self._end() if self._eof else NEED_DATA
+
+    def _pass_over(self) -> None:
+        self.passed_over += 1
+        if self.passed_over > MAX_EARLY_UNENCRYPTED:
+            raise RemoteProtocolError("too much comes unencrypted before the handshake is done")
 
     def _end(self) -> ConnectionEnded:
         unread = len(self._frames)
@@ -159,6 +181,10 @@ class Session:
         frame = encode_frame(self._processing.flag, self._processing.outgoing(data))
         self._enter(target)
         return frame
+
+    def frame_bytes(self, size: int) -> int:
+        """How long the frame of so many compressed bytes is, once both sides have shaken hands."""
+        return HEADER_BYTES + self._processing.outgoing_bytes(size)
 
     def close(self) -> None:
         """End the session from our side, in any state; what was not pulled is dropped."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperbloom.addresses import parse_host_port
+from hyperbloom.objects.declarations import Declaration
 
 __all__ = ["DEFAULT_OBJECTS_LISTEN", "HASH_RULES", "ObjectsSettings", "is_loopback"]
 
@@ -59,6 +60,11 @@ class ObjectsSettings:
         HASH_RULES[0],
         "`text`: hashes by the protocol's text; `jvm`: as the JVM implementation adds their bytes",
     )
+    types: tuple[str, ...] = _word(
+        (),
+        "classes of Java programs, each as `Person(String name, int age)`: their fields in the "
+        "order in which `Objects.hash` takes them",
+    )
     parents: int = _number(2, 1, "how many of `peers` to be connected with at one time", 64)
     version: int = _number(
         1, 0, "told to peers as the version of this program's objects", 2**31 - 1
@@ -89,3 +95,6 @@ class ObjectsSettings:
             raise ValueError(f"hash_rule is text or jvm, not {self.hash_rule!r}")
         for address in self.peers:
             parse_host_port(address)
+        names = [Declaration.parse(text).name for text in self.types]
+        if len(set(names)) < len(names):
+            raise ValueError("types declares a name twice")

@@ -5,6 +5,11 @@ After OK all that is about objects may flow both ways. PING may come at any time
 any time; we send none before the connection is open, because with the AES flag the server's first
 message has a form of its own. KICK ends a connection from either side in every state.
 
+The JVM does not wait for the handshake: what its program does meanwhile it sends at once, as server
+before its OK. That is no breach (EARLY); who owns the connection keeps it until the handshake ends.
+A JVM that was dialled sends its pool when an OK is sent to it, and again for each; so may we be
+asked.
+
 In IDENTIFIED nothing is read however much has arrived: the application decides first. FAILED is
 where an input that the table lacks leads, and every other breach of the protocol by the peer: what
 is left is to say KICK, as the text asks, and to close.
@@ -17,7 +22,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["PAUSED_STATES", "TRANSITIONS", "Input", "State"]
+__all__ = ["EARLY", "PAUSED_STATES", "TRANSITIONS", "Input", "State"]
 
 
 class State(Enum):
@@ -63,7 +68,11 @@ PAUSED_STATES: Final = frozenset({State.IDENTIFIED})
 
 _LIVE: Final = (State.IDLE, State.IDENTIFY_SENT, State.IDENTIFIED, State.OPEN)
 _READING: Final = (State.IDLE, State.IDENTIFY_SENT, State.OPEN)
+#: What may come before the handshake is done.
+EARLY: Final = (Input.RECEIVE_CREATION, Input.RECEIVE_CHANGE, Input.RECEIVE_REMOVAL)
 _WHEN_OPEN: Final = (
+    Input.SEND_OK,
+    Input.RECEIVE_OK,
     Input.SEND_PING,
     Input.SEND_INITIALIZE,
     Input.SEND_CREATION,
@@ -80,6 +89,8 @@ TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = MappingProxyType(
     {
         (State.IDLE, Input.SEND_IDENTIFY): State.IDENTIFY_SENT,
         (State.IDLE, Input.RECEIVE_IDENTIFY): State.IDENTIFIED,
+        # A server may have no room for a client, whatever that has to say.
+        (State.IDLE, Input.SEND_REJECTION): State.CLOSED,
         (State.IDENTIFIED, Input.SEND_OK): State.OPEN,
         (State.IDENTIFIED, Input.SEND_REJECTION): State.CLOSED,
         (State.IDENTIFY_SENT, Input.RECEIVE_OK): State.OPEN,
@@ -87,6 +98,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = MappingProxyType(
         # The JVM's client may think better of it when it has seen the OK.
         (State.OPEN, Input.RECEIVE_REJECTION): State.CLOSED,
         **{(State.OPEN, message): State.OPEN for message in _WHEN_OPEN},
+        **{(state, early): state for state in (State.IDLE, State.IDENTIFY_SENT) for early in EARLY},
         **{(state, Input.RECEIVE_PING): state for state in _READING},
         **{(state, Input.SEND_PONG): state for state in _READING},
         **{(state, Input.RECEIVE_KICK): State.CLOSED for state in _READING},

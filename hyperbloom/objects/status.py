@@ -13,7 +13,12 @@ Octets: TypeAlias = bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPeerStatus:
-    """One open connection. `latency` in seconds, None before the first PONG."""
+    """One open connection. `latency` in seconds, None before the first PONG.
+
+    Of a peer of another kind (`kin` is false): `untyped` objects came without a hash and fit no
+    declared type; `untold` ones it is not told of, for it could not read them, and why, of the
+    latest.
+    """
 
     address: str
     outgoing: bool
@@ -27,6 +32,9 @@ class PoolPeerStatus:
     messages_out: int
     news_in: int
     clashes: int
+    untyped: int
+    untold: int
+    untold_why: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +49,10 @@ class ClosingStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolStatus:
-    """The pool of a node. `problems` are sentences about parents that are not connected."""
+    """The pool of a node.
+
+    `types` are the declared ones, `problems` sentences about parents that are not connected.
+    """
 
     encrypted: bool
     listening: tuple[str, ...]
@@ -50,6 +61,7 @@ class PoolStatus:
     digest: Octets
     past: int
     clashes: int
+    types: tuple[str, ...]
     peers: tuple[PoolPeerStatus, ...]
     closings: tuple[ClosingStatus, ...]
     problems: tuple[str, ...]

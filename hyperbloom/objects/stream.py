@@ -1,8 +1,13 @@
-"""A whole pool on its way to one peer, as parts that each fit a message.
+"""A whole pool on its way to one peer: to a kin as INITIALIZE in parts, to another as CREATIONs.
 
 The hashes are taken at once; the objects are read when their part is made. What changed meanwhile
 is told by CHANGE as well, but a peer that never had the old version can do nothing with that, so
 the new hash is put at the end of the row.
+
+The JVM takes nothing of an INITIALIZE whose first object it has, and nothing of one in which it
+cannot read one object, and does not answer some; of CREATIONs it takes each by itself. So to a peer
+of another kind the objects go one by one, each read when it goes: what has changed since would be
+an old version that comes after the news about it.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 
-from hyperbloom.objects.limits import FOREIGN_PART_BYTES, OBJECTS_PER_PART, PART_BYTES
+from hyperbloom.objects.limits import OBJECTS_PER_PART, PART_BYTES
 from hyperbloom.objects.messagepack import pack
 from hyperbloom.objects.payloads import Initialize, Version
 from hyperbloom.store import ObjectRecord
@@ -19,25 +24,13 @@ __all__ = ["PoolStream"]
 
 
 class PoolStream:
-    """The parts, one after the other. `read` gives those of some objects that are there.
+    """The parts, one after the other. `read` gives those of some objects that are there."""
 
-    A *kin* is told the versions, and gets larger parts. With `ask` the first part asks the other
-    side for its pool in turn.
-    """
-
-    def __init__(
-        self,
-        read: Callable[[Iterable[int]], list[ObjectRecord]],
-        *,
-        kin: bool,
-        ask: bool,
-    ) -> None:
+    def __init__(self, read: Callable[[Iterable[int]], list[ObjectRecord]]) -> None:
         self._hashes = array("q")
         #: Whether the hashes of the pool are known; nothing is to be sent before.
         self.ready = False
         self._read = read
-        self._kin = kin
-        self._ask = ask
         self._at = 0
         self._rest: list[ObjectRecord] = []
 
@@ -60,17 +53,25 @@ class PoolStream:
             return None
         count = self._fitting(self._rest)
         part, self._rest = self._rest[:count], self._rest[count:]
-        ask, self._ask = self._ask, False
         return Initialize(
             t=t,
             objects=tuple(record.fields for record in part),
-            respond=ask,
-            versions=tuple(map(_version, part)) if self._kin else None,
+            respond=False,
+            versions=tuple(map(_version, part)),
         )
+
+    def next_object(self) -> ObjectRecord | None:
+        """The next object as it is now; None when no more are there."""
+        while self._at < len(self._hashes):
+            found = self._read(self._hashes[self._at : self._at + 1])
+            self._at += 1
+            if found:
+                return found[0]
+        return None
 
     def _fitting(self, records: Sequence[ObjectRecord]) -> int:
         """How many of the records fit a part, at least one."""
-        room = PART_BYTES if self._kin else FOREIGN_PART_BYTES
+        room = PART_BYTES
         for count, record in enumerate(records):
             room -= len(pack(dict(record.fields)))
             if room < 0:

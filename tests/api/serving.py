@@ -116,10 +116,12 @@ class Served:
 class ServedOverTcp(Served):
     """The same, and on a TCP port of 127.0.0.1 with a token."""
 
-    def __init__(self, reactor: ReactorThread, folder: Path | None = None) -> None:
+    def __init__(
+        self, reactor: ReactorThread, folder: Path | None = None, *, objects: Any = None
+    ) -> None:
         self.port = free_port()
         self.tcp: TcpService | None = None
-        super().__init__(reactor, folder)
+        super().__init__(reactor, folder, objects=objects)
 
     def make_service(self) -> ControlService:
         self.token_path = self.folder / "api.token"

@@ -13,8 +13,9 @@ from twisted.internet.defer import succeed
 from hyperbloom.api.client import NodeTimeout
 from hyperbloom.api.limits import MAX_WAITING_BYTES, OBJECTS_PAGE_BYTES
 from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.remote_pool import RemotePool
 from hyperbloom.objects.pool import ObjectPool
-from hyperbloom.objects.types import Types
+from hyperbloom.objects.types import Types, persisted
 from hyperbloom.store import Store, WriterInline
 
 
@@ -227,3 +228,40 @@ def test_a_watch_whose_reader_falls_behind_is_told_and_costs_no_more(pooled):
     last = json.loads(lines[-2].removeprefix("data: "))
     assert "fell behind" in last["detail"]
     connection.close()
+
+
+def test_types_are_declared_listed_used_and_dropped(pooled):
+    client = pooled.client()
+    assert client.object_types() == []
+    form = client.declare_type("Person", {"name": "String", "age": "int"})
+    assert form == {
+        "name": "Person",
+        "fields": [{"name": "name", "type": "String"}, {"name": "age", "type": "int"}],
+        "configured": False,
+    }
+    assert client.object_types() == [form]
+    # The order in which fields are given does not matter any more, nor that no type is.
+    added = client.add_object({"age": 36, "name": "Ada"})
+    assert (added["type"], added["hash"][:8]) == ("Person", "50736e02")
+    for name, fields in (
+        ("Person", {"name": "Strang"}),
+        ("No name", {"a": "int"}),
+        ("None", {}),
+    ):
+        assert kind(lambda: client.declare_type(name, fields)) is ProblemKind.BAD_REQUEST  # noqa: B023
+    client.undeclare_type("Person")
+    assert client.object_types() == []
+    assert kind(lambda: client.undeclare_type("Person")) is ProblemKind.UNKNOWN_OBJECT
+
+
+def test_a_remote_pool_declares_its_classes(pooled):
+    @persisted
+    class Robot:
+        name: str
+        weight: float
+
+    with RemotePool(pooled.path, [Robot]) as remote:
+        remote.declare(Robot)
+        robot = remote.add(Robot("R2", 32.5))
+        robot.weight = 33.0
+    assert [form["name"] for form in pooled.client().object_types()] == ["Robot"]

@@ -310,6 +310,51 @@ def test_the_page_follows_the_node(chromium, over_tcp):
     assert chromium.complaints() == []
 
 
+class ShownPool:
+    """What the page needs of a pool: a form."""
+
+    def __init__(self):
+        peer = {"address": "127.0.0.1:6000", "outgoing": True, "kin": False, "since": 1.0}
+        peer |= {"messages_in": 7, "messages_out": 9, "untyped": 0, "latency": None}
+        peer |= {"untold": 3, "untold_why": "<b>2199023255552</b> is beyond 32 bits"}
+        self.form = {"count": 2, "bytes": 90, "digest": "ab" * 32, "clashes": 0, "listening": []}
+        self.form |= {"encrypted": True, "problems": [], "peers": [peer], "closings": []}
+        self.form |= {"types": ["Person(String name, int age)", "Pair(int left, int right)"]}
+
+    def status(self):
+        return self
+
+    def as_json(self):
+        return self.form
+
+
+@needs_chromium
+def test_the_page_shows_the_pool_its_types_and_what_is_left_out(chromium, reactor_thread, tmp_path):
+    pool = ShownPool()
+    served = ServedOverTcp(reactor_thread, objects=pool)
+    try:
+        chromium.size(1280, 900)
+        opened(chromium, served)
+        rows = "[...document.querySelectorAll('#types tbody tr')].map((r) => r.innerText)"
+        assert chromium.eval(rows) == ["Person\tString name, int age", "Pair\tint left, int right"]
+        peers = chromium.eval("document.querySelector('#pool-peers tbody').innerText")
+        assert peers.split("\t")[:3] == ["127.0.0.1:6000", "out", "another"]
+        assert peers.endswith("3")
+        assert "<b>2199023255552</b> is" in chromium.eval(
+            "document.querySelector('#errors').innerText"
+        )
+        assert chromium.eval("document.querySelector('#no-types').hidden")
+        chromium.picture(tmp_path / "pool.png")
+        pool.form = {**pool.form, "types": []}
+        chromium.wait("!document.querySelector('#no-types').hidden")
+        chromium.size(390, 844, mobile=True)
+        assert chromium.eval("document.documentElement.scrollWidth <= innerWidth")
+        chromium.picture(tmp_path / "phone.png")
+        assert chromium.complaints() == []
+    finally:
+        served.close()
+
+
 @needs_chromium
 def test_without_a_code_the_page_says_how_to_come_in(chromium, over_tcp):
     chromium.go(f"{over_tcp.url}/#" + "x" * 43)

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
 
+from hyperbloom.objects.hashes import HashRule
 from hyperbloom.objects.network import AcceptFactory, DialFactory, PoolContext, PoolNetwork, let_in
 from hyperbloom.objects.peer import Closing
 from hyperbloom.objects.pool import ObjectPool
@@ -103,6 +104,9 @@ class PoolNode:
         passphrase: str | None = None,
         decide=let_in,
         thread_seconds: float | None = None,
+        rule: HashRule = HashRule.TEXT,
+        declared=(),
+        salts=(),
         **settings,
     ) -> None:
         self.net = net
@@ -113,6 +117,9 @@ class PoolNode:
         self.decide = decide
         self.classes = classes
         self.thread_seconds = thread_seconds
+        self.rule = rule
+        self.declared = declared
+        self.salts = list(salts)
         self._gone_messages = 0
         self.open()
 
@@ -123,7 +130,7 @@ class PoolNode:
         self.pool = ObjectPool(
             self.store,
             WriterInline(self.store),
-            types=Types(self.classes),
+            types=Types(self.classes, rule=self.rule, configured=self.declared),
             now=self.now,
             in_thread=self.in_thread,
             clock=net.clock,
@@ -135,13 +142,17 @@ class PoolNode:
                 settings=self.settings,
                 clock=net.clock,
                 now=self.now,
-                random_bytes=net.random.randbytes,
+                random_bytes=self.random_bytes,
                 in_thread=self.in_thread,
                 node_id=net.random.randbytes(16).hex(),
                 passphrase=self.passphrase,
                 decide=self.decide,
             )
         )
+
+    def random_bytes(self, count):
+        """The salts that the test wants, then any."""
+        return self.salts.pop(0) if self.salts else self.net.random.randbytes(count)
 
     def now(self) -> float:
         return EPOCH + self.skew + self.net.clock.seconds()

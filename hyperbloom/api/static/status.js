@@ -180,12 +180,39 @@ function drawDiscovery({ status }) {
   ]);
 }
 
+function drawPool({ status }) {
+  const pool = status.objects;
+  $("pool").hidden = !pool;
+  if (!pool) return;
+  fillFacts($("pool-facts"), [
+    ["objects", `${whole.format(pool.count)}, ${bytes(pool.bytes)}`], ["digest", pool.digest.slice(0, 8)],
+    ["listening", `${pool.listening.join(", ") || "only dials"}${pool.encrypted ? ", AES flag" : ""}`],
+    ["refused for a clash", whole.format(pool.clashes)],
+  ]);
+  fillTable($("pool-peers"), pool.peers.map((peer) => ({
+    key: `${peer.address} ${peer.outgoing}`,
+    cells: [
+      peer.address, peer.outgoing ? "out" : "in", peer.kin ? "hyperbloom" : "another", span(now() - peer.since),
+      whole.format(peer.messages_in), whole.format(peer.messages_out),
+      peer.untold ? { text: whole.format(peer.untold), mood: "warn" } : { text: "0", mood: "" },
+    ],
+  })));
+  $("no-types").hidden = pool.types.length > 0;
+  fillTable($("types"), pool.types.map((type) => {
+    const open = type.indexOf("(");
+    return { key: type, cells: [type.slice(0, open), type.slice(open + 1, -1)] };
+  }));
+  $("types").hidden = pool.types.length === 0;
+}
+
 function drawErrors({ errors, status }) {
   const refusals = status.refusals.map((r) => ({ at: r.at, text: `${r.address} was turned away: ${r.reason}` }));
   const problems = status.feeds.filter((f) => f.problem).map((f) => ({ at: null, text: `${feedName(f)}: ${f.problem}` }));
   problems.push(...status.feeds.filter((f) => f.own).map((f) => ({ at: null, text: `${feedName(f)}: ${OWN_KEY}` })));
+  const left = (status.objects?.peers ?? []).filter((p) => p.untold)
+    .map((p) => ({ at: null, text: `object pool: ${p.address} is not told of what it cannot read: ${p.untold_why}` }));
   const logged = errors.map((e) => ({ at: e.at, text: `${e.level}: ${e.text}` }));
-  const all = [...problems, ...[...refusals, ...logged].sort((a, b) => b.at - a.at)].slice(0, MAX_ERRORS);
+  const all = [...problems, ...left, ...[...refusals, ...logged].sort((a, b) => b.at - a.at)].slice(0, MAX_ERRORS);
   $("errors").replaceChildren(...(all.length ? all : [{ text: "None." }]).map(({ at, text }) => {
     const item = make("li");
     if (all.length) item.append(make("time", at == null ? "now" : ago(at)));
@@ -202,7 +229,7 @@ function draw(frame) {
     const peers = (feed) => frame.steps[feed.key]?.peers ?? 0;
     choose([...feeds].sort((a, b) => peers(b) - peers(a))[0]?.key ?? null);
   }
-  for (const part of [drawGlance, drawFeeds, drawStore, drawDiscovery, drawErrors]) part(frame);
+  for (const part of [drawGlance, drawFeeds, drawPool, drawStore, drawDiscovery, drawErrors]) part(frame);
   drawDetailHead();
   document.body.dataset.frames = String(Number(document.body.dataset.frames ?? 0) + 1);
 }
