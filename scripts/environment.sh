@@ -9,7 +9,7 @@
 use_environment() {
     ENVIRONMENT=$1
     local extras=${2:-} wanted
-    wanted="$(fingerprint) $*"
+    wanted="$(fingerprint) $* $(constraints_of "${@:3}" | cksum)"
     if [ "$(cat "$ENVIRONMENT/installed" 2>/dev/null)" = "$wanted" ] &&
         "$ENVIRONMENT/bin/hyperbloom" --version >/dev/null 2>&1; then
         say "$ENVIRONMENT is up to date"
@@ -22,8 +22,17 @@ use_environment() {
 
 # What the environment was made of: when any of it changes, the project is installed again.
 fingerprint() {
-    find setup.cfg pyproject.toml tests/constraints.txt hyperbloom twisted_plugins -type f \
+    find setup.cfg pyproject.toml hyperbloom twisted_plugins -type f \
         ! -path '*/__pycache__/*' ! -name dropin.cache | LC_ALL=C sort | xargs cksum | cksum
+}
+
+# constraints_of PIP-ARGUMENT…: what stands in the files that are given to pip.
+constraints_of() {
+    local argument
+    for argument; do
+        [ -f "$argument" ] && cat "$argument"
+    done
+    return 0
 }
 
 make_environment() {

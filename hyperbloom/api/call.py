@@ -170,11 +170,10 @@ class Call:
 
     def _query_in_body(self) -> dict[str, str]:
         body = self.body()
-        kinds = {name: int if name in ("limit", "after") else str for name in body}
         return {
-            name: str(member(body, name, kinds[name]))
+            name: str(member(body, name, int if name in ("limit", "after") else str))
             for name, found in body.items()
-            if found is not None
+            if found is not None or name not in ("start", "end")
         }
 
     def only_query(self, *known: str) -> None:

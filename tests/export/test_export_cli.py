@@ -130,10 +130,14 @@ def test_a_snapshot_that_is_damaged_is_found_by_verify(snapshot, target):
     assert not target.exists()
 
 
-def test_without_the_extra_the_command_says_how_to_get_it(snapshot, target):
-    script = "import sys; sys.modules['deltalake'] = None\nfrom hyperbloom.cli import main; main()"
+def test_without_the_extra_the_command_says_how_to_get_it(snapshot, target, tmp_path):
+    # The command works in a child, which must not find it either.
+    missing = tmp_path / "missing" / "deltalake.py"
+    missing.parent.mkdir()
+    missing.write_text("raise ModuleNotFoundError('No module named deltalake', name='deltalake')\n")
     done = subprocess.run(
-        [sys.executable, "-c", script, "export", str(snapshot), "--to", str(target)],
+        [sys.executable, "-m", "hyperbloom.cli", "export", str(snapshot), "--to", str(target)],
+        env={**os.environ, "PYTHONPATH": str(missing.parent)},
         capture_output=True,
         text=True,
         check=False,

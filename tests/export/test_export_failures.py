@@ -33,7 +33,7 @@ from hyperbloom.export.spark import one_sentence, resolve_master
 from hyperbloom.export.tasks import Answers, write_value_ranges
 from hyperbloom.export.upkeep import table_statuses
 from hyperbloom.store import LinkRecord, OfferedObject, OfferObjects, PutLinks, Store
-from hyperbloom.store.migrations import MIGRATIONS
+from hyperbloom.store.migrations import MIGRATIONS, OLDEST_READABLE
 from hyperbloom.store.object_records import LIVE
 
 MAIN = "from hyperbloom.cli import main; main()"
@@ -77,7 +77,7 @@ def is_one_sentence(text):
     ("migrations", "said"),
     [
         ((*MIGRATIONS, lambda transaction: None), ", newer than the"),
-        (MIGRATIONS[:-1], " and this program reads"),
+        (MIGRATIONS[: OLDEST_READABLE - 2], " and this program reads"),
     ],
     ids=["newer", "older"],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -96,7 +97,7 @@ def test_the_command_runs(environment: Path, tmp_path: Path) -> None:
     assert "init" in run(command, "--help", cwd=tmp_path, env=clean_environ())
     run(command, "init", tmp_path / "node", cwd=tmp_path, env=clean_environ())
     key = run(command, "-c", tmp_path / "node" / "hyperbloom.toml", "key", env=clean_environ())
-    assert "public" in key
+    assert re.fullmatch(r"[0-9a-f]{64}\n", key)
 
 
 IMPORT_ALL = """
