@@ -96,9 +96,7 @@ FEEDS = Table(
             _column("alias", pa.string(), "the feed's name on the node", nullable=True),
             _column("count", pa.int64(), "values in the feed"),
             _column("bytes", pa.int64(), "bytes of its values"),
-            _column(
-                "digest", _BINARY, "equal for equal sets of values, 32 bytes; empty where unknown"
-            ),
+            _column("digest", _BINARY, "equal for equal sets of values, 32 bytes"),
             _column("top_seq", pa.int64(), "highest arrival number"),
             _TAKEN_AT,
             _column("snapshot", pa.string(), "the snapshot's id"),
