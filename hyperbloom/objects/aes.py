@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from hyperbloom.objects.compression import LZ4_MAGIC
+from hyperbloom.objects.compression import LZ4_MAGIC, is_one_frame
 from hyperbloom.objects.errors import (
     EarlyMessage,
     LocalProtocolError,
@@ -54,6 +54,14 @@ class Processing(Protocol):
 
     def outgoing_bytes(self, size: int) -> int: ...
 
+    def begins(self) -> tuple[bytes, ...]:
+        """What the bytes of each message that comes may begin with, once both have shaken hands."""
+        ...
+
+    def is_whole(self, data: bytes) -> bool:
+        """Whether these bytes are exactly one message."""
+        ...
+
 
 class NoProcessing:
     """Flag 0: bytes stay as they are."""
@@ -68,6 +76,12 @@ class NoProcessing:
 
     def outgoing_bytes(self, size: int) -> int:
         return size
+
+    def begins(self) -> tuple[bytes, ...]:
+        return (LZ4_MAGIC,)
+
+    def is_whole(self, data: bytes) -> bool:
+        return is_one_frame(data)
 
 
 class AesProcessing:
@@ -105,6 +119,20 @@ class AesProcessing:
         """What so many bytes come to, once the server has sent its salt."""
         block = _BLOCK_BITS // 8
         return ((SALT_BYTES + size) // block + 1) * block
+
+    def begins(self) -> tuple[bytes, ...]:
+        """The salt encrypted; or a frame in the clear that was sent before the salt was known."""
+        return (self._cipher.encryptor().update(self._salt_now()), LZ4_MAGIC)
+
+    def is_whole(self, data: bytes) -> bool:
+        """Whether it decrypts to the salt and a frame, or is a frame in the clear."""
+        if is_one_frame(data):
+            return True
+        try:
+            clear = self._decrypt(data)
+        except WrongPassphrase:
+            return False
+        return clear[:SALT_BYTES] == self._salt_now() and is_one_frame(clear[SALT_BYTES:])
 
     def incoming(self, data: bytes) -> bytes:
         """The bytes that came, without salt; RemoteProtocolError if they are not what they must be.

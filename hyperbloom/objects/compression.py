@@ -8,6 +8,7 @@ KICK and REJECTION are such.
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 import lz4.frame
@@ -15,7 +16,7 @@ import lz4.frame
 from hyperbloom.objects.errors import RemoteProtocolError
 from hyperbloom.objects.limits import MAX_PAYLOAD_BYTES
 
-__all__ = ["LZ4_MAGIC", "compress", "decompress"]
+__all__ = ["LZ4_MAGIC", "compress", "decompress", "is_one_frame"]
 
 #: What every frame begins with.
 LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
@@ -25,6 +26,12 @@ LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LARGEST: Final = 255
 #: So many bytes of content go without a checksum.
 _UNCHECKED_BYTES: Final = 16
+
+_BLOCK_SIZE: Final = struct.Struct("<I")
+#: A block's size with this bit: it is not compressed.
+_PLAIN_BLOCK: Final = 1 << 31
+#: A frame of more blocks is not followed to its end.
+_MOST_BLOCKS: Final = 64
 
 
 def compress(data: bytes) -> bytes:
@@ -55,3 +62,21 @@ def decompress(data: bytes, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
     if reader.unused_data:
         raise RemoteProtocolError(f"{len(reader.unused_data)} bytes follow an LZ4 frame")
     return found
+
+
+def is_one_frame(data: bytes) -> bool:
+    """Whether the bytes are a whole frame and nothing else, by its header and its blocks' sizes."""
+    if not data.startswith(LZ4_MAGIC) or len(data) < len(LZ4_MAGIC) + 3:
+        return False
+    flags = data[len(LZ4_MAGIC)]
+    has_id, has_sum, has_size, has_sums = (flags >> bit & 1 for bit in (0, 2, 3, 4))
+    at = len(LZ4_MAGIC) + 3 + 8 * has_size + 4 * has_id
+    for _ in range(_MOST_BLOCKS):
+        if len(data) < at + _BLOCK_SIZE.size:
+            return False
+        size = _BLOCK_SIZE.unpack_from(data, at)[0] & ~_PLAIN_BLOCK
+        at += _BLOCK_SIZE.size
+        if not size:
+            return len(data) == at + 4 * has_sum
+        at += size + 4 * has_sums
+    return False

@@ -29,7 +29,7 @@ class FrameReader:
     """
 
     def __init__(self, flag: int) -> None:
-        self._flag = flag
+        self.flag = flag
         self._buffer = bytearray()
         self._at = 0
         self.limit = MAX_EARLY_FRAME_BYTES
@@ -46,6 +46,20 @@ class FrameReader:
         self._buffer.clear()
         self._at = 0
 
+    def peek(self, most: int) -> bytes:
+        """The next bytes, so many at most, which stay."""
+        return bytes(memoryview(self._buffer)[self._at : self._at + most])
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes, which must be there; they go."""
+        found = self.peek(count)
+        self._at += count
+        # Moving the rest forward at every frame would cost the square of their number.
+        if self._at == len(self._buffer) or self._at > MAX_EARLY_FRAME_BYTES:
+            del self._buffer[: self._at]
+            self._at = 0
+        return found
+
     def next_frame(self) -> bytes | None:
         """The processed bytes of the next frame, or None until it is whole.
 
@@ -54,22 +68,16 @@ class FrameReader:
         buffered = len(self)
         if not buffered:
             return None
-        if self._buffer[self._at] != self._flag:
+        if self._buffer[self._at] != self.flag:
             raise WrongFlag(
-                f"the peer's flag is {self._buffer[self._at]}, and {self._flag} is set here"
+                f"the peer's flag is {self._buffer[self._at]}, and {self.flag} is set here"
             )
         if buffered < HEADER_BYTES:
             return None
         length = _HEADER.unpack_from(self._buffer, self._at)[1]
         if length > self.limit:
             raise FrameTooLong(f"a message of {length} bytes; {self.limit} are taken")
-        start = self._at + HEADER_BYTES
         if buffered < HEADER_BYTES + length:
             return None
-        frame = bytes(memoryview(self._buffer)[start : start + length])
-        self._at = start + length
-        # Moving the rest forward at every frame would cost the square of their number.
-        if self._at == len(self._buffer) or self._at > MAX_EARLY_FRAME_BYTES:
-            del self._buffer[: self._at]
-            self._at = 0
-        return frame
+        self._at += HEADER_BYTES
+        return self.take(length)

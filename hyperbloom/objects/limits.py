@@ -20,6 +20,7 @@ __all__ = [
     "MAX_ENTRIES",
     "MAX_FITS",
     "MAX_FRAME_BYTES",
+    "MAX_MIXED_MESSAGES",
     "MAX_PAYLOAD_BYTES",
     "MAX_PLAIN_KEYS",
     "MAX_TYPES",
@@ -37,6 +38,11 @@ connection can make us hold."""
 MAX_EARLY_FRAME_BYTES: Final = 65_536
 """The same before both sides have shaken hands: IDENTIFY and its answers carry a little metadata,
 and whoever sends them is a stranger. Holds before and after decompression."""
+
+MAX_MIXED_MESSAGES: Final = 16
+"""Messages that a peer of another kind has begun and not ended: the JVM writes flag, length and
+bytes of a message in three parts, and several messages at once, each from a thread of its own. Each
+length that is announced may be tried once on the bytes that come."""
 
 MAX_EARLY_MESSAGES: Final = 64
 """Messages about objects before both sides have shaken hands, which the JVM sends: so many are kept

@@ -14,7 +14,8 @@ nothing.
 
 Nodes of this kind know each other by a key in the metadata of IDENTIFY and OK (`KIN`). To a *kin*
 INITIALIZE may carry versions, and CHANGE more fields than one. Others are *foreign*; the JVM among
-them is known by the zeros behind its IDENTIFY or OK (`is_jvm`).
+them is known by the zeros behind its IDENTIFY or OK (`is_jvm`). What a foreign peer
+writes may be mixed up (mixed.py).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from hyperbloom.objects.limits import (
     MAX_FRAME_BYTES,
     MAX_PAYLOAD_BYTES,
 )
+from hyperbloom.objects.mixed import MixedFrameReader
 from hyperbloom.objects.payloads import PAYLOADS, Identify, Ok, Payload
 from hyperbloom.objects.states import PAUSED_STATES, TRANSITIONS, Input, State
 
@@ -158,8 +160,20 @@ class Session:
             if is_first and isinstance(payload, Identify | Ok):
                 self.is_kin = KIN in (payload.d or ())
                 self.is_jvm = not self.is_kin and behind > 0
+                self._expect_mixed()
             return payload
         return self._end() if self._eof else NEED_DATA
+
+    def _expect_mixed(self) -> None:
+        """A peer of another kind may write several messages at once, from when it is let in."""
+        if self._state is State.OPEN and not self.is_kin:
+            processing = self._processing
+            self._frames = MixedFrameReader(
+                self._frames,
+                flag=processing.flag,
+                begins=processing.begins(),
+                is_whole=processing.is_whole,
+            )
 
     def _pass_over(self) -> None:
         self.passed_over += 1
@@ -179,7 +193,10 @@ class Session:
         """The bytes of a payload of this kind that `codec.compressed` made, for many peers once."""
         target = self._next_state(_SENT[kind], LocalProtocolError)
         frame = encode_frame(self._processing.flag, self._processing.outgoing(data))
+        is_first = self._state is not State.OPEN
         self._enter(target)
+        if is_first:
+            self._expect_mixed()
         return frame
 
     def frame_bytes(self, size: int) -> int:

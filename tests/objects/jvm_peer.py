@@ -143,7 +143,6 @@ class JvmPeer:
     passphrase: str | None = None
     version: int = 7
     judge: object = None
-    mixes: bool = False
     salt: object = field(default_factory=lambda: lambda: os.urandom(32))
 
     def __post_init__(self) -> None:
@@ -401,6 +400,18 @@ class JvmConnection:
         self.peer.forward(self, **message)
 
 
+def mixed(messages, chance, *, most):
+    """The parts of messages that `most` threads write at one time, in an order by chance."""
+    waiting, threads = [list(parts) for parts in messages], []
+    while waiting or threads:
+        while waiting and len(threads) < most:
+            threads.append(waiting.pop(0))
+        writer = chance.choice(threads)
+        yield writer.pop(0)
+        if not writer:
+            threads.remove(writer)
+
+
 class JvmLink(Protocol):
     """A connection of a JVM over a transport in memory: what one write carries arrives at once."""
 
@@ -409,12 +420,26 @@ class JvmLink(Protocol):
             peer, self._write, self._shut, dialled=dialled, port=port
         )
         self.talk: JvmConnection | None = None
+        self.held: list[list[bytes]] | None = None
 
     def connectionMade(self):
         self.talk = self._make()
 
     def _write(self, parts):
-        self.transport.write(b"".join(parts))
+        if self.held is None:
+            self.transport.write(b"".join(parts))
+        else:
+            self.held.append(parts)
+
+    def hold(self):
+        """Keep what is said, for `release`."""
+        self.held = []
+
+    def release(self, chance, *, most):
+        """Write what was held as that many threads do: flag, length, bytes, in any order."""
+        held, self.held = self.held, None
+        for part in mixed(held, chance, most=most):
+            self.transport.write(part)
 
     def _shut(self):
         self.transport.loseConnection()
@@ -463,9 +488,6 @@ class JvmSocket:
         self._sockets.append(one)
 
         def write(parts: list[bytes]) -> None:
-            if self.peer.mixes and len(parts) == 3:
-                # What another thread writes gets in between.
-                parts = [parts[0], parts[0], *parts[1:]]
             for part in parts:
                 try:
                     one.sendall(part)
@@ -509,4 +531,4 @@ class JvmSocket:
             one.close()
 
 
-__all__ = ["JvmClass", "JvmConnection", "JvmLink", "JvmPeer", "JvmSocket", "pack"]
+__all__ = ["JvmClass", "JvmConnection", "JvmLink", "JvmPeer", "JvmSocket", "mixed", "pack"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from jvm_formats import Float
 from jvm_peer import CREATION, INITIALIZE, OK, JvmLink, JvmPeer
@@ -475,12 +477,34 @@ def test_with_the_other_hash_rule_it_is_not_let_in_and_that_is_said(net):
     assert (ours(node), set(jvm.objects), jvm.kicks_heard) == (set(), {kept}, 0)
 
 
-def test_a_stream_that_it_mixed_up_is_left_without_kick(net):
+@PASSPHRASES
+@WHO_DIALS
+@pytest.mark.parametrize("seed", range(5))
+def test_messages_that_it_wrote_at_once_are_all_taken(net, passphrase, jvm_dials, seed):
+    node = net.add("node", passphrase=passphrase, **OPTIONS)
+    jvm = JvmPeer(CLASSES, passphrase=passphrase)
+    there = [jvm.add("Person", name=f"there {n}", age=n) for n in range(20)]
+    one = link(net, node, jvm, jvm_dials=jvm_dials)
+    net.run(4)
+    assert ours(node) == set(there)
+    one.hold()
+    for number in there:
+        jvm.set(number, "age", 1_000 + jvm.objects[number].values["age"])
+    for n in range(20):
+        jvm.add("TText", textN=f"new {n}", textV="x" * (10 * n * n))
+    one.release(random.Random(seed), most=5)
+    net.run(4)
+    assert ours(node) == set(jvm.objects)
+    assert (len(ours(node)), closings(node)) == (40, [])
+    assert_at_peace(jvm)
+
+
+def test_a_stream_that_makes_no_sense_is_left_without_kick(net):
     node, jvm = net.add("node", **OPTIONS), JvmPeer(CLASSES)
     kept = jvm.add("Person", name="kept", age=1)
     one = link(net, node, jvm)
     net.run(1)
-    one.transport.write(b"\0\0\0\0\0\x76\0\0\0\x73")
+    one.transport.write(b"\0\0\0\0\0\x76\0\0\0\x73" + b"\x09" * 0x80)
     net.run(1)
     assert closings(node)[0][0] == "protocol"
     assert (set(jvm.objects), jvm.kicks_heard) == ({kept}, 0)
