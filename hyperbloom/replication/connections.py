@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from hyperbloom.replication.context import FeedContext
+from hyperbloom.replication.crowding import Crowding
 from hyperbloom.replication.limits import (
     FRAMES_PER_TURN,
     MAX_REFUSALS_SHOWN,
@@ -62,6 +63,7 @@ class Connections:
         self._open: set[PeerProtocol] = set()
         self._slots: Slots[PeerProtocol] = Slots(lambda: context.limits)
         self._strikes = Strikes(most=context.limits.strikes, memory=context.limits.ban_seconds)
+        self._crowding = Crowding()
         self._all_closed: list[Deferred[None]] = []
 
     def __len__(self) -> int:
@@ -101,6 +103,14 @@ class Connections:
             return Refused("banned", "it has broken the protocol too often")
         return self._twin(peer, remote) or self._prove(peer, remote)
 
+    def why_unwanted(self, peer: PeerProtocol, key: bytes) -> str | None:
+        """Why a stranger that names this key is turned away before anything is verified."""
+        who, now = _struck(peer, key), self.context.clock.seconds()
+        if not self._crowding.is_too_much(who, now=now):
+            return None
+        wait = self._crowding.wait(who, now=now)
+        return f"its key has all its connections and took places too often; again in {wait} s"
+
     def _own_keys(self, peer: PeerProtocol) -> frozenset[bytes]:
         """Every key that this node proves itself with, there or elsewhere."""
         credentials = peer.session.credentials
@@ -110,6 +120,8 @@ class Connections:
     def _prove(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
         proof = Proof(feed=remote.chain.feed_key, key=remote.key, branch=_branch_of(remote.chain))
         surplus = self._slots.prove(peer, proof)
+        if surplus is not None and (surplus is peer or _key_of(surplus) == remote.key):
+            self._crowding.took(_struck(peer, remote.key), now=self.context.clock.seconds())
         return self._make_room(surplus, peer, "members have as many connections as they may")
 
     def _make_room(
@@ -285,6 +297,10 @@ def _is_denied(key: bytes, remote_key: bytes) -> Refused:
     if key == remote_key:
         return Refused("denied", "its key is denied (`trust denied`)")
     return Refused("denied", "its chain leads through a key that is denied (`trust denied`)")
+
+
+def _key_of(peer: PeerProtocol) -> bytes | None:
+    return None if peer.peering is None else peer.peering.remote_key
 
 
 def _branch_of(chain: Chain) -> bytes:

@@ -24,6 +24,7 @@ from hyperbloom.replication.forgetting import Forgetting
 from hyperbloom.replication.limits import (
     BROADCASTS_PER_TURN,
     LEAST_REPLY_SCALE,
+    LONGEST_VALUE_BYTES,
     MAX_REPLY_SCALES,
     SLICE_BYTES,
     SLICE_VALUES,
@@ -483,10 +484,22 @@ class Feed:
         def was_here(values: list[bytes]) -> list[bytes]:
             if self.top_seq <= asked_at or not values:
                 return values
+            later = self._arrived_after(asked_at, most=len(values) // 4)
+            if later is not None:
+                return [value for value in values if value not in later]
             seqs = self.context.store.seqs(self.key, values)
             return [v for v, seq in zip(values, seqs, strict=True) if seq and seq <= asked_at]
 
         return was_here
+
+    def _arrived_after(self, seq: int, *, most: int) -> set[bytes] | None:
+        """All that arrived behind `seq`; None if they are many, or long."""
+        if not 0 <= self.top_seq - seq < most:
+            return None
+        log = self.context.store.log_slice(self.key, seq, limit=most, max_bytes=SLICE_BYTES)
+        values = {record.value for record in log.records}
+        was_cut = sum(map(len, values)) > SLICE_BYTES - LONGEST_VALUE_BYTES
+        return None if was_cut or len(log.records) == most else values
 
     # Trust
 

@@ -13,6 +13,8 @@ from typing import Any
 __all__ = [
     "ACTIVE_SECONDS",
     "BROADCASTS_PER_TURN",
+    "CROWDED_AT_ONCE",
+    "CROWDED_SECONDS",
     "DIGEST_SECONDS",
     "DOUBT_FACTOR",
     "DOUBT_SECONDS",
@@ -24,6 +26,7 @@ __all__ = [
     "FRAMES_PER_TURN",
     "FREE_PART",
     "FULL_PLAN_SECONDS",
+    "HEAVIER",
     "LEAST_PART",
     "LEAST_REPLY_SCALE",
     "LONGEST_VALUE_BYTES",
@@ -52,6 +55,7 @@ __all__ = [
     "TOMBSTONE_SLICE",
     "TURN_SECONDS",
     "USE_SECONDS",
+    "WEIGHT_SECONDS",
     "YIELD_FACTOR",
     "Limits",
 ]
@@ -80,17 +84,23 @@ BROADCASTS_PER_TURN = 256
 #: connection are forgotten, the first ones first.
 MAX_SHARES = 4_096
 
-#: What a key has used counts less by and by, to a third in so many seconds; one that has used
-#: nothing for the shorter time makes nobody wait.
+#: What a key has used counts less by and by, to a third in so many seconds: as what it uses now,
+#: and as what makes it heavier than others. One that has used nothing for the shortest time makes
+#: nobody wait.
 USE_SECONDS = 3.0
+WEIGHT_SECONDS = 60.0
 ACTIVE_SECONDS = 1.0
+
+#: How many times as much as another one a key has to have used to rest for it: those who ask alike
+#: would else rest for each other, and leave the threads idle.
+HEAVIER = 1.5
 
 #: While others that have used less are at work, a key that uses more than FREE_PART of a thread's
 #: time rests after each piece of work: YIELD_FACTOR times as much as they use is left free. It has
 #: LEAST_PART all the same.
-FREE_PART = 0.25
-YIELD_FACTOR = 2.0
-LEAST_PART = 0.2
+FREE_PART = 0.05
+YIELD_FACTOR = 3.0
+LEAST_PART = 0.05
 
 #: Questions of one key that wait, over all its connections, in bytes of their filters; beyond it
 #: each connection may have one.
@@ -171,7 +181,14 @@ LEAST_REPLY_SCALE = 1e-6
 #: Peers remembered a feed as having died on a long reply; beyond it all are forgotten.
 MAX_REPLY_SCALES = 1_024
 
-#: Keys, each with where it came from, whose strikes are kept; beyond it the oldest is forgotten.
+#: Times that a key which has all the connections it may have takes a place of its own from one
+#: network at once, and seconds for each further time; beyond it its Handshake is not verified.
+#: A member whose connections died unseen needs a few; one that goes on would cost 3 ms each time.
+CROWDED_AT_ONCE = 8
+CROWDED_SECONDS = 5.0
+
+#: Keys, each with where it came from, whose strikes are kept, and as many whose places are; beyond
+#: it the oldest is forgotten.
 MAX_STRUCK = 10_000
 
 #: Addresses remembered a feed at which peers were found; anyone may announce one, so beyond it the

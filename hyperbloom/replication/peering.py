@@ -261,14 +261,23 @@ class Peering:
         def written(_: object) -> None:
             self._unwritten -= size
             self.share.unwritten -= size
-            writer = self.context.writer
-            self.context.shares.charge(self.share, size * writer.figures.seconds_a_byte)
+            self._charge_for_writing(size)
             self.share.wake()
 
         accepted = self.feed.accept(values, self.remote_key)
         accepted.addCallbacks(stored, not_stored)
         accepted.addErrback(self._job_failed)
         accepted.addBoth(written)
+
+    def _charge_for_writing(self, size: int) -> None:
+        """What storing values of this weight took; as much again if others are told of them.
+
+        Those store them as well, each beside what it takes from here.
+        """
+        seconds = size * self.context.writer.figures.seconds_a_byte
+        if any(peer.remote_key != self.remote_key for peer in self.feed.peers):
+            seconds *= 2
+        self.context.shares.charge(self.share, seconds)
 
     def when_shown(self, call: Callable[[], None]) -> None:
         """Call once something shows that the holder of the peer's key is really there.

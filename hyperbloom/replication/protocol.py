@@ -39,6 +39,7 @@ from hyperbloom.wire import (
     HandshakeReceived,
     LocalProtocolError,
     OpenReceived,
+    PeerTurnedAway,
     RemoteProtocolError,
     Session,
     UntrustedPeer,
@@ -78,7 +79,7 @@ class PeerProtocol(Protocol):
         self.context = connections.context
         self.feed = feed
         self.outgoing = feed is not None
-        self.session = Session(leeway=self.context.leeway)
+        self.session = Session(leeway=self.context.leeway, refuses=self._why_unwanted)
         self.peering: Peering | None = None
         self.close_reason: Refused | None = None
         self.network = self.address = "unknown"
@@ -214,6 +215,14 @@ class PeerProtocol(Protocol):
         self._pump()
 
     def _pump(self) -> None:
+        share, begun = self._share, self.context.work_seconds()
+        try:
+            self._take_frames()
+        finally:
+            # The first time a connection becomes secure, its frames until then are the strangers'.
+            self.context.shares.charge(share, self.context.work_seconds() - begun)
+
+    def _take_frames(self) -> None:
         while self.close_reason is None and not self._lost and not self._hold():
             whose = self._whose
             if not self.connections.turns.take(whose):
@@ -224,10 +233,7 @@ class PeerProtocol(Protocol):
                     whose, self._next_turn, is_stranger=self.peering is None
                 )
                 return
-            share, begun = self._share, self.context.work_seconds()
-            went_on = self._take_next()
-            self.context.shares.charge(share, self.context.work_seconds() - begun)
-            if not went_on:
+            if not self._take_next():
                 return
 
     def _take_next(self) -> bool:
@@ -300,6 +306,9 @@ class PeerProtocol(Protocol):
                 log.debug("{peer}: {event}", peer=self.address, event=type(event).__name__)
 
     def _blame(self, error: RemoteProtocolError) -> None:
+        if isinstance(error, PeerTurnedAway):
+            self.close(Refused("crowded", str(error)))
+            return
         if isinstance(error, UntrustedPeer):
             kind = "expired" if isinstance(error.reason, ChainExpired) else "untrusted"
             self.close(Refused(kind, str(error)))
@@ -352,6 +361,9 @@ class PeerProtocol(Protocol):
                 peer_id=self.context.peer_id, extensions=extensions_of(self.feed)
             )
         )
+
+    def _why_unwanted(self, key: bytes) -> str | None:
+        return None if self.outgoing else self.connections.why_unwanted(self, key)
 
     def _take_handshake(self, event: HandshakeReceived) -> None:
         refusal = self.connections.check_secure(self, event.peer)

@@ -3,11 +3,14 @@
 A connection costs a peer nothing, so nothing that is scarce is given out by connection. What a key
 has used is kept when it leaves, so that coming again brings nothing either.
 
-Who has used much gives way to those who use less. Everybody's work is counted in seconds and
-forgotten by and by (`USE_SECONDS`). After a piece of work a key rests if others that use less are
-at work: the more they use, the longer, so that it comes to `LEAST_PART` of the time at the least.
-The others are not only served first; the processor is left to them, too. A key that is alone, or
-uses less than `FREE_PART` of a thread, never rests.
+Who has used much gives way to those who have used less. Everybody's work is counted in seconds and
+forgotten by and by: what a key uses now in `USE_SECONDS`, what makes it heavier than another in
+`WEIGHT_SECONDS`, so that a flood which gives way is not soon lighter than whom it gave way to.
+Lighter is who has used less by a factor (`HEAVIER`): among equals turns are enough.
+After a piece of work a key rests if lighter ones are at work: the more they use, the longer, so
+that it comes to `LEAST_PART` of the time at the least. The others are not only served first; the
+processor is left to them, too. A key that is alone, or uses less than `FREE_PART` of a thread,
+never rests.
 
 Beside that there is the budget of `sync_rate` and `sync_burst`, which bounds a key's questions in
 the long run, whether others are there or not.
@@ -24,9 +27,11 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from hyperbloom.replication.limits import (
     ACTIVE_SECONDS,
     FREE_PART,
+    HEAVIER,
     LEAST_PART,
     MAX_SHARES,
     USE_SECONDS,
+    WEIGHT_SECONDS,
     YIELD_FACTOR,
     Limits,
 )
@@ -50,7 +55,7 @@ class Share:
         self.connections = 0
         self.unwritten = self.asked = self.unsent = self.filters = 0
         self.rests_until = 0.0
-        self._used = 0.0
+        self._used = self._weight = 0.0
         self._used_at = 0.0
         self._waiting: OrderedDict[Callable[[], None], None] = OrderedDict()
         self._wake_call: IDelayedCall | None = None
@@ -59,9 +64,14 @@ class Share:
         """The part of the time that it has used of late: 1 is one thread, all the time."""
         return self._used * math.exp((self._used_at - now) / USE_SECONDS) / USE_SECONDS
 
+    def weight(self, now: float) -> float:
+        """Seconds that it has used in the last minutes; who has more of them is heavier."""
+        return self._weight * math.exp((self._used_at - now) / WEIGHT_SECONDS)
+
     def add(self, seconds: float, now: float) -> None:
         """It has used so much more."""
         self._used = self.part(now) * USE_SECONDS + seconds
+        self._weight = self.weight(now) + seconds
         self._used_at = now
 
     # Connections that take no more frames until there is room in the share
@@ -149,9 +159,8 @@ class Shares:
     def _used_by_lighter(self, share: Share, now: float) -> float:
         while self._active and now - next(iter(self._active.values())) > ACTIVE_SECONDS:
             self._active.popitem(last=False)
-        own = share.part(now)
-        used = (other.part(now) for other in self._active if other is not share)
-        return sum(part for part in used if part < own)
+        most = share.weight(now) / HEAVIER
+        return sum(other.part(now) for other in self._active if other.weight(now) < most)
 
     def _drop_oldest(self) -> None:
         # A key without a connection goes first, and there are fewer connections than shares.

@@ -17,6 +17,7 @@ from hyperbloom.wire.dialect import (
 from hyperbloom.wire.errors import (
     FrameTooLong,
     LocalProtocolError,
+    PeerTurnedAway,
     ProtocolError,
     RemoteProtocolError,
     UntrustedPeer,
@@ -147,6 +148,7 @@ __all__ = [
     "LocalProtocolError",
     "Open",
     "OpenReceived",
+    "PeerTurnedAway",
     "ProtocolError",
     "Range",
     "RemotePeer",

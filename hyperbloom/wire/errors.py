@@ -11,6 +11,7 @@ from hyperbloom.trust import ChainError
 __all__ = [
     "FrameTooLong",
     "LocalProtocolError",
+    "PeerTurnedAway",
     "ProtocolError",
     "RemoteProtocolError",
     "UntrustedPeer",
@@ -31,6 +32,10 @@ class RemoteProtocolError(ProtocolError):
 
 class FrameTooLong(RemoteProtocolError):
     """The peer announced a frame longer than any may be."""
+
+
+class PeerTurnedAway(RemoteProtocolError):
+    """The caller does not want the key that the Handshake names; nothing of it was verified."""
 
 
 class UntrustedPeer(RemoteProtocolError):

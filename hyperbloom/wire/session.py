@@ -33,9 +33,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hyperbloom.keys import verify_signature
-from hyperbloom.trust import Chain, ChainError, TrustLink, verify_chain
+from hyperbloom.trust import Chain, ChainError, TrustLink, parse_link, verify_chain
 from hyperbloom.wire.credentials import Credentials, check_chain, sign_data
-from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError, UntrustedPeer
+from hyperbloom.wire.errors import (
+    LocalProtocolError,
+    PeerTurnedAway,
+    RemoteProtocolError,
+    UntrustedPeer,
+)
 from hyperbloom.wire.events import (
     NEED_DATA,
     PAUSED,
@@ -83,6 +88,8 @@ class Session:
     """One connection to a peer; see the module's text.
 
     `leeway` seconds are granted past the expiry of the peer's trust links, for clocks that differ.
+    `refuses` says of the key that a Handshake names (nothing is verified yet) why it is turned away
+    (PeerTurnedAway), or None.
     """
 
     __slots__ = (
@@ -95,13 +102,17 @@ class Session:
         "_local_chain",
         "_local_nonce",
         "_outgoing",
+        "_refuses",
         "_remote",
         "_remote_open",
         "_state",
     )
 
-    def __init__(self, *, leeway: float = 0.0) -> None:
+    def __init__(
+        self, *, leeway: float = 0.0, refuses: Callable[[bytes], str | None] = lambda key: None
+    ) -> None:
         self._leeway = leeway
+        self._refuses = refuses
         self._state = State.IDLE
         self._frames = FrameReader()
         self._eof = False
@@ -246,6 +257,7 @@ class Session:
         credentials, opened = self._own(), self._opened()
         handshake = Handshake.decode(body)
         dialect = credentials.dialect
+        self._check_wanted(handshake)
         try:
             chain = verify_chain(
                 credentials.feed_key,
@@ -265,6 +277,16 @@ class Session:
         self._remote_open = None
         self._local_nonce = b""
         return HandshakeReceived(peer=self._remote)
+
+    def _check_wanted(self, handshake: Handshake) -> None:
+        feed_key, format_ = self._own().feed_key, self._own().dialect.link_format
+        try:
+            links = [parse_link(raw, format=format_) for raw in handshake.chain[-1:]]
+        except ValueError:
+            return  # judged with the whole chain
+        why = self._refuses(links[-1].public_key if links else feed_key)
+        if why is not None:
+            raise PeerTurnedAway(why)
 
     def _take_sync(self, body: bytes, now: float) -> SyncReceived:
         return SyncReceived(sync=Sync.decode(body))

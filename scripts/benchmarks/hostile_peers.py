@@ -3,6 +3,9 @@
 It speaks the protocol with the attacker of the tests, not with the package. Each connection has a
 thread; one that the node ends is made anew. A member has the seed of a key and a link to it; a
 stranger knows the feed's key at most. It goes on until standard input ends.
+
+In life an attacker has a processor of its own. Here it has only what the nodes leave: it runs with
+the lowest priority, and makes what it sends once, or in large pieces.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from attacker import (
     DATA,
     MAGIC,
     REQUEST,
+    SYNC,
     Connection,
     Ended,
     KeyPair,
@@ -35,8 +39,21 @@ ADDRESSES = 49
 FILTER = b"\xff" * 255_000
 HASH_FUNCTIONS = 64
 TINY_VALUES = 40_000
+LOWEST_PRIORITY = 19
 DRIP_SECONDS = 1.0
 RETRY_SECONDS = 0.5
+
+
+def framed(message_id: int, body: bytes) -> bytes:
+    """A message with its length."""
+    content = varint(message_id) + body
+    return varint(len(content)) + content
+
+
+FOUR_SYNCS = 4 * framed(
+    SYNC, field(1, FILTER) + field(2, 8 * len(FILTER)) + field(3, HASH_FUNCTIONS) + field(4, 0)
+)
+MANY_REQUESTS = 10_000 * framed(REQUEST, field(1, b""))
 
 
 def read_on(wire: Connection) -> None:
@@ -61,16 +78,14 @@ def ask_expensive(wire: Connection) -> None:
     """The most expensive Syncs: nothing is missing, and every function is looked at to know."""
     in_background(read_on, wire)
     while True:
-        wire.send_sync(FILTER, n=HASH_FUNCTIONS)
+        wire.send_frame(FOUR_SYNCS)
 
 
 def ask_and_not_read(wire: Connection) -> None:
     """Ask for everything, again and again, and read nothing."""
     wire.socket.settimeout(None)
-    body = varint(REQUEST) + field(1, b"")
-    many = (varint(len(body)) + body) * 10_000
     while True:
-        wire.send_frame(many)
+        wire.send_frame(MANY_REQUESTS)
 
 
 def send_tiny(wire: Connection) -> None:
@@ -174,6 +189,7 @@ def attack(number: int, begun: threading.Semaphore) -> None:
 
 def main() -> None:
     """Attack until standard input ends."""
+    os.nice(LOWEST_PRIORITY)
     count = int(sys.argv[3])
     begun = threading.Semaphore(0)
     threading.stack_size(256 * 1024)

@@ -289,3 +289,19 @@ def test_few_filters_of_a_key_are_kept_unpacked(network):
     assert most == MAX_UNPACKED_FILTERS
     assert share.filters == 0
     assert share.asked == 0
+
+
+def test_who_used_much_for_long_gives_way_though_it_uses_less_now():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    flood, honest = shares.join(b"f" * 32), shares.join(b"h" * 32)
+    for _ in range(50):
+        clock.advance(0.1)
+        shares.charge(flood, 0.1)
+    for _ in range(100):
+        clock.advance(0.1)
+        shares.charge(honest, 0.03)
+        assert not shares.rests(honest)
+    shares.charge(flood, 0.1)
+    assert flood.part(clock.seconds()) < honest.part(clock.seconds())
+    assert shares.rests(flood) > 0.1
