@@ -28,6 +28,7 @@ __all__ = [
     "FULL_PLAN_SECONDS",
     "HEAVIER",
     "LEAST_PART",
+    "LEAST_PART_OF_STRANGERS",
     "LEAST_REPLY_SCALE",
     "LONGEST_VALUE_BYTES",
     "MAX_ASKED_BYTES",
@@ -97,10 +98,12 @@ HEAVIER = 1.5
 
 #: While others that have used less are at work, a key that uses more than FREE_PART of a thread's
 #: time rests after each piece of work: YIELD_FACTOR times as much as they use is left free. It has
-#: LEAST_PART all the same.
+#: LEAST_PART all the same. Those who have proved no key share one part, and a newcomer waits with
+#: all the others: it is larger, so that no crowd and no flood keeps newcomers out.
 FREE_PART = 0.05
 YIELD_FACTOR = 3.0
 LEAST_PART = 0.05
+LEAST_PART_OF_STRANGERS = 0.25
 
 #: Questions of one key that wait, over all its connections, in bytes of their filters; beyond it
 #: each connection may have one.

@@ -8,9 +8,9 @@ forgotten by and by: what a key uses now in `USE_SECONDS`, what makes it heavier
 `WEIGHT_SECONDS`, so that a flood which gives way is not soon lighter than whom it gave way to.
 Lighter is who has used less by a factor (`HEAVIER`): among equals turns are enough.
 After a piece of work a key rests if lighter ones are at work: the more they use, the longer, so
-that it comes to `LEAST_PART` of the time at the least. The others are not only served first; the
-processor is left to them, too. A key that is alone, or uses less than `FREE_PART` of a thread,
-never rests.
+that it comes to `LEAST_PART` of the time at the least, and all strangers together to
+`LEAST_PART_OF_STRANGERS`. The others are not only served first; the processor is left to them, too.
+A key that is alone, or uses less than `FREE_PART` of a thread, never rests.
 
 Beside that there is the budget of `sync_rate` and `sync_burst`, which bounds a key's questions in
 the long run, whether others are there or not.
@@ -29,6 +29,7 @@ from hyperbloom.replication.limits import (
     FREE_PART,
     HEAVIER,
     LEAST_PART,
+    LEAST_PART_OF_STRANGERS,
     MAX_SHARES,
     USE_SECONDS,
     WEIGHT_SECONDS,
@@ -45,8 +46,7 @@ class Share:
 
     unwritten: values that wait for the disk, with what each costs there. asked: questions that wait
     for an answer. unsent: what was written to connections that are full. filters: how many of its
-    filters are kept unpacked. rests_until: a moment, in
-    seconds of the clock.
+    filters are kept unpacked. rests_until: a moment, in seconds of the clock.
     """
 
     def __init__(self, key: bytes, budget: WorkBudget) -> None:
@@ -148,7 +148,8 @@ class Shares:
         self._active.move_to_end(share)
         if share.part(now) <= FREE_PART:
             return
-        part = max(LEAST_PART, 1.0 - YIELD_FACTOR * self._used_by_lighter(share, now))
+        least = LEAST_PART_OF_STRANGERS if share is self.strangers else LEAST_PART
+        part = max(least, 1.0 - YIELD_FACTOR * self._used_by_lighter(share, now))
         if part < 1.0:
             share.rests_until = max(share.rests_until, now) + seconds * (1.0 / part - 1.0)
 
