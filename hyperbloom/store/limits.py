@@ -25,6 +25,9 @@ __all__ = [
     "MAX_SNAPSHOT_INFO_BYTES",
     "MAX_VALUE_BYTES",
     "MIN_HEADROOM_BYTES",
+    "OWN_GROUP_BYTES",
+    "OWN_GROUP_SECONDS",
+    "OWN_WAITS_SECONDS",
     "PIECE_BYTES",
     "QUANTUM_BYTES",
     "SUM_STEP",
@@ -99,6 +102,14 @@ WRITE_SECONDS_A_BYTE = 8e-9
 GROUP_SECONDS = 0.03
 """After so long no further operation of a group is begun; the others go into the next transaction.
 On a machine with much else to do this ends a group, not its bytes."""
+
+OWN_GROUP_BYTES = 16 * 1024 * 1024
+OWN_GROUP_SECONDS = 0.12
+"""The same two where nothing of a peer's waits: fewer syncs, for many who insert at once."""
+
+OWN_WAITS_SECONDS = 0.01
+"""The same for what peers have sent, while this node's own operations are in the group or wait:
+whoever inserts waits for little more of it than for the disk."""
 
 QUANTUM_BYTES = 524_288
 """How much of one origin's is written before it is the next one's turn."""

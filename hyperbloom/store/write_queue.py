@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS, QUANTUM_BYTES
+from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS, OWN_GROUP_BYTES, QUANTUM_BYTES
 from hyperbloom.store.operations import Operation
 
 __all__ = ["OWN", "Done", "Queued", "WriteQueue"]
@@ -53,6 +53,11 @@ class WriteQueue:
     def __bool__(self) -> bool:
         return bool(self._own or self._rows)
 
+    @property
+    def has_own(self) -> bool:
+        """Whether something of this node's own waits."""
+        return bool(self._own)
+
     def add(self, queued: Queued) -> None:
         """Put an operation at the end of its row."""
         self.bytes += queued.size
@@ -72,7 +77,8 @@ class WriteQueue:
         """The next group, within its limits; at least one operation, if there is any."""
         group: list[Queued] = []
         others = bool(self._rows)
-        room = self._take_own(group, GROUP_BYTES, GROUP_OPERATIONS, halved=others)
+        room = GROUP_BYTES if others else OWN_GROUP_BYTES
+        room = self._take_own(group, room, GROUP_OPERATIONS, halved=others)
         room = self._take_turns(group, room)
         self._take_own(group, room, GROUP_OPERATIONS, halved=False)
         self.bytes -= sum(queued.size for queued in group)

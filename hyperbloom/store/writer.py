@@ -14,12 +14,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from hyperbloom.histogram import Histogram
 from hyperbloom.store.environment import Environment
 from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, StoreFull, StoreGone
-from hyperbloom.store.limits import GROUP_BYTES, GROUP_SECONDS, WRITE_SECONDS_A_BYTE
+from hyperbloom.store.limits import (
+    GROUP_BYTES,
+    GROUP_SECONDS,
+    OWN_GROUP_SECONDS,
+    OWN_WAITS_SECONDS,
+    WRITE_SECONDS_A_BYTE,
+)
 from hyperbloom.store.operations import Operation, SweepDropped, Unfinished
 from hyperbloom.store.store import Store
 from hyperbloom.store.summing import SumUp
@@ -61,18 +66,18 @@ def commit_group(
     environment: Environment,
     operations: Sequence[Operation],
     *,
-    is_late: Callable[[], bool] = lambda: False,
+    is_late: Callable[[int], bool] = lambda index: False,
 ) -> list[object]:
     """Do all in one transaction if none fails; return each one's result or its exception.
 
-    Before each operation but the first ``is_late`` is asked: if so, what follows is left undone,
-    and there are fewer results than operations.
+    Before each operation but the first ``is_late`` is asked, with its index: if so, it and what
+    follows is left undone, and there are fewer results than operations.
     """
 
     def change(transaction: WriteTransaction) -> list[object]:
         results: list[object] = []
-        for operation in operations:
-            if results and is_late():
+        for index, operation in enumerate(operations):
+            if results and is_late(index):
                 break
             results.append(operation.apply(transaction))
         return results
@@ -86,8 +91,8 @@ def commit_group(
         if len(operations) == 1:
             return [error]
     results: list[object] = []
-    for operation in operations:
-        if results and is_late():
+    for index, operation in enumerate(operations):
+        if results and is_late(index):
             break
         results += commit_group(environment, [operation])
     return results
@@ -156,7 +161,7 @@ class Writer:
             results = commit_group(
                 self._environment,
                 [queued.operation for queued in group],
-                is_late=partial(self._is_after, began + GROUP_SECONDS),
+                is_late=self._lateness(group, began),
             )
             self.figures.committed(results, self._clock() - began)
             written = sum(queued.size for queued in group[: len(results)])
@@ -175,8 +180,27 @@ class Writer:
                         answers.append((queued.done, result))
             self._answer(answers)
 
-    def _is_after(self, moment: float) -> bool:
-        return self._clock() > moment
+    def _lateness(self, group: Sequence[Queued], began: float) -> Callable[[int], bool]:
+        """Whether an operation of a group waits for the next, for it has taken its time.
+
+        Others' operations have less of it while own ones are in the group, or wait. A group of own
+        ones alone has more.
+        """
+        others_began: float | None = None
+        is_own = all(queued.origin == OWN for queued in group)
+        most = OWN_GROUP_SECONDS if is_own else GROUP_SECONDS
+
+        def is_late(index: int) -> bool:
+            nonlocal others_began
+            now = self._clock()
+            if group[index].origin != OWN:
+                others_began = now if others_began is None else others_began
+                own_waits = group[0].origin == OWN or self._queue.has_own
+                if own_waits and now - others_began > OWN_WAITS_SECONDS:
+                    return True
+            return now - began > most
+
+        return is_late
 
     def _take(self) -> list[Queued]:
         """The next group; empty when closed and drained."""

@@ -16,7 +16,7 @@ from hyperbloom.store import (
     Writer,
     WriterInline,
 )
-from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS
+from hyperbloom.store.limits import GROUP_OPERATIONS, OWN_GROUP_BYTES
 
 FEED = b"f" * 32
 ORIGIN = b"o" * 32
@@ -103,7 +103,7 @@ def test_a_group_has_its_limits(store, desk):
     before = transactions(store)
     go_on = desk.hold()
     value = b"x" * 200_000
-    many = GROUP_BYTES // len(value) + 2
+    many = OWN_GROUP_BYTES // len(value) + 2
     for number in range(many):
         desk.submit(append(b"%d" % number + value))
     for number in range(GROUP_OPERATIONS + 1):
