@@ -104,12 +104,14 @@ GROUP_SECONDS = 0.03
 On a machine with much else to do this ends a group, not its bytes."""
 
 OWN_GROUP_BYTES = 16 * 1024 * 1024
+"""As GROUP_BYTES, where nothing of a peer's waits: fewer syncs, for many who insert at once."""
+
 OWN_GROUP_SECONDS = 0.12
-"""The same two where nothing of a peer's waits: fewer syncs, for many who insert at once."""
+"""As GROUP_SECONDS, where nothing of a peer's waits."""
 
 OWN_WAITS_SECONDS = 0.01
-"""The same for what peers have sent, while this node's own operations are in the group or wait:
-whoever inserts waits for little more of it than for the disk."""
+"""As GROUP_SECONDS, for what peers have sent while this node's own operations are in the group or
+wait: whoever inserts waits for little more of it than for the disk."""
 
 QUANTUM_BYTES = 524_288
 """How much of one origin's is written before it is the next one's turn."""
