@@ -97,7 +97,6 @@ class LibtorrentNode:
             "alert_mask": lt.alert.category_t.all_categories,
         }
         self.session = lt.session(settings)
-        self._alerts: list[Any] = []
         deadline = time.monotonic() + WAIT_SECONDS
         while not (self.session.listen_port() and self.session.is_dht_running()):
             if time.monotonic() > deadline:
@@ -114,30 +113,35 @@ class LibtorrentNode:
         secret[0] &= 248
         secret[31] = secret[31] & 63 | 64
         self.session.dht_put_mutable_item(bytes(secret), owner.public_key, value, salt)
-        self._alert("dht_put_alert")
+        self._wait_for("dht_put_alert", lambda alert: True)
 
     def get(self, public_key: bytes, salt: bytes) -> tuple[int, Any]:
         """Sequence number and value of what it finds."""
         self.session.dht_get_mutable_item(public_key, salt)
-        while True:
-            alert = self._alert("dht_mutable_item_alert")
-            if alert.authoritative:
-                return alert.seq, alert.item
+        found: tuple[int, Any] = self._wait_for(
+            "dht_mutable_item_alert",
+            lambda alert: (alert.seq, alert.item) if alert.authoritative else None,
+        )
+        return found
 
     def stop(self) -> None:
         """Closed when the last reference goes."""
         self.session.pause()
         del self.session
 
-    def _alert(self, name: str) -> Any:
+    def _wait_for(self, name: str, read: Callable[[Any], Any]) -> Any:
+        """What `read` makes of the first alert of this name of which it makes anything.
+
+        Alerts are read at once: the next `pop_alerts` takes their memory back.
+        """
         deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             self.session.wait_for_alert(100)
-            for alert in self.session.pop_alerts():
-                if type(alert).__name__ == name:
-                    self._alerts.append(alert)
-            if self._alerts:
-                return self._alerts.pop(0)
+            alerts = self.session.pop_alerts()
+            told = [read(alert) for alert in alerts if type(alert).__name__ == name]
+            found = [one for one in told if one is not None]
+            if found:
+                return found[0]
         raise TimeoutError(f"no {name} in {WAIT_SECONDS} s")
 
 

@@ -17,7 +17,7 @@ from hyperbloom.api.routes import ROUTES
 
 OPEN_ENDED = {"/v1/live", "/v1/feeds/{feed}/watch", "/v1/objects/watch"}
 #: These nodes take part in no object pool.
-NO_POOL = {"/v1/objects", "/v1/objects/{hash}"}
+NO_POOL = {"/v1/objects", "/v1/objects/{hash}", "/v1/objects/types"}
 
 
 class Web:
