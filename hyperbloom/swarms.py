@@ -20,8 +20,8 @@ from hyperbloom.discovery.dht.contact import Scope
 from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.tracker.content import Neighbour
 from hyperbloom.discovery.tracker.swarm import Candidate
-from hyperbloom.replication.feed import Feed
-from hyperbloom.replication.found import FoundPeers
+from hyperbloom.replication.feed.feed import Feed
+from hyperbloom.replication.net.discovered_peers import FoundPeers
 from hyperbloom.replication.node import Node
 
 __all__ = ["ReplicationSwarm", "Swarms"]

@@ -38,7 +38,7 @@ from hyperbloom.api.limits import (
     TURN_SECONDS,
 )
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
-from hyperbloom.replication.turns import Turns
+from hyperbloom.replication.net.reactor_budget import Turns
 
 __all__ = ["ApiChannel", "ApiRequest", "ApiSite"]
 

@@ -13,8 +13,8 @@ from hyperbloom.api.call import Answer, Call
 from hyperbloom.api.forms import bad_request, bytes_list, hex_bytes, member, only
 from hyperbloom.api.limits import MAX_SEQ, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
 from hyperbloom.api.values import page_form
-from hyperbloom.replication.forgetting import Selection
-from hyperbloom.replication.tombstones import make_tombstone
+from hyperbloom.replication.feed.forgetting import Selection
+from hyperbloom.replication.feed.tombstones import make_tombstone
 from hyperbloom.store import FORGET_STEP
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from hyperbloom.keys import Identity
     from hyperbloom.objects.declarations import Declaration
-    from hyperbloom.replication.forgetting import Selection, Step
+    from hyperbloom.replication.feed.forgetting import Selection, Step
     from hyperbloom.replication.settings import FeedSettings
     from hyperbloom.replication.status import NodeTraffic, PeerStatus
-    from hyperbloom.replication.waiting import InSync
+    from hyperbloom.replication.sync.wait_synced import InSync
     from hyperbloom.store import (
         Appended,
         DeniedRecord,
@@ -71,7 +71,7 @@ class ServedStore(Protocol):
 
 
 class ServedForgetting(Protocol):
-    """`hyperbloom.replication.forgetting.Forgetting`, as far as the API uses it."""
+    """`hyperbloom.replication.feed.forgetting.Forgetting`, as far as the API uses it."""
 
     def figures(self) -> ForgottenFigures: ...
 
@@ -186,7 +186,7 @@ class ServedObjects(Protocol):
 
 
 class ServedContext(Protocol):
-    """`hyperbloom.replication.feed.FeedContext`, as far as the API uses it."""
+    """`hyperbloom.replication.feed.feed.FeedContext`, as far as the API uses it."""
 
     @property
     def now(self) -> Callable[[], float]: ...
@@ -202,7 +202,7 @@ class ServedDiscovery(Protocol):
 
 
 class ServedFound(Protocol):
-    """`hyperbloom.replication.found.FoundPeers`, as far as the API uses it."""
+    """`hyperbloom.replication.net.discovered_peers.FoundPeers`, as far as the API uses it."""
 
     def status(self) -> Sequence[HasJson]: ...
 

@@ -36,10 +36,10 @@ from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
 from hyperbloom.api.routes import MethodNotAllowed, Route, Router
 from hyperbloom.api.unix import SocketError, free_unix, private_files, unix_address
 from hyperbloom.objects.errors import LocalProtocolError, ObjectError, ObjectGone, PoolFull
-from hyperbloom.replication.fetch import TooManyFetches
-from hyperbloom.replication.membership import NotTrusted
+from hyperbloom.replication.feed.fetch import TooManyFetches
+from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
-from hyperbloom.replication.waiting import NotInSync, TooManyWaits, UnknownPeer
+from hyperbloom.replication.sync.wait_synced import NotInSync, TooManyWaits, UnknownPeer
 from hyperbloom.store import NoSuchFeed, StoreError, StoreFull
 from hyperbloom.trust import ChainError, ChainExpired
 

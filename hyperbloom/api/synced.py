@@ -12,7 +12,7 @@ from hyperbloom.api.limits import MAX_SYNCED_PEERS, MAX_SYNCED_SECONDS
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
-    from hyperbloom.replication.waiting import InSync
+    from hyperbloom.replication.sync.wait_synced import InSync
 
 __all__ = ["wait_synced"]
 

@@ -98,7 +98,7 @@ def seed(app: App, snapshot: Path, feeds: tuple[str, ...], verify: bool, replace
 def _seed(
     app: App, snapshot: Path, store: Path, feeds: tuple[str, ...], *, verify: bool, replace: bool
 ) -> None:
-    from hyperbloom.replication.seeding import taken_of
+    from hyperbloom.replication.feed.snapshot_import import taken_of
     from hyperbloom.store import feed_key_in, seed_store
 
     bound_reader(snapshot)

@@ -11,11 +11,11 @@ from twisted.internet.interfaces import IReactorTime
 
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
-from hyperbloom.replication.denied import DenyList
+from hyperbloom.replication.feed.deny_list import DenyList
 from hyperbloom.replication.limits import Limits
+from hyperbloom.replication.net.shares import Share, Shares
+from hyperbloom.replication.net.workers import InThread, Workers
 from hyperbloom.replication.settings import SyncSettings
-from hyperbloom.replication.shares import Share, Shares
-from hyperbloom.replication.workers import InThread, Workers
 from hyperbloom.store import Operation, Store, Writer, WriterInline
 
 __all__ = ["FeedContext", "InThread"]

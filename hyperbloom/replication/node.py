@@ -22,19 +22,19 @@ from twisted.python.failure import Failure
 from hyperbloom import __version__
 from hyperbloom.addresses import format_host_port
 from hyperbloom.feed_keys import HeldKey
-from hyperbloom.replication.connections import Connections
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.dialer import AcceptFactory, Dialer
-from hyperbloom.replication.feed import Feed
-from hyperbloom.replication.found import FoundPeers
+from hyperbloom.replication.feed.feed import Feed
+from hyperbloom.replication.feed.membership import NotTrusted
+from hyperbloom.replication.feed.tombstones import TombstoneReader
 from hyperbloom.replication.limits import RETENTION_SECONDS, Limits
-from hyperbloom.replication.membership import NotTrusted
+from hyperbloom.replication.net.connections import Connections
+from hyperbloom.replication.net.dialer import AcceptFactory, Dialer
+from hyperbloom.replication.net.discovered_peers import FoundPeers
+from hyperbloom.replication.net.refusal import Refused
 from hyperbloom.replication.ownership import Ownership, settings_for
-from hyperbloom.replication.refusal import Refused
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, NodeTraffic, PeerStatus
-from hyperbloom.replication.tombstones import TombstoneReader
-from hyperbloom.replication.waiting import InSync, wait_synced
+from hyperbloom.replication.sync.wait_synced import InSync, wait_synced
 from hyperbloom.store import (
     AllowKey,
     DeniedRecord,
@@ -48,7 +48,7 @@ from hyperbloom.store import (
 )
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.peering import Peering
+    from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["Node", "UnknownFeed", "settle_feeds"]
 

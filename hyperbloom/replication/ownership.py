@@ -14,13 +14,13 @@ from twisted.internet.defer import Deferred
 
 from hyperbloom.feed_keys import HeldKey
 from hyperbloom.keys import SEED_BYTES, Identity
+from hyperbloom.replication.feed.tombstones import parse_tombstone
 from hyperbloom.replication.limits import SLICE_BYTES, SLICE_VALUES
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.replication.tombstones import parse_tombstone
 from hyperbloom.trust import TrustLink
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.feed.feed import Feed
     from hyperbloom.replication.node import Node
 
 __all__ = ["Ownership", "settings_for"]

@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred, fail, succeed
 
 from hyperbloom.digests import element_sum, set_digest
 from hyperbloom.keys import Identity, discovery_key
-from hyperbloom.replication.forgetting import Selection, Step
-from hyperbloom.replication.membership import NotTrusted
+from hyperbloom.replication.feed.forgetting import Selection, Step
+from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.status import (
@@ -25,7 +25,7 @@ from hyperbloom.replication.status import (
     PeerStatus,
     RefusalStatus,
 )
-from hyperbloom.replication.waiting import InSync, NotInSync, UnknownPeer
+from hyperbloom.replication.sync.wait_synced import InSync, NotInSync, UnknownPeer
 from hyperbloom.store import (
     Appended,
     CommitFigures,

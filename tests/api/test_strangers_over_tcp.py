@@ -28,7 +28,7 @@ from hyperbloom.api.limits import (
     REQUESTS_PER_TURN,
 )
 from hyperbloom.api.server import ApiResource
-from hyperbloom.replication.turns import Turns
+from hyperbloom.replication.net.reactor_budget import Turns
 
 CLAIM = "/v1/sessions/claim"
 

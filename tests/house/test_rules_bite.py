@@ -38,7 +38,7 @@ class TestImports:
             ("hyperbloom.wire.session", "import importlib as i\ni.import_module('hyperbloom.api')"),
             ("hyperbloom.replication.node", "from hyperbloom.discovery import dht"),
             ("hyperbloom.replication.node", "from hyperbloom import service"),
-            ("hyperbloom.objects.pool", "import hyperbloom.replication.feed as feed"),
+            ("hyperbloom.objects.pool", "import hyperbloom.replication.feed.feed as feed"),
             ("hyperbloom.store", "from hyperbloom.trust import Chain"),
             ("hyperbloom.export.source", "from hyperbloom.wire import messages"),
         ],
@@ -72,7 +72,7 @@ class TestImports:
         ("name", "source"),
         [
             ("hyperbloom.wire.session", "import twisted.internet.defer"),
-            ("hyperbloom.replication.feed", "import lmdb"),
+            ("hyperbloom.replication.feed.feed", "import lmdb"),
             ("hyperbloom.cli.values", "from lmdb import Environment"),
             ("hyperbloom.bloom", "import pyspark"),
             ("hyperbloom.store.writer", "from twisted.logger import Logger"),

@@ -17,8 +17,8 @@ from twisted.internet.task import Clock
 
 from hyperbloom.keys import Identity
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.dialer import AcceptFactory, DialFactory
 from hyperbloom.replication.limits import Limits
+from hyperbloom.replication.net.dialer import AcceptFactory, DialFactory
 from hyperbloom.replication.node import Node, settle_feeds
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.store import Store, WriterInline
@@ -197,7 +197,7 @@ class SimEndpoints:
         self.gone: set[str] = set()
         self.most = 0
         self._waiting: dict[str, Deferred] = {}
-        name = "hyperbloom.replication.dialer.HostnameEndpoint"
+        name = "hyperbloom.replication.net.dialer.HostnameEndpoint"
         monkeypatch.setattr(name, lambda clock, host, port, **_: SimEndpoint(self, host))
 
     def give_up(self, host: str) -> None:

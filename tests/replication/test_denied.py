@@ -7,7 +7,7 @@ from players import chain_of, fired, refusals
 from sim import SimEndpoints, SimNode, pair
 from twisted.internet.defer import Deferred
 
-from hyperbloom.replication.membership import KeyDenied, NotTrusted
+from hyperbloom.replication.feed.membership import KeyDenied, NotTrusted
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import PeerRecord, PutPeer, StoreFull
 

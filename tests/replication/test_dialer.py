@@ -10,7 +10,7 @@ from sim import SimTransport, pair
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectingCancelledError, ConnectionLost
 
-from hyperbloom.replication.dialer import Dialer
+from hyperbloom.replication.net.dialer import Dialer
 from hyperbloom.store import CommitFigures, StoreFull
 
 
@@ -54,7 +54,7 @@ class FullWriter:
 def endpoint(network, monkeypatch):
     owner, member, feed = pair(network)
     one = SimEndpoint(network, member, owner, feed)
-    monkeypatch.setattr("hyperbloom.replication.dialer.HostnameEndpoint", lambda *a, **k: one)
+    monkeypatch.setattr("hyperbloom.replication.net.dialer.HostnameEndpoint", lambda *a, **k: one)
     return one
 
 

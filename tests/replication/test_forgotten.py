@@ -8,7 +8,7 @@ from sim import pair
 from twisted.internet.defer import Deferred
 
 from hyperbloom.bloom import BloomFilter
-from hyperbloom.replication.forgetting import Selection
+from hyperbloom.replication.feed.forgetting import Selection
 from hyperbloom.replication.limits import BROADCASTS_PER_TURN
 from hyperbloom.replication.settings import FeedSettings
 
@@ -40,7 +40,7 @@ def met(network, count=300):
 def extension(request, monkeypatch):
     """Equal digests spare Syncs; without the extension there is one with every interval."""
     if request.param == "no digests":
-        name = "hyperbloom.replication.protocol.extensions_of"
+        name = "hyperbloom.replication.net.protocol.extensions_of"
         monkeypatch.setattr(name, lambda feed: ())
     return request.param
 

@@ -6,8 +6,8 @@ from players import Intruder, numbered, refusals
 from sim import pair
 
 from hyperbloom.replication.limits import Limits
-from hyperbloom.replication.reply import reply_to_sync
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
+from hyperbloom.replication.sync.reply import reply_to_sync
 from hyperbloom.store import RangeSlice
 from hyperbloom.wire import MAX_VALUE_BYTES, Request, Sync, sign_data
 from hyperbloom.wire.framing import encode_varint

@@ -11,7 +11,6 @@ from sim import pair
 from twisted.internet.defer import CancelledError, Deferred
 
 from hyperbloom.digests import SUM_MODULUS, element_sum, set_digest
-from hyperbloom.replication.agreement import SyncEvidence, common
 from hyperbloom.replication.limits import (
     DIGEST_SECONDS,
     FULL_PLAN_SECONDS,
@@ -19,11 +18,12 @@ from hyperbloom.replication.limits import (
     MAX_WAITS,
     Limits,
 )
-from hyperbloom.replication.peering import SPLITS_REPLIES
-from hyperbloom.replication.rounds import ANSWER_SECONDS
 from hyperbloom.replication.settings import WHOLE, FeedSettings, SyncSettings
-from hyperbloom.replication.sums import KeptSums, Sum
-from hyperbloom.replication.waiting import NotInSync, TooManyWaits, UnknownPeer
+from hyperbloom.replication.sync.peer import SPLITS_REPLIES
+from hyperbloom.replication.sync.range_digests import KeptSums, Sum
+from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
+from hyperbloom.replication.sync.sync_state import SyncEvidence, common
+from hyperbloom.replication.sync.wait_synced import NotInSync, TooManyWaits, UnknownPeer
 from hyperbloom.store.summing import SumUp, begin_sums
 from hyperbloom.store.transaction import write
 from hyperbloom.store.writer import commit_group
@@ -37,7 +37,7 @@ NOTHING = {
 @pytest.fixture
 def without_digest(monkeypatch):
     """Nodes announce what deployed ones do, so that only Sync can show anything."""
-    name = "hyperbloom.replication.protocol.extensions_of"
+    name = "hyperbloom.replication.net.protocol.extensions_of"
     monkeypatch.setattr(name, lambda feed: ())
 
 

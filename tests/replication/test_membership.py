@@ -6,7 +6,7 @@ import pytest
 from players import chain_of, fired, refusals
 from sim import pair
 
-from hyperbloom.replication.membership import NotTrusted
+from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.trust import issue_link, verify_chain
 
@@ -85,8 +85,8 @@ def fill(owner, feed, issuer, count, *, network):
 
 
 def test_members_cannot_use_up_the_room_for_invitations(network, monkeypatch):
-    monkeypatch.setattr("hyperbloom.replication.membership.MAX_LINKS_PER_FEED", 50)
-    monkeypatch.setattr("hyperbloom.replication.membership.MAX_LINKS_PER_ISSUER", 20)
+    monkeypatch.setattr("hyperbloom.replication.feed.membership.MAX_LINKS_PER_FEED", 50)
+    monkeypatch.setattr("hyperbloom.replication.feed.membership.MAX_LINKS_PER_ISSUER", 20)
     owner = network.add("owner")
     members = [network.add(f"m{i}", feeds=(FeedSettings(key=owner.key),)) for i in range(4)]
     for member in members:
@@ -96,7 +96,7 @@ def test_members_cannot_use_up_the_room_for_invitations(network, monkeypatch):
 
 
 def test_a_chain_that_there_is_no_room_for_is_not_reported_as_taken(network, monkeypatch):
-    monkeypatch.setattr("hyperbloom.replication.membership.MAX_LINKS_PER_ISSUER", 5)
+    monkeypatch.setattr("hyperbloom.replication.feed.membership.MAX_LINKS_PER_ISSUER", 5)
     owner, member, feed = pair(network)
     for number in range(10):
         link = issue_link(

@@ -11,9 +11,9 @@ from twisted.internet.defer import Deferred
 from twisted.logger import formatEvent, globalLogPublisher
 
 from hyperbloom.keys import Identity
-from hyperbloom.replication.retention import outdated
+from hyperbloom.replication.feed.retention import outdated
+from hyperbloom.replication.feed.tombstones import TOMBSTONE, make_tombstone, parse_tombstone
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.replication.tombstones import TOMBSTONE, make_tombstone, parse_tombstone
 from hyperbloom.store import ForgetValues, LogRecord, StoreFull
 
 FEED = b"f" * 32
@@ -281,7 +281,7 @@ def test_a_full_disk_is_said_in_one_line_and_tried_again(network, kind):
 
 
 def test_where_reading_stopped_is_remembered_piece_by_piece(network, monkeypatch):
-    monkeypatch.setattr("hyperbloom.replication.tombstones.TOMBSTONE_SLICE", 10)
+    monkeypatch.setattr("hyperbloom.replication.feed.tombstones.TOMBSTONE_SLICE", 10)
     owner, member, feed = pair(network)
     put(network, owner, feed, b"bad", make_tombstone(owner.identity, feed, b"bad"), *numbered(50))
     network.connect(member, owner, feed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hyperbloom.keys import Identity
-from hyperbloom.replication.seeding import taken_of
+from hyperbloom.replication.feed.snapshot_import import taken_of
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import (
     AppendValues,

@@ -19,10 +19,10 @@ from hyperbloom.replication.limits import (
     MAX_UNSENT_BYTES,
     Limits,
 )
-from hyperbloom.replication.reply import reply_to_sync
+from hyperbloom.replication.net.shares import Shares
+from hyperbloom.replication.net.workers import THREADS, Workers
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.replication.shares import Shares
-from hyperbloom.replication.workers import THREADS, Workers
+from hyperbloom.replication.sync.reply import reply_to_sync
 from hyperbloom.store import RangeSlice, written_bytes
 from hyperbloom.wire import Request, Sync
 

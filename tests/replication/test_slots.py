@@ -10,8 +10,8 @@ from twisted.internet.protocol import Factory, Protocol
 from hyperbloom.addresses import network_of
 from hyperbloom.keys import Identity
 from hyperbloom.replication.limits import NEWCOMERS_PART, STRANGERS_PART, Limits
+from hyperbloom.replication.net.slots import Proof, Slots
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.replication.slots import Proof, Slots
 
 
 class SilentFactory(Factory):

@@ -7,8 +7,8 @@ from sim import pair
 from twisted.internet.task import Clock
 
 from hyperbloom.replication.limits import BROADCASTS_PER_TURN, FRAMES_PER_TURN
+from hyperbloom.replication.net.reactor_budget import Turns
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.replication.turns import Turns
 
 
 def turn(clock):

@@ -10,9 +10,9 @@ from sim import Network, pair
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.keys import Identity
-from hyperbloom.replication.fetch import TooManyFetches
+from hyperbloom.replication.feed.fetch import TooManyFetches
+from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.limits import MAX_FETCHES, Limits
-from hyperbloom.replication.membership import NotTrusted
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.store import written_bytes
 from hyperbloom.trust import issue_link

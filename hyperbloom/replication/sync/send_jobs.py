@@ -13,13 +13,13 @@ from hyperbloom.replication.limits import (
     SLICE_BYTES,
     SLICE_VALUES,
 )
-from hyperbloom.replication.plan import Asked, SyncPlan
-from hyperbloom.replication.reply import Reply
+from hyperbloom.replication.sync.plan import Asked, SyncPlan
+from hyperbloom.replication.sync.reply import Reply
 from hyperbloom.store import Appended
 from hyperbloom.wire import Request, Sync
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.peering import Peering
+    from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["AskOn", "Broadcast", "Replies", "Sweep"]
 

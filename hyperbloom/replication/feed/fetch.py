@@ -12,11 +12,11 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall
 
 from hyperbloom.replication.limits import MAX_FETCHES
-from hyperbloom.replication.plan import contains
+from hyperbloom.replication.sync.plan import contains
 from hyperbloom.store import Appended
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.feed.feed import Feed
 
 __all__ = ["Fetch", "TooManyFetches", "fetch"]
 

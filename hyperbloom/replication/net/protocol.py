@@ -28,9 +28,9 @@ from twisted.python.failure import Failure
 
 from hyperbloom.addresses import network_of
 from hyperbloom.replication.limits import EARLY_READ_BYTES
-from hyperbloom.replication.peering import Connection, Peering, extensions_of
-from hyperbloom.replication.refusal import Refused
-from hyperbloom.replication.shares import Share
+from hyperbloom.replication.net.refusal import Refused
+from hyperbloom.replication.net.shares import Share
+from hyperbloom.replication.sync.peer import Connection, Peering, extensions_of
 from hyperbloom.trust import ChainExpired
 from hyperbloom.wire import (
     ConnectionEnded,
@@ -47,8 +47,8 @@ from hyperbloom.wire import (
 )
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.connections import Connections
-    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.feed.feed import Feed
+    from hyperbloom.replication.net.connections import Connections
 
 __all__ = ["PeerProtocol"]
 

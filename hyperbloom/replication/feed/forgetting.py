@@ -26,7 +26,7 @@ from hyperbloom.store import (
 )
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.feed.feed import Feed
 
 __all__ = ["Forgetting", "Selection", "Step"]
 

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 from twisted.internet.interfaces import IDelayedCall
 
-from hyperbloom.replication.agreement import Agreement, common
 from hyperbloom.replication.limits import DIGEST_SECONDS
-from hyperbloom.replication.reply import QUESTION_VALUES
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.sums import NOTHING, Sum
+from hyperbloom.replication.sync.range_digests import NOTHING, Sum
+from hyperbloom.replication.sync.reply import QUESTION_VALUES
+from hyperbloom.replication.sync.sync_state import Agreement, common
 from hyperbloom.store import Holding, SetFigures
 from hyperbloom.wire import SET_DIGEST, Digest, DigestRequest, Range
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.peering import Peering
+    from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["Comparing"]
 

@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from hyperbloom.replication.plan import overlap, union
 from hyperbloom.replication.settings import KeyRange
+from hyperbloom.replication.sync.plan import overlap, union
 
 __all__ = ["Agreement", "Source", "SyncEvidence", "common"]
 

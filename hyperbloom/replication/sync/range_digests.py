@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 from hyperbloom.digests import EMPTY_DIGEST, SUM_MODULUS, element_sum, set_digest
 from hyperbloom.replication.limits import MAX_KEPT_SUMS
-from hyperbloom.replication.plan import ReadSlice
-from hyperbloom.replication.reply import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.replication.settings import WHOLE, KeyRange
+from hyperbloom.replication.sync.plan import ReadSlice
+from hyperbloom.replication.sync.reply import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.store import Holding, SetFigures
 
 __all__ = ["NOTHING", "KeptSums", "Sum"]

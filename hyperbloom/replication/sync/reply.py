@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hyperbloom.bloom import BloomFilter
-from hyperbloom.replication.plan import ValueSlice
+from hyperbloom.replication.sync.plan import ValueSlice
 from hyperbloom.wire import SEND_FRAME_BYTES, Request, Sync
 
 __all__ = ["Reply", "WasHere", "WorkBudget", "reply_to_request", "reply_to_sync"]

@@ -16,20 +16,20 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.replication.figures import Figures
-from hyperbloom.replication.jobs import AskOn, Broadcast, Replies
+from hyperbloom.replication.counters import Figures
+from hyperbloom.replication.feed.membership import PEERS_SHARE, NotTrusted
 from hyperbloom.replication.limits import (
     MAX_ASKED_BYTES,
     MAX_UNSENT_BYTES,
 )
-from hyperbloom.replication.membership import PEERS_SHARE, NotTrusted
-from hyperbloom.replication.outflow import Outflow
-from hyperbloom.replication.plan import FILTER_BYTES, Asked, reply_limit
-from hyperbloom.replication.refusal import Refused
-from hyperbloom.replication.reply import Reply, reply_to_request, reply_to_sync
-from hyperbloom.replication.rounds import ANSWER_SECONDS, Rounds
+from hyperbloom.replication.net.refusal import Refused
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import PeerStatus
+from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, reply_limit
+from hyperbloom.replication.sync.reply import Reply, reply_to_request, reply_to_sync
+from hyperbloom.replication.sync.send_jobs import AskOn, Broadcast, Replies
+from hyperbloom.replication.sync.send_scheduler import Outflow
+from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS, Rounds
 from hyperbloom.store import Appended, StoreError, written_bytes
 from hyperbloom.trust import Chain, TrustLink
 from hyperbloom.wire import (
@@ -56,7 +56,7 @@ from hyperbloom.wire import (
 )
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.feed.feed import Feed
 
 __all__ = ["SPLITS_REPLIES", "Connection", "Peering", "extensions_of"]
 

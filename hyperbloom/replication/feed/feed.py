@@ -18,9 +18,13 @@ from twisted.python.failure import Failure
 
 from hyperbloom.keys import Identity
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.fetch import fetch
-from hyperbloom.replication.figures import COUNTS, Figures
-from hyperbloom.replication.forgetting import Forgetting
+from hyperbloom.replication.counters import COUNTS, Figures
+from hyperbloom.replication.feed.fetch import fetch
+from hyperbloom.replication.feed.forgetting import Forgetting
+from hyperbloom.replication.feed.membership import Membership
+from hyperbloom.replication.feed.refused_values import RefusedValues
+from hyperbloom.replication.feed.retention import Retention
+from hyperbloom.replication.feed.tombstones import TombstoneReader
 from hyperbloom.replication.limits import (
     BROADCASTS_PER_TURN,
     LEAST_REPLY_SCALE,
@@ -30,17 +34,13 @@ from hyperbloom.replication.limits import (
     SLICE_VALUES,
     TURN_SECONDS,
 )
-from hyperbloom.replication.membership import Membership
-from hyperbloom.replication.plan import FILTER_BYTES, SyncPlan, union, within
-from hyperbloom.replication.refused import RefusedValues
-from hyperbloom.replication.reply import WasHere
-from hyperbloom.replication.retention import Retention
+from hyperbloom.replication.net.reactor_budget import Turns
+from hyperbloom.replication.net.shares import Share
 from hyperbloom.replication.settings import FeedSettings, KeyRange
-from hyperbloom.replication.shares import Share
 from hyperbloom.replication.status import FeedTraffic
-from hyperbloom.replication.sums import KeptSums
-from hyperbloom.replication.tombstones import TombstoneReader
-from hyperbloom.replication.turns import Turns
+from hyperbloom.replication.sync.plan import FILTER_BYTES, SyncPlan, union, within
+from hyperbloom.replication.sync.range_digests import KeptSums
+from hyperbloom.replication.sync.reply import WasHere
 from hyperbloom.store import (
     Appended,
     AppendValues,
@@ -67,7 +67,7 @@ from hyperbloom.wire import (
 )
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.peering import Peering
+    from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["Feed", "Subscriber"]
 

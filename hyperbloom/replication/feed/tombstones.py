@@ -30,12 +30,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from hyperbloom.keys import Identity, keyed_hash, parse_public_key, verify_signature
-from hyperbloom.replication.chore import Chore
+from hyperbloom.replication.feed.background_task import Chore
 from hyperbloom.replication.limits import SLICE_BYTES, TOMBSTONE_SLICE
 from hyperbloom.store import LogRecord, PutMeta
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.feed.feed import Feed
 
 __all__ = ["TOMBSTONE", "Tombstone", "TombstoneReader", "make_tombstone", "parse_tombstone"]
 

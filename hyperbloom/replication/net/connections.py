@@ -15,25 +15,25 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.crowding import Crowding
 from hyperbloom.replication.limits import (
     FRAMES_PER_TURN,
     MAX_REFUSALS_SHOWN,
     TOLD_SINGLY,
     TURN_SECONDS,
 )
-from hyperbloom.replication.refusal import Refused
-from hyperbloom.replication.slots import Proof, Slots
+from hyperbloom.replication.net.crowding import Crowding
+from hyperbloom.replication.net.reactor_budget import Turns
+from hyperbloom.replication.net.refusal import Refused
+from hyperbloom.replication.net.slots import Proof, Slots
+from hyperbloom.replication.net.strikes import Strikes
 from hyperbloom.replication.status import PeerStatus, RefusalStatus
-from hyperbloom.replication.strikes import Strikes
-from hyperbloom.replication.turns import Turns
 from hyperbloom.tally import Tally
 from hyperbloom.trust import Chain
 from hyperbloom.wire import RemotePeer
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.feed import Feed
-    from hyperbloom.replication.protocol import PeerProtocol
+    from hyperbloom.replication.feed.feed import Feed
+    from hyperbloom.replication.net.protocol import PeerProtocol
 
 __all__ = ["Connections"]
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IDelayedCall
 
-from hyperbloom.replication.agreement import Source
 from hyperbloom.replication.limits import MAX_WAITS
+from hyperbloom.replication.sync.sync_state import Source
 from hyperbloom.store import Holding
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.feed import Feed
-    from hyperbloom.replication.peering import Peering
+    from hyperbloom.replication.feed.feed import Feed
+    from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["InSync", "NotInSync", "TooManyWaits", "UnknownPeer", "wait_synced"]
 

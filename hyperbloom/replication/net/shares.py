@@ -36,7 +36,7 @@ from hyperbloom.replication.limits import (
     YIELD_FACTOR,
     Limits,
 )
-from hyperbloom.replication.reply import WorkBudget
+from hyperbloom.replication.sync.reply import WorkBudget
 
 __all__ = ["Share", "Shares"]
 

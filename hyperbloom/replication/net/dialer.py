@@ -21,13 +21,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.addresses import network_of, parse_host_port
-from hyperbloom.replication.protocol import PeerProtocol
-from hyperbloom.replication.refusal import Refused
+from hyperbloom.replication.net.protocol import PeerProtocol
+from hyperbloom.replication.net.refusal import Refused
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.connections import Connections
-    from hyperbloom.replication.feed import Feed
-    from hyperbloom.replication.peering import Peering
+    from hyperbloom.replication.feed.feed import Feed
+    from hyperbloom.replication.net.connections import Connections
+    from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["AcceptFactory", "DialFactory", "Dialer"]
 

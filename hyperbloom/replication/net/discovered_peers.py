@@ -28,7 +28,6 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from hyperbloom.addresses import parse_host_port
-from hyperbloom.replication.dialer import Dialer
 from hyperbloom.replication.limits import (
     FOUND_ATTEMPTS,
     FOUND_FAILURES,
@@ -36,13 +35,14 @@ from hyperbloom.replication.limits import (
     FOUND_REST_LONGEST,
     MAX_FOUND,
 )
+from hyperbloom.replication.net.dialer import Dialer
 from hyperbloom.replication.status import FoundStatus
 from hyperbloom.store import DropPeer, Operation, PeerRecord, PutPeer
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.connections import Connections
-    from hyperbloom.replication.feed import Feed
-    from hyperbloom.replication.protocol import PeerProtocol
+    from hyperbloom.replication.feed.feed import Feed
+    from hyperbloom.replication.net.connections import Connections
+    from hyperbloom.replication.net.protocol import PeerProtocol
 
 __all__ = ["FoundPeers", "FoundState"]
 

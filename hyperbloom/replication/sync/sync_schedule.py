@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING
 from twisted.internet.interfaces import IDelayedCall
 
 from hyperbloom.bloom import estimate_count
-from hyperbloom.replication.agreement import Agreement, SyncEvidence
-from hyperbloom.replication.comparing import Comparing
-from hyperbloom.replication.jobs import Sweep
 from hyperbloom.replication.limits import (
     DOUBT_FACTOR,
     DOUBT_SECONDS,
     FULL_PLAN_SECONDS,
     SYNC_SHARE,
 )
-from hyperbloom.replication.plan import FILTER_BYTES, Asked
 from hyperbloom.replication.settings import KeyRange
+from hyperbloom.replication.sync.digest_exchange import Comparing
+from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked
+from hyperbloom.replication.sync.send_jobs import Sweep
+from hyperbloom.replication.sync.sync_state import Agreement, SyncEvidence
 from hyperbloom.wire import Sync
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.peering import Peering
+    from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["ANSWER_SECONDS", "Rounds"]
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from twisted.internet.task import deferLater
 
-from hyperbloom.replication.chore import Chore
+from hyperbloom.replication.feed.background_task import Chore
 from hyperbloom.replication.limits import RETENTION_PAUSE, SLICE_BYTES
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import FORGET_STEP, LogRecord
 
 if TYPE_CHECKING:
-    from hyperbloom.replication.feed import Feed
+    from hyperbloom.replication.feed.feed import Feed
 
 __all__ = ["Retention", "outdated"]
 
