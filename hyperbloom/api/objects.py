@@ -1,6 +1,6 @@
 """Endpoints of the object pool: list, add, show, change, remove.
 
-A hash is 16 hex digits; fields are JSON (`hyperbloom.store.object_forms`). A program that knows its
+A hash is 16 hex digits; fields are JSON (`hyperbloom.store.objects.json_fields`). A program that knows its
 types' hashCodes gives the hash itself; without, it is computed from the type's name and the fields
 in the order in which they stand.
 """
@@ -17,7 +17,12 @@ from hyperbloom.api.limits import MAX_OBJECTS, OBJECTS_PAGE_BYTES
 from hyperbloom.api.node import ServedObjects
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.store import ObjectRecord
-from hyperbloom.store.object_forms import from_json_fields, hash_text, json_fields, parse_hash
+from hyperbloom.store.objects.json_fields import (
+    from_json_fields,
+    hash_text,
+    json_fields,
+    parse_hash,
+)
 
 __all__ = [
     "NewObjectForm",

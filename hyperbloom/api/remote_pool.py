@@ -22,7 +22,7 @@ from hyperbloom.api.client import Client
 from hyperbloom.objects.errors import ObjectError, ObjectGone
 from hyperbloom.objects.hashes import HashRule
 from hyperbloom.objects.types import ObjectType, Types, bind, binding_of, declaration_of
-from hyperbloom.store.object_forms import from_json_fields, hash_text, json_fields
+from hyperbloom.store.objects.json_fields import from_json_fields, hash_text, json_fields
 
 if TYPE_CHECKING:
     from hyperbloom.api.objects import ObjectForm

@@ -17,7 +17,7 @@ from hyperbloom.api.node import ServedPool
 from hyperbloom.api.objects import object_form, served_objects
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.store import Outcome, Verdict
-from hyperbloom.store.object_forms import hash_text
+from hyperbloom.store.objects.json_fields import hash_text
 
 __all__ = ["ObjectWatcher", "watch_objects"]
 

@@ -27,7 +27,7 @@ class ObjectHash(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Called by click."""
-        from hyperbloom.store.object_forms import parse_hash
+        from hyperbloom.store.objects.json_fields import parse_hash
 
         try:
             parse_hash(value)

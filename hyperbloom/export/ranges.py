@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from hyperbloom.store import Store
-from hyperbloom.store.scan import sample_values
+from hyperbloom.store.values.scan import sample_values
 
 __all__ = ["TARGET_FILE_BYTES", "SeqRange", "ValueRange", "cut_by_seq", "cut_by_value"]
 

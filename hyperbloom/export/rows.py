@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from hyperbloom.export.schema import MICROSECONDS, TABLES, TIMESTAMP
 from hyperbloom.store import Store, StoreCorrupt
-from hyperbloom.store.layout import LOG_HEAD_BYTES, U32, U64
-from hyperbloom.store.scan import LogChunk, scan_log, scan_values
+from hyperbloom.store.lmdb.layout import LOG_HEAD_BYTES, U32, U64
+from hyperbloom.store.values.scan import LogChunk, scan_log, scan_values
 
 __all__ = ["DAY", "Rows", "decode", "read_log_rows", "read_value_rows", "whole_rows"]
 

@@ -15,8 +15,8 @@ from hyperbloom.export.files import FileFact, PartWriter
 from hyperbloom.export.schema import MICROSECONDS, TABLES
 from hyperbloom.export.snapshots import Snapshot, reading
 from hyperbloom.store import LinkRecord, ObjectRecord, Store
-from hyperbloom.store.object_forms import json_fields
-from hyperbloom.store.object_records import hash_bytes
+from hyperbloom.store.objects.json_fields import json_fields
+from hyperbloom.store.objects.records import hash_bytes
 
 __all__ = ["chain_positions", "has_objects", "write_feeds", "write_links", "write_objects"]
 

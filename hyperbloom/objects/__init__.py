@@ -3,7 +3,7 @@
 Without I/O: `codec` and its parts, `hashes`, `session` (one connection), `parents` (whom to
 dial). Twisted around them: `peer` (one connection), `network` (all of them), `service` (the node's
 part). A program sees `types` and `pool`; which version of an object holds is decided in
-`hyperbloom.store.objects`. Import from the modules.
+`hyperbloom.store.objects.rule`. Import from the modules.
 """
 
 __all__: list[str] = []

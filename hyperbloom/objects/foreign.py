@@ -21,7 +21,7 @@ from hyperbloom.objects.news import difference
 from hyperbloom.objects.payloads import Change, Creation, Fields, Payload, Removal
 from hyperbloom.objects.types import ObjectType, Types, unreadable_fields
 from hyperbloom.store import ObjectRecord, Outcome, Verdict
-from hyperbloom.store.object_forms import hash_text
+from hyperbloom.store.objects.json_fields import hash_text
 
 __all__ = ["Made", "Told", "answers", "creation", "messages", "too_large", "unreadable"]
 

@@ -1,7 +1,7 @@
 """All connections of the pool, who is let in, and the rule by which news are passed on.
 
 What changed something here is told to every open peer but the one it came from, and nothing else
-is: so every message ends, whatever circles the nodes form (hyperbloom/store/objects.py).
+is: so every message ends, whatever circles the nodes form (hyperbloom/store/objects/rule.py).
 """
 
 from __future__ import annotations

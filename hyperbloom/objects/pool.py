@@ -43,8 +43,8 @@ from hyperbloom.store import (
     Writer,
     WriterInline,
 )
-from hyperbloom.store.object_forms import hash_text
-from hyperbloom.store.objects import later_than
+from hyperbloom.store.objects.json_fields import hash_text
+from hyperbloom.store.objects.rule import later_than
 
 __all__ = ["SLICE_OBJECTS", "ObjectPool", "Record", "Subscriber"]
 

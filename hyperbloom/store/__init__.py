@@ -3,9 +3,19 @@
 Durable, ordered, grouped: a Writer commits operations, a Store reads.
 """
 
-from hyperbloom.store.compaction import Compacted, compact_store
+from hyperbloom.store.backup.compaction import Compacted, compact_store
+from hyperbloom.store.backup.restore import (
+    REPLACED,
+    SEEDED_FROM,
+    SeededFeed,
+    feed_key_in,
+    restore_store,
+    seed_store,
+)
+from hyperbloom.store.backup.snapshot import NODE_ID, load_snapshot_info
+from hyperbloom.store.backup.snapshot_folder import KeptSnapshot, list_snapshots, prune_snapshots
+from hyperbloom.store.backup.verify import Progress, verify_path
 from hyperbloom.store.condition import Condition
-from hyperbloom.store.denied import AllowKey, DenyKey, TooManyDenied
 from hyperbloom.store.errors import (
     ForeignSnapshot,
     NoSuchFeed,
@@ -18,7 +28,6 @@ from hyperbloom.store.errors import (
     StoreGone,
     StoreLocked,
 )
-from hyperbloom.store.forgetting import DropForgottenHashes, ForgetValues, RestoreValues
 from hyperbloom.store.limits import (
     FORGET_STEP,
     MAX_DENIED_KEYS,
@@ -27,9 +36,8 @@ from hyperbloom.store.limits import (
     MAX_REFUSED_BYTES,
     MAX_REFUSED_VALUES,
 )
-from hyperbloom.store.links import DropExpiredLinks, PutLinks
-from hyperbloom.store.object_records import ObjectRecord, Outcome, Verdict
-from hyperbloom.store.objects import (
+from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
+from hyperbloom.store.objects.rule import (
     Offer,
     OfferedChange,
     OfferedObject,
@@ -45,7 +53,6 @@ from hyperbloom.store.operations import (
     pieces_of,
     written_bytes,
 )
-from hyperbloom.store.peers import DropPeer, PutPeer
 from hyperbloom.store.records import (
     Appended,
     DeniedRecord,
@@ -67,19 +74,12 @@ from hyperbloom.store.records import (
     StoreSize,
     VerifyReport,
 )
-from hyperbloom.store.refusals import ForgetRefused, RememberRefused
-from hyperbloom.store.restore import (
-    REPLACED,
-    SEEDED_FROM,
-    SeededFeed,
-    feed_key_in,
-    restore_store,
-    seed_store,
-)
-from hyperbloom.store.shelf import KeptSnapshot, list_snapshots, prune_snapshots
-from hyperbloom.store.snapshot import NODE_ID, load_snapshot_info
 from hyperbloom.store.store import Store
-from hyperbloom.store.verify import Progress, verify_path
+from hyperbloom.store.tables.denied import AllowKey, DenyKey, TooManyDenied
+from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
+from hyperbloom.store.tables.peers import DropPeer, PutPeer
+from hyperbloom.store.values.forgotten import DropForgottenHashes, ForgetValues, RestoreValues
+from hyperbloom.store.values.refused import ForgetRefused, RememberRefused
 from hyperbloom.store.writer import CommitFigures, Done, Writer, WriterInline
 
 __all__ = [

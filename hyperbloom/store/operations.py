@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from hyperbloom.store.layout import (
+from hyperbloom.store.limits import DELETE_STEP, MAX_VALUE_BYTES, PIECE_BYTES, VALUE_COST_BYTES
+from hyperbloom.store.lmdb.layout import (
     KEY_BYTES,
     LOG_HEAD,
     META_DROPPING,
     FeedState,
     parse_settings,
 )
-from hyperbloom.store.limits import DELETE_STEP, MAX_VALUE_BYTES, PIECE_BYTES, VALUE_COST_BYTES
 from hyperbloom.store.records import Appended, FeedRecord
 from hyperbloom.store.transaction import WriteTransaction
-from hyperbloom.store.value_set import add_values, forgotten_among, take_back
+from hyperbloom.store.values.value_set import add_values, forgotten_among, take_back
 
 __all__ = [
     "OVERHEAD_BYTES",

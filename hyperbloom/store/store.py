@@ -16,19 +16,20 @@ from pathlib import Path
 import lmdb
 
 from hyperbloom.digests import SUM_MODULUS, set_digest
+from hyperbloom.store.backup.snapshot import SNAPSHOT_FILE, take_snapshot
+from hyperbloom.store.backup.verify import Progress, verify_environment
 from hyperbloom.store.condition import Condition
-from hyperbloom.store.denied import parse_denied_record
-from hyperbloom.store.environment import (
+from hyperbloom.store.errors import StoreCorrupt, StoreError, StoreGone
+from hyperbloom.store.limits import DEFAULT_MAP_BYTES
+from hyperbloom.store.lmdb.environment import (
     COMPACTING,
     DATA_FILE,
     LMDB_LOCK_FILE,
     Environment,
     FolderLock,
 )
-from hyperbloom.store.errors import StoreCorrupt, StoreError, StoreGone
-from hyperbloom.store.files import require_plain, sync
-from hyperbloom.store.index import OrderedIndex
-from hyperbloom.store.layout import (
+from hyperbloom.store.lmdb.fsync import require_plain, sync
+from hyperbloom.store.lmdb.layout import (
     ASIDE_TAGS,
     LOG_HEAD,
     LOG_HEAD_BYTES,
@@ -38,9 +39,7 @@ from hyperbloom.store.layout import (
     FeedState,
     KeptSum,
 )
-from hyperbloom.store.limits import DEFAULT_MAP_BYTES
-from hyperbloom.store.links import parse_link_record
-from hyperbloom.store.migrations import (
+from hyperbloom.store.lmdb.migrations import (
     MIGRATIONS,
     SUMMED_SCHEMA,
     Migration,
@@ -49,7 +48,7 @@ from hyperbloom.store.migrations import (
     migrate,
     schema_version,
 )
-from hyperbloom.store.object_records import (
+from hyperbloom.store.objects.records import (
     COUNTS_KEY,
     LIVE,
     ObjectCounts,
@@ -59,7 +58,6 @@ from hyperbloom.store.object_records import (
     unpack_live,
 )
 from hyperbloom.store.operations import feed_record, meta_key
-from hyperbloom.store.peers import parse_peer_record
 from hyperbloom.store.records import (
     DeniedRecord,
     FeedRecord,
@@ -78,10 +76,12 @@ from hyperbloom.store.records import (
     StoreSize,
     VerifyReport,
 )
-from hyperbloom.store.refusals import parse_refused_record
-from hyperbloom.store.snapshot import SNAPSHOT_FILE, take_snapshot
+from hyperbloom.store.tables.denied import parse_denied_record
+from hyperbloom.store.tables.links import parse_link_record
+from hyperbloom.store.tables.peers import parse_peer_record
 from hyperbloom.store.transaction import no_such_feed, read_value, scan_prefix
-from hyperbloom.store.verify import Progress, verify_environment
+from hyperbloom.store.values.ordered_index import OrderedIndex
+from hyperbloom.store.values.refused import parse_refused_record
 
 __all__ = ["NEW_FOLDER", "USED_FILE", "Store"]
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import lmdb
 
-from hyperbloom.store.environment import Environment, MapFull
 from hyperbloom.store.errors import NoSuchFeed
-from hyperbloom.store.layout import (
+from hyperbloom.store.lmdb.environment import Environment, MapFull
+from hyperbloom.store.lmdb.layout import (
     ASIDE_TAGS,
     LOG_HEAD_BYTES,
     META_NEXT_FEED,

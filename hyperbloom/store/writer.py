@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from hyperbloom.histogram import Histogram
-from hyperbloom.store.environment import Environment
 from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, StoreFull, StoreGone
 from hyperbloom.store.limits import (
     GROUP_BYTES,
@@ -25,10 +24,11 @@ from hyperbloom.store.limits import (
     OWN_WAITS_SECONDS,
     WRITE_SECONDS_A_BYTE,
 )
+from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.operations import Operation, SweepDropped, Unfinished
 from hyperbloom.store.store import Store
-from hyperbloom.store.summing import SumUp
 from hyperbloom.store.transaction import WriteTransaction, write
+from hyperbloom.store.values.digest_migration import SumUp
 from hyperbloom.store.write_queue import OWN, Done, Queued, WriteQueue
 
 __all__ = ["CommitFigures", "Done", "Writer", "WriterInline", "commit_group"]

@@ -11,7 +11,7 @@ from typing import Any
 import lmdb
 
 from hyperbloom.store import AppendValues, PutFeed, PutMeta, Store, WriterInline
-from hyperbloom.store.layout import U32, U64, FeedState
+from hyperbloom.store.lmdb.layout import U32, U64, FeedState
 
 NODE = b"\xaa" * 32
 FEED = b"f" * 32

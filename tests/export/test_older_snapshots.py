@@ -10,8 +10,8 @@ from hyperbloom.export.errors import SnapshotUnusable
 from hyperbloom.export.small_tables import write_feeds
 from hyperbloom.export.snapshots import open_snapshot
 from hyperbloom.store import NODE_ID, AppendValues, PutFeed, PutMeta, Store, WriterInline
-from hyperbloom.store.summing import begin_sums
 from hyperbloom.store.transaction import write
+from hyperbloom.store.values.digest_migration import begin_sums
 
 FEED = b"f" * 32
 

@@ -19,7 +19,7 @@ from hyperbloom.export.ranges import SeqRange, ValueRange, cut_by_seq, cut_by_va
 from hyperbloom.export.rows import decode, read_log_rows, read_value_rows, whole_rows
 from hyperbloom.export.schema import TABLES
 from hyperbloom.store import DropFeed, NoSuchFeed, Store, StoreCorrupt
-from hyperbloom.store.scan import (
+from hyperbloom.store.values.scan import (
     CHUNK_RECORDS,
     LogChunk,
     feed_generation,

@@ -17,8 +17,8 @@ from hyperbloom.store import (
     Store,
     WriterInline,
 )
-from hyperbloom.store.index import PART_BYTES
-from hyperbloom.store.layout import DATABASES as _LAYOUT
+from hyperbloom.store.lmdb.layout import DATABASES as _LAYOUT
+from hyperbloom.store.values.ordered_index import PART_BYTES
 
 __all__ = ["DATABASES", "make_snapshot"]
 

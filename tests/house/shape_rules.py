@@ -156,7 +156,7 @@ def left_open(modules: list[Module]) -> list[str]:
     return breaches
 
 
-NATIVE_ON_PURPOSE = ("hyperbloom.store.datafile",)
+NATIVE_ON_PURPOSE = ("hyperbloom.store.lmdb.datafile",)
 """LMDB writes its own pages in the machine's byte order; who reads them must do so, too."""
 
 

@@ -15,7 +15,7 @@ from test_pool_processes import PoolNodes
 from hyperbloom.objects.hashes import HashRule
 from hyperbloom.objects.types import Types
 from hyperbloom.store import OfferedObject, OfferObjects, Store, WriterInline
-from hyperbloom.store.object_forms import hash_text, parse_hash
+from hyperbloom.store.objects.json_fields import hash_text, parse_hash
 
 SETTINGS = {"hash_rule": "jvm", "types": [str(one) for one in DECLARED]}
 

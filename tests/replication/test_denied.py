@@ -139,7 +139,7 @@ def test_it_cannot_be_this_node_itself(network):
 
 
 def test_a_full_list_denies_nothing_more(network, monkeypatch):
-    from hyperbloom.store import denied
+    from hyperbloom.store.tables import denied
 
     owner, member, _ = pair(network)
     monkeypatch.setattr(denied, "MAX_DENIED_KEYS", 0)

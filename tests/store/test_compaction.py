@@ -19,9 +19,9 @@ from hyperbloom.store import (
     StoreLocked,
     WriterInline,
     compact_store,
-    compaction,
     verify_path,
 )
+from hyperbloom.store.backup import compaction
 
 FEED, ORIGIN = b"f" * 32, b"o" * 32
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hyperbloom.store import AllowKey, DenyKey, Store, TooManyDenied, WriterInline, denied
+from hyperbloom.store import AllowKey, DenyKey, Store, TooManyDenied, WriterInline
+from hyperbloom.store.tables import denied
 
 KEY = b"k" * 32
 

@@ -14,11 +14,10 @@ from hyperbloom.store import (
     PutFeed,
     RestoreValues,
     Store,
-    forgetting,
 )
-from hyperbloom.store.index import PART_BYTES
-from hyperbloom.store.scan import feed_generation
 from hyperbloom.store.transaction import WriteTransaction
+from hyperbloom.store.values.ordered_index import PART_BYTES
+from hyperbloom.store.values.scan import feed_generation
 
 ANNA, BERT = b"a" * 32, b"b" * 32
 
@@ -147,8 +146,8 @@ def test_values_by_origin_come_in_bounded_slices(store, put, feed, forget):
 
 
 def test_beyond_the_bounds_hashes_stay_and_then_nothing(store, put, forget, feed, monkeypatch):
-    monkeypatch.setattr(forgetting, "MAX_FORGOTTEN_VALUES", 4)
-    monkeypatch.setattr(forgetting, "MAX_FORGOTTEN_HASHES", 3)
+    monkeypatch.setattr(forgotten, "MAX_FORGOTTEN_VALUES", 4)
+    monkeypatch.setattr(forgotten, "MAX_FORGOTTEN_HASHES", 3)
     values = [b"%d" % number for number in range(8)]
     put(values)
     for value in values:
@@ -160,7 +159,7 @@ def test_beyond_the_bounds_hashes_stay_and_then_nothing(store, put, forget, feed
 
 
 def test_long_values_are_bounded_in_bytes(store, put, forget, feed, monkeypatch):
-    monkeypatch.setattr(forgetting, "MAX_FORGOTTEN_BYTES", 1_000)
+    monkeypatch.setattr(forgotten, "MAX_FORGOTTEN_BYTES", 1_000)
     put([b"a" * 600, b"b" * 400, b"c"])
     forget([b"a" * 600, b"b" * 400])
     assert store.forgotten_figures(feed).hashes == 0
@@ -171,7 +170,7 @@ def test_long_values_are_bounded_in_bytes(store, put, forget, feed, monkeypatch)
 
 def test_making_room_reads_what_goes_and_no_more(put, forget, monkeypatch):
     """At the bound every step makes room: it must not read all that is kept for it."""
-    monkeypatch.setattr(forgetting, "MAX_FORGOTTEN_VALUES", 200)
+    monkeypatch.setattr(forgotten, "MAX_FORGOTTEN_VALUES", 200)
     values = [b"%04d" % number for number in range(210)]
     put(values)
     forget(values[:200])

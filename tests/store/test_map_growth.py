@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from hyperbloom.store import AppendValues, PutFeed, Store, Writer
-from hyperbloom.store.gate import ReadGate
+from hyperbloom.store.lmdb.map_lock import ReadGate
 
 FEED = b"f" * 32
 ORIGIN = b"o" * 32

@@ -256,14 +256,14 @@ def test_a_later_stamp_of_the_same_version_is_news_once(table):
 
 
 def test_past_versions_are_bounded_and_the_oldest_go(table, monkeypatch):
-    monkeypatch.setattr("hyperbloom.store.object_table.MAX_PAST_OBJECTS", 3)
+    monkeypatch.setattr("hyperbloom.store.objects.table.MAX_PAST_OBJECTS", 3)
     table.offer(made())
     for number in range(1, 10):
         table.offer(change(number, number + 1, 10 + number))
         assert table.store.object_figures().past <= 3
     assert table.said(change(8, 99, 5)) == [Verdict.STALE]
     assert table.said(change(5, 99, 5)) == [Verdict.UNKNOWN]
-    monkeypatch.setattr("hyperbloom.store.object_table.MAX_PAST_BYTES", 20)
+    monkeypatch.setattr("hyperbloom.store.objects.table.MAX_PAST_BYTES", 20)
     table.offer(change(10, 11, 50))
     assert table.store.object_figures().past == 1
 
@@ -272,7 +272,7 @@ def test_a_long_way_to_what_holds_is_walked_once(table):
     table.offer(made(), *(change(n, n + 1, 10 + n) for n in range(1, 2_000)))
     assert table.said(made()) == [Verdict.STALE]
     with table.store.environment.read() as txn:
-        from hyperbloom.store.object_records import PAST, hash_bytes, unpack_past
+        from hyperbloom.store.objects.records import PAST, hash_bytes, unpack_past
 
         data = txn.get(PAST + hash_bytes(1), db=table.store.environment.databases["objects"])
     assert unpack_past(data).successor == 2_000
@@ -363,7 +363,7 @@ def test_damage_is_found(table):
     table.offer(made(), change(1, 2, 20), made(5, fields={"n": 5}))
     database = table.store.environment.databases["objects"]
     with table.store.environment.write() as txn:
-        from hyperbloom.store.object_records import LIVE, hash_bytes
+        from hyperbloom.store.objects.records import LIVE, hash_bytes
 
         txn.put(LIVE + hash_bytes(5), b"short", db=database)
         txn.delete(b"q" + (2 - 1).to_bytes(8, "big") + hash_bytes(1), db=database)

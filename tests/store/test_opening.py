@@ -24,9 +24,9 @@ from hyperbloom.store import (
     WriterInline,
     verify_path,
 )
-from hyperbloom.store.datafile import check_data_file
-from hyperbloom.store.layout import META_FORMAT, META_SCHEMA
-from hyperbloom.store.migrations import MIGRATIONS
+from hyperbloom.store.lmdb.datafile import check_data_file
+from hyperbloom.store.lmdb.layout import META_FORMAT, META_SCHEMA
+from hyperbloom.store.lmdb.migrations import MIGRATIONS
 
 FEED = b"f" * 32
 ORIGIN = b"o" * 32

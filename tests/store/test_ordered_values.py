@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperbloom.store import Appended, AppendValues, PutFeed, Store, WriterInline
-from hyperbloom.store.index import PART_BYTES as P
 from hyperbloom.store.limits import MAX_VALUE_BYTES
+from hyperbloom.store.values.ordered_index import PART_BYTES as P
 
 FEED = b"f" * 32
 OTHER_FEED = b"g" * 32

@@ -44,9 +44,9 @@ from hyperbloom.store import (
     seed_store,
     verify_path,
 )
-from hyperbloom.store.environment import Environment
-from hyperbloom.store.layout import LOG_HEAD, META_SCHEMA, U32, U64, FeedState
-from hyperbloom.store.summing import SumUp
+from hyperbloom.store.lmdb.environment import Environment
+from hyperbloom.store.lmdb.layout import LOG_HEAD, META_SCHEMA, U32, U64, FeedState
+from hyperbloom.store.values.digest_migration import SumUp
 from hyperbloom.store.writer import commit_group
 
 FEED, OTHER, EMPTY = b"f" * 32, b"g" * 32, b"h" * 32

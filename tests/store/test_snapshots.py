@@ -18,7 +18,7 @@ from hyperbloom.store import (
     load_snapshot_info,
     verify_path,
 )
-from hyperbloom.store.environment import Environment
+from hyperbloom.store.lmdb.environment import Environment
 
 FEED = b"f" * 32
 ORIGIN = b"o" * 32

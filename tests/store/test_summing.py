@@ -23,13 +23,12 @@ from hyperbloom.store import (
     WriterInline,
     restore_store,
     seed_store,
-    summing,
 )
-from hyperbloom.store.layout import META_SUM, META_UNSUMMED, KeptSum
+from hyperbloom.store.backup.verify import verify_path
+from hyperbloom.store.lmdb.layout import META_SUM, META_UNSUMMED, KeptSum
 from hyperbloom.store.operations import Unfinished
-from hyperbloom.store.summing import SumUp
 from hyperbloom.store.transaction import write
-from hyperbloom.store.verify import verify_path
+from hyperbloom.store.values.digest_migration import SumUp
 from hyperbloom.store.writer import commit_group
 
 FEED, OTHER = b"f" * 32, b"g" * 32
@@ -103,7 +102,7 @@ def test_the_writer_adds_up_all_sets(store):
 
 
 def test_closing_does_not_wait_for_the_rest(store, monkeypatch):
-    monkeypatch.setattr(summing, "SUM_STEP", 1)
+    monkeypatch.setattr(digest_migration, "SUM_STEP", 1)
     began, answer = threading.Event(), threading.Event()
 
     class Slow:
@@ -139,7 +138,7 @@ def test_a_writer_inline_leaves_it_for_later(store):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_comes_and_goes_meanwhile_counts_exactly_once(path, seed, monkeypatch):
-    monkeypatch.setattr(summing, "SUM_STEP", 3)
+    monkeypatch.setattr(digest_migration, "SUM_STEP", 3)
     rng = random.Random(seed)
     steps = 0
     with closing(Store.open(path, durable=False)) as store:
@@ -164,7 +163,7 @@ def test_what_comes_and_goes_meanwhile_counts_exactly_once(path, seed, monkeypat
 
 
 def test_it_goes_on_where_it_stopped(path, monkeypatch):
-    monkeypatch.setattr(summing, "SUM_STEP", 5)
+    monkeypatch.setattr(digest_migration, "SUM_STEP", 5)
     left = []
     while True:
         with closing(Store.open(path, durable=False)) as store:
@@ -178,17 +177,17 @@ def test_it_goes_on_where_it_stopped(path, monkeypatch):
 
 
 def test_a_step_ends_at_its_values_and_at_its_bytes(path, monkeypatch):
-    monkeypatch.setattr(summing, "SUM_STEP", 7)
+    monkeypatch.setattr(digest_migration, "SUM_STEP", 7)
     with closing(Store.open(path, durable=False)) as store:
         run(store, SumUp())
         assert store.feed(FEED).digest_left == 36 - 7
-        monkeypatch.setattr(summing, "SUM_STEP_BYTES", 20)
+        monkeypatch.setattr(digest_migration, "SUM_STEP_BYTES", 20)
         run(store, SumUp())
         assert store.feed(FEED).digest_left == 36 - 7 - 3  # values of 8 bytes
 
 
 def test_a_feed_that_is_left_meanwhile_leaves_no_sum(store, monkeypatch):
-    monkeypatch.setattr(summing, "SUM_STEP", 5)
+    monkeypatch.setattr(digest_migration, "SUM_STEP", 5)
     run(store, SumUp())
     result = run(store, DropFeed(FEED))
     while isinstance(result, Unfinished):
@@ -213,7 +212,7 @@ def test_a_feed_that_is_left_meanwhile_leaves_no_sum(store, monkeypatch):
     ],
 )
 def test_a_wrong_sum_is_found_while_it_is_being_made(store, monkeypatch, spoil, sentence):
-    monkeypatch.setattr(summing, "SUM_STEP", 5)
+    monkeypatch.setattr(digest_migration, "SUM_STEP", 5)
     run(store, SumUp())
 
     def damage(transaction):
@@ -233,7 +232,7 @@ KILLED = """
 import sys, threading
 from pathlib import Path
 from hyperbloom.store import Store, Writer, summing
-summing.SUM_STEP = 20
+digest_migration.SUM_STEP = 20
 store = Store.open(Path(sys.argv[1]))
 total = store.feed(b"f" * 32).digest_left
 writer = Writer(store, deliver=lambda answer: answer())
@@ -328,7 +327,7 @@ def test_an_older_snapshot_that_holds_other_values_than_it_says_is_found(tmp_pat
 
 
 def test_a_snapshot_taken_meanwhile_says_so_and_is_restored(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(summing, "SUM_STEP", 5)
+    monkeypatch.setattr(digest_migration, "SUM_STEP", 5)
     run(store, SumUp())
     store.snapshot(tmp_path / "copy")
     assert '"digest": null' in (tmp_path / "copy" / "snapshot.json").read_text()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from hyperbloom.store.switching import INTERVAL, short_turns
+from hyperbloom.store.lmdb.gil import INTERVAL, short_turns
 
 
 @pytest.fixture

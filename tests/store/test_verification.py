@@ -12,9 +12,9 @@ from hyperbloom.store import (
     RememberRefused,
     verify_path,
 )
-from hyperbloom.store.index import PART_BYTES
-from hyperbloom.store.layout import META_NEXT_FEED, U32, U64, FeedState
+from hyperbloom.store.lmdb.layout import META_NEXT_FEED, U32, U64, FeedState
 from hyperbloom.store.transaction import write
+from hyperbloom.store.values.ordered_index import PART_BYTES
 
 FEED = b"f" * 32
 OTHER = b"g" * 32

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import lmdb
 
-from hyperbloom.store.object_records import (
+from hyperbloom.store.objects.records import (
     COUNTS_KEY,
     HASH_BYTES,
     LIVE,
@@ -18,7 +18,7 @@ from hyperbloom.store.object_records import (
     unpack_live,
     unpack_past,
 )
-from hyperbloom.store.object_table import POOL_DIGEST_MODULUS, object_digest
+from hyperbloom.store.objects.table import POOL_DIGEST_MODULUS, object_digest
 from hyperbloom.store.transaction import scan_prefix
 
 __all__ = ["verify_objects"]

@@ -10,7 +10,7 @@ import lmdb
 
 from hyperbloom.keys import keyed_hash
 from hyperbloom.store.limits import MAX_PAST_BYTES, MAX_PAST_OBJECTS
-from hyperbloom.store.object_records import (
+from hyperbloom.store.objects.records import (
     COUNTS_KEY,
     HASH_BYTES,
     LIVE,

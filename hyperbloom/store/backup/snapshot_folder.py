@@ -4,10 +4,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperbloom.store.environment import DATA_FILE
+from hyperbloom.store.backup.snapshot import load_snapshot_info
 from hyperbloom.store.errors import StoreCorrupt, StoreError
+from hyperbloom.store.lmdb.environment import DATA_FILE
 from hyperbloom.store.records import SnapshotInfo
-from hyperbloom.store.snapshot import load_snapshot_info
 
 __all__ = ["KeptSnapshot", "list_snapshots", "prune_snapshots"]
 

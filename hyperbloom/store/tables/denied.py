@@ -6,8 +6,8 @@ one feed stays in another by oversight.
 
 from dataclasses import dataclass
 
-from hyperbloom.store.layout import U64
 from hyperbloom.store.limits import MAX_DENIED_KEYS, MAX_REASON_BYTES
+from hyperbloom.store.lmdb.layout import U64
 from hyperbloom.store.operations import OVERHEAD_BYTES, check_key, check_time
 from hyperbloom.store.records import DeniedRecord
 from hyperbloom.store.transaction import WriteTransaction

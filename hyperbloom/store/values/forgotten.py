@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store.layout import ASIDE_TAGS, LOG_HEAD, FeedState
 from hyperbloom.store.limits import (
     FORGET_STEP,
     MAX_FORGOTTEN_BYTES,
@@ -29,6 +28,7 @@ from hyperbloom.store.limits import (
     MAX_FORGOTTEN_VALUES,
     MAX_VALUE_BYTES,
 )
+from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD, FeedState
 from hyperbloom.store.operations import (
     OVERHEAD_BYTES,
     FeedOperation,
@@ -38,7 +38,7 @@ from hyperbloom.store.operations import (
 )
 from hyperbloom.store.records import Appended, Forgotten
 from hyperbloom.store.transaction import WriteTransaction
-from hyperbloom.store.value_set import (
+from hyperbloom.store.values.value_set import (
     add_values,
     forgotten_among,
     log_heads,

@@ -3,8 +3,8 @@
 import json
 from dataclasses import dataclass
 
-from hyperbloom.store.layout import KEY_BYTES
 from hyperbloom.store.limits import MAX_ADDRESS_BYTES, MAX_PEERS_PER_FEED
+from hyperbloom.store.lmdb.layout import KEY_BYTES
 from hyperbloom.store.operations import OVERHEAD_BYTES, check_key, check_time
 from hyperbloom.store.records import PeerRecord
 from hyperbloom.store.transaction import WriteTransaction

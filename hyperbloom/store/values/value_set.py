@@ -11,9 +11,9 @@ import lmdb
 
 from hyperbloom.digests import SUM_MODULUS, element_sum
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store.index import OrderedIndex
-from hyperbloom.store.layout import ASIDE_TAGS, LOG_HEAD_BYTES, U32, U64, FeedState
+from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD_BYTES, U32, U64, FeedState
 from hyperbloom.store.transaction import WriteTransaction, read_value
+from hyperbloom.store.values.ordered_index import OrderedIndex
 
 __all__ = [
     "add_values",

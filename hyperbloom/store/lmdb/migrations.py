@@ -8,12 +8,12 @@ between two steps is taken up where it stopped. A store of a newer schema is ref
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hyperbloom.store.environment import Environment
 from hyperbloom.store.errors import SchemaMismatch, StoreCorrupt
-from hyperbloom.store.layout import META_FORMAT, META_SCHEMA, STORE_FORMAT, U32
-from hyperbloom.store.object_records import COUNTS_KEY, ObjectCounts
-from hyperbloom.store.summing import begin_sums
+from hyperbloom.store.lmdb.environment import Environment
+from hyperbloom.store.lmdb.layout import META_FORMAT, META_SCHEMA, STORE_FORMAT, U32
+from hyperbloom.store.objects.records import COUNTS_KEY, ObjectCounts
 from hyperbloom.store.transaction import WriteTransaction, write
+from hyperbloom.store.values.digest_migration import begin_sums
 
 __all__ = [
     "MIGRATIONS",

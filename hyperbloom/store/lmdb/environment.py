@@ -33,7 +33,6 @@ from typing import Any
 import lmdb
 
 from hyperbloom.store.condition import Condition
-from hyperbloom.store.datafile import check_data_file
 from hyperbloom.store.errors import (
     SchemaMismatch,
     StoreClosed,
@@ -43,11 +42,12 @@ from hyperbloom.store.errors import (
     StoreGone,
     StoreLocked,
 )
-from hyperbloom.store.gate import ReadGate
-from hyperbloom.store.layout import DATABASES, META_FORMAT, STORE_FORMAT
 from hyperbloom.store.limits import MAX_MAP_STEP_BYTES, MAX_READERS
+from hyperbloom.store.lmdb.datafile import check_data_file
+from hyperbloom.store.lmdb.gil import short_turns
+from hyperbloom.store.lmdb.layout import DATABASES, META_FORMAT, STORE_FORMAT
+from hyperbloom.store.lmdb.map_lock import ReadGate
 from hyperbloom.store.records import StoreSize
-from hyperbloom.store.switching import short_turns
 
 __all__ = [
     "COMPACTING",

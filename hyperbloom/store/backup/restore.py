@@ -26,9 +26,8 @@ from itertools import groupby
 from pathlib import Path
 
 from hyperbloom.digests import sum_of_schema_3
-from hyperbloom.store.datafile import check_data_file
-from hyperbloom.store.denied import DenyKey
-from hyperbloom.store.environment import DATA_FILE, LMDB_LOCK_FILE, Environment, FolderLock
+from hyperbloom.store.backup.snapshot import load_snapshot_info, read_figures
+from hyperbloom.store.backup.verify import Progress, verify_environment
 from hyperbloom.store.errors import (
     NONSENSE,
     ForeignSnapshot,
@@ -38,10 +37,11 @@ from hyperbloom.store.errors import (
     StoreExists,
     StoreFull,
 )
-from hyperbloom.store.files import require_plain, sync
 from hyperbloom.store.limits import DEFAULT_MAP_BYTES, GROUP_OPERATIONS
-from hyperbloom.store.links import PutLinks
-from hyperbloom.store.migrations import (
+from hyperbloom.store.lmdb.datafile import check_data_file
+from hyperbloom.store.lmdb.environment import DATA_FILE, LMDB_LOCK_FILE, Environment, FolderLock
+from hyperbloom.store.lmdb.fsync import require_plain, sync
+from hyperbloom.store.lmdb.migrations import (
     MIGRATIONS,
     OLDEST_READABLE,
     SUMMED_SCHEMA,
@@ -52,9 +52,9 @@ from hyperbloom.store.migrations import (
 )
 from hyperbloom.store.operations import AppendValues, Operation, PutFeed, PutMeta
 from hyperbloom.store.records import FeedFigures, FeedRecord, LinkRecord, LogRecord, SnapshotInfo
-from hyperbloom.store.snapshot import load_snapshot_info, read_figures
 from hyperbloom.store.store import NEW_FOLDER, Store
-from hyperbloom.store.verify import Progress, verify_environment
+from hyperbloom.store.tables.denied import DenyKey
+from hyperbloom.store.tables.links import PutLinks
 from hyperbloom.store.writer import commit_group
 
 __all__ = [

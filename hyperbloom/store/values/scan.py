@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 
 import lmdb
 
-from hyperbloom.store.index import OrderedIndex
-from hyperbloom.store.layout import ASIDE_TAGS, LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
+from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
 from hyperbloom.store.records import LogRecord
 from hyperbloom.store.store import Store
 from hyperbloom.store.transaction import no_such_feed, read_value
+from hyperbloom.store.values.ordered_index import OrderedIndex
 
 __all__ = [
     "CHUNK_BYTES",

@@ -26,12 +26,11 @@ from hyperbloom.digests import (
     sum_of_schema_3,
 )
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store.denied import parse_denied_record
-from hyperbloom.store.environment import DATA_FILE, LOCK_FILE, Environment, FolderLock
 from hyperbloom.store.errors import NONSENSE, StoreError
-from hyperbloom.store.files import require_plain
-from hyperbloom.store.index import HEAD_BYTES, LONG_KEY_BYTES, OrderedIndex, decode_entry
-from hyperbloom.store.layout import (
+from hyperbloom.store.limits import MAX_PROBLEMS, MIN_HEADROOM_BYTES
+from hyperbloom.store.lmdb.environment import DATA_FILE, LOCK_FILE, Environment, FolderLock
+from hyperbloom.store.lmdb.fsync import require_plain
+from hyperbloom.store.lmdb.layout import (
     ASIDE_TAGS,
     LOG_HEAD_BYTES,
     META_DROPPING,
@@ -44,14 +43,20 @@ from hyperbloom.store.layout import (
     KeptSum,
     parse_settings,
 )
-from hyperbloom.store.limits import MAX_PROBLEMS, MIN_HEADROOM_BYTES
-from hyperbloom.store.links import link_key, parse_link_record
-from hyperbloom.store.migrations import SUMMED_SCHEMA, check_schema, schema_version
-from hyperbloom.store.peers import parse_peer_record
+from hyperbloom.store.lmdb.migrations import SUMMED_SCHEMA, check_schema, schema_version
+from hyperbloom.store.objects.verify import verify_objects
 from hyperbloom.store.records import VerifyReport
-from hyperbloom.store.refusals import parse_refused_record
+from hyperbloom.store.tables.denied import parse_denied_record
+from hyperbloom.store.tables.links import link_key, parse_link_record
+from hyperbloom.store.tables.peers import parse_peer_record
 from hyperbloom.store.transaction import read_value, scan_prefix
-from hyperbloom.store.verify_objects import verify_objects
+from hyperbloom.store.values.ordered_index import (
+    HEAD_BYTES,
+    LONG_KEY_BYTES,
+    OrderedIndex,
+    decode_entry,
+)
+from hyperbloom.store.values.refused import parse_refused_record
 
 __all__ = ["Progress", "verify_environment", "verify_path"]
 

@@ -37,7 +37,7 @@ from hyperbloom.store.limits import (
     MAX_OBJECT_BYTES,
     MAX_OBJECT_FIELDS,
 )
-from hyperbloom.store.object_records import (
+from hyperbloom.store.objects.records import (
     MAX_ANCESTORS,
     ObjectRecord,
     Outcome,
@@ -46,7 +46,7 @@ from hyperbloom.store.object_records import (
     hash_bytes,
     pack_fields,
 )
-from hyperbloom.store.object_table import ObjectTable
+from hyperbloom.store.objects.table import ObjectTable
 from hyperbloom.store.operations import OVERHEAD_BYTES, check_time
 from hyperbloom.store.transaction import WriteTransaction
 

@@ -13,11 +13,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperbloom.store.environment import COMPACTING, DATA_FILE, Environment, FolderLock
+from hyperbloom.store.backup.snapshot import read_figures
 from hyperbloom.store.errors import StoreCorrupt, StoreError, StoreFull
-from hyperbloom.store.files import sync
-from hyperbloom.store.migrations import check_schema
-from hyperbloom.store.snapshot import read_figures
+from hyperbloom.store.lmdb.environment import COMPACTING, DATA_FILE, Environment, FolderLock
+from hyperbloom.store.lmdb.fsync import sync
+from hyperbloom.store.lmdb.migrations import check_schema
 
 __all__ = ["Compacted", "compact_store"]
 

@@ -28,7 +28,7 @@ from typing import Final
 
 import lmdb
 
-from hyperbloom.store.layout import U32, U64
+from hyperbloom.store.lmdb.layout import U32, U64
 
 __all__ = ["HEAD_BYTES", "LONG_KEY_BYTES", "PART_BYTES", "OrderedIndex", "decode_entry"]
 

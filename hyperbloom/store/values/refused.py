@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store.layout import REFUSED, U32, FeedState
 from hyperbloom.store.limits import (
     MAX_REASON_BYTES,
     MAX_REFUSED_BYTES,
     MAX_REFUSED_VALUES,
     MAX_VALUE_BYTES,
 )
+from hyperbloom.store.lmdb.layout import REFUSED, U32, FeedState
 from hyperbloom.store.operations import OVERHEAD_BYTES, FeedOperation, check_key, check_time
 from hyperbloom.store.records import RefusedRecord
 from hyperbloom.store.transaction import WriteTransaction

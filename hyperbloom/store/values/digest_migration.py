@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from hyperbloom.digests import EMPTY_DIGEST, SUM_MODULUS, element_sum
-from hyperbloom.store.layout import (
+from hyperbloom.store.limits import SUM_STEP, SUM_STEP_BYTES
+from hyperbloom.store.lmdb.layout import (
     KEY_BYTES,
     LOG_HEAD_BYTES,
     META_SUM,
@@ -23,7 +24,6 @@ from hyperbloom.store.layout import (
     FeedState,
     KeptSum,
 )
-from hyperbloom.store.limits import SUM_STEP, SUM_STEP_BYTES
 from hyperbloom.store.operations import OVERHEAD_BYTES, Unfinished
 from hyperbloom.store.transaction import WriteTransaction
 

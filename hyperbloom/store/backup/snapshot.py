@@ -11,11 +11,11 @@ import os
 import shutil
 from pathlib import Path
 
-from hyperbloom.store.environment import DATA_FILE, Environment
 from hyperbloom.store.errors import StoreCorrupt, StoreError
-from hyperbloom.store.files import read_plain, sync
-from hyperbloom.store.layout import FeedState
 from hyperbloom.store.limits import MAX_SNAPSHOT_INFO_BYTES, MIN_HEADROOM_BYTES
+from hyperbloom.store.lmdb.environment import DATA_FILE, Environment
+from hyperbloom.store.lmdb.fsync import read_plain, sync
+from hyperbloom.store.lmdb.layout import FeedState
 from hyperbloom.store.operations import meta_key
 from hyperbloom.store.records import FeedFigures, SnapshotInfo
 

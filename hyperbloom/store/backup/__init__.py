@@ -1,0 +1,1 @@
+"""Copies of a store: snapshots, restoring, compaction, and checking every record."""

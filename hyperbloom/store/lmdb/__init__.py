@@ -1,0 +1,1 @@
+"""LMDB as the store uses it: the environment and its file, locks, record layout, migrations."""

@@ -1,0 +1,1 @@
+"""Small tables beside the values: links, addresses of peers, denied keys."""
