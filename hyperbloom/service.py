@@ -23,10 +23,10 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger, globalLogPublisher
 from twisted.python.threadpool import ThreadPool
 
-from hyperbloom.api.access import Access, load_token
-from hyperbloom.api.recent import RecentErrors
-from hyperbloom.api.server import ControlService, TcpService
-from hyperbloom.api.unix import SocketBusy, SocketError
+from hyperbloom.api.http.access import Access, load_token
+from hyperbloom.api.http.server import ControlService, TcpService
+from hyperbloom.api.monitoring.recent_errors import RecentErrors
+from hyperbloom.client.unix import SocketBusy, SocketError
 from hyperbloom.config import Config, ConfigError
 from hyperbloom.crashes import CrashFile
 from hyperbloom.descriptors import make_room

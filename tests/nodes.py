@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from hyperbloom.api.client import Client, NodeUnreachable
+from hyperbloom.client.client import Client, NodeUnreachable
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity, create_key_file
 from hyperbloom.replication.node import settle_feeds

@@ -24,7 +24,7 @@ from hyperbloom.exit_codes import EXIT_MEANINGS, ExitCode
 from hyperbloom.units import parse_duration
 
 if TYPE_CHECKING:
-    from hyperbloom.api.client import Client
+    from hyperbloom.client.client import Client
     from hyperbloom.config import Config
 
 __all__ = ["App", "Command", "Group", "Root", "exit_with", "pass_app"]
@@ -112,7 +112,7 @@ class App:
 
     def client(self, default_timeout: float | None = DEFAULT_TIMEOUT) -> Client:
         """A client of the running node."""
-        from hyperbloom.api.client import Client
+        from hyperbloom.client.client import Client
 
         return Client(
             self.config.control_socket,
@@ -317,8 +317,8 @@ _NAMED_CODES = {
     "hyperbloom.config.table.ConfigError": ExitCode.CONFIG,
     "hyperbloom.keys.KeyFileError": ExitCode.CONFIG,
     "hyperbloom.invitation.InvitationError": ExitCode.CONFIG,
-    "hyperbloom.api.asking.NodeUnreachable": ExitCode.UNREACHABLE,
-    "hyperbloom.api.asking.NodeTimeout": ExitCode.TIMEOUT,
+    "hyperbloom.client.requests.NodeUnreachable": ExitCode.UNREACHABLE,
+    "hyperbloom.client.requests.NodeTimeout": ExitCode.TIMEOUT,
     "hyperbloom.store.errors.StoreExists": ExitCode.FAILED,
     "hyperbloom.store.errors.ForeignSnapshot": ExitCode.FAILED,
     "hyperbloom.store.errors.NoSuchFeed": ExitCode.NOT_FOUND,

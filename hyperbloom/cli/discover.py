@@ -12,7 +12,7 @@ from hyperbloom.cli.app import App, Command, exit_with, pass_app
 from hyperbloom.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from hyperbloom.api.client import Client
+    from hyperbloom.client.client import Client
 
 __all__ = ["discover", "remarks"]
 

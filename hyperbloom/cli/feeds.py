@@ -26,8 +26,8 @@ from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from hyperbloom.api.client import Client
-    from hyperbloom.api.forms import FeedForm
+    from hyperbloom.api.schemas import FeedForm
+    from hyperbloom.client.client import Client
 
 __all__ = ["alias_cell", "feed", "own_key_remark", "trust_cell"]
 

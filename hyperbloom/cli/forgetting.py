@@ -21,7 +21,7 @@ from hyperbloom.cli.parameters import (
 from hyperbloom.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from hyperbloom.api.client import Client
+    from hyperbloom.client.client import Client
 
 __all__ = ["forget", "forgotten", "values"]
 

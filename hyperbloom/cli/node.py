@@ -22,7 +22,7 @@ from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from hyperbloom.api.client import Client
+    from hyperbloom.client.client import Client
 
 __all__ = ["init", "key", "peers", "run", "snapshot", "status", "verify"]
 
@@ -374,7 +374,7 @@ def snapshot(app: App, target: Path) -> None:
 
     Exit code 1 if OUT is there already, or the folder it is to be in is not.
     """
-    from hyperbloom.api.client import NodeUnreachable
+    from hyperbloom.client.client import NodeUnreachable
 
     target = target.absolute()
     with Progress("copying the store"):
@@ -396,7 +396,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _snapshot_at_rest(app: App, target: Path) -> dict[str, Any]:
-    from hyperbloom.api.forms import flat_json, snapshot_target
+    from hyperbloom.api.schemas import flat_json, snapshot_target
     from hyperbloom.store import Store
 
     snapshot_target(str(target))
@@ -439,7 +439,7 @@ def verify(app: App, path: Path | None) -> None:
 
 
 def _verify(app: App, path: Path | None, progress: Progress) -> Mapping[str, Any]:
-    from hyperbloom.api.client import NodeUnreachable
+    from hyperbloom.client.client import NodeUnreachable
 
     is_own = path is None
     if path is None:
@@ -448,7 +448,7 @@ def _verify(app: App, path: Path | None, progress: Progress) -> Mapping[str, Any
                 return client.verify()
         except NodeUnreachable:
             path = app.config.store_path
-    from hyperbloom.api.forms import flat_json
+    from hyperbloom.api.schemas import flat_json
     from hyperbloom.store import verify_path
 
     bound_reader(path)

@@ -13,9 +13,9 @@ from hyperbloom.cli.app import App, Group, pass_app
 from hyperbloom.cli.tables import Name
 
 if TYPE_CHECKING:
-    from hyperbloom.api.client import ObjectEvent
-    from hyperbloom.api.object_types import TypeForm
-    from hyperbloom.api.objects import ObjectForm
+    from hyperbloom.api.endpoints.object_types import TypeForm
+    from hyperbloom.api.endpoints.objects import ObjectForm
+    from hyperbloom.client.client import ObjectEvent
 
 __all__ = ["object_"]
 

@@ -19,8 +19,8 @@ from hyperbloom.cli.trust import expiry_text
 from hyperbloom.units import parse_expiry
 
 if TYPE_CHECKING:
-    from hyperbloom.api.client import Client
-    from hyperbloom.api.forms import FeedForm
+    from hyperbloom.api.schemas import FeedForm
+    from hyperbloom.client.client import Client
     from hyperbloom.feed_keys import FeedKeys, HeldKey
     from hyperbloom.keys import Identity
 
@@ -91,7 +91,7 @@ def _say_what_next(app: App, name: str, source: str | None) -> None:
 
 def _held(app: App, name: str) -> tuple[FeedKeys, HeldKey]:
     """The pair of the feed that `name` means, whether the node runs or not."""
-    from hyperbloom.api.asking import NodeUnreachable
+    from hyperbloom.client.requests import NodeUnreachable
     from hyperbloom.feed_keys import FeedKeys
 
     keys = FeedKeys(app.config.feed_keys)
@@ -175,7 +175,7 @@ def adopt(app: App, file: Path, alias: str | None) -> None:
 
     Where no node runs, it owns the feed from its next start on.
     """
-    from hyperbloom.api.asking import NodeUnreachable
+    from hyperbloom.client.requests import NodeUnreachable
     from hyperbloom.config import check_alias
     from hyperbloom.feed_keys import FeedKeys, HeldKey
     from hyperbloom.keys import load_key_file

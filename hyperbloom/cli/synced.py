@@ -30,7 +30,7 @@ def wait_synced(app: App, peers: tuple[str, ...], feed: str | None) -> None:
     a full plan each way that brought nothing new here. Exit code 6 when the time is up, 8 if there
     is no such peer.
     """
-    from hyperbloom.api.client import Client
+    from hyperbloom.client.client import Client
 
     seconds = app.timeout() or DEFAULT_TIMEOUT
     with (

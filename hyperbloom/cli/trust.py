@@ -21,7 +21,7 @@ from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_moment
 
 if TYPE_CHECKING:
-    from hyperbloom.api.forms import FeedForm
+    from hyperbloom.api.schemas import FeedForm
 
 __all__ = ["expiry_text", "invite", "join", "note_file_wins", "note_lacks", "own_trust", "trust"]
 

@@ -16,8 +16,7 @@ import pytest
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.web.http_headers import Headers
 
-from hyperbloom.api.access import Access, Rights, load_token
-from hyperbloom.api.client import Client
+from hyperbloom.api.http.access import Access, Rights, load_token
 from hyperbloom.api.limits import (
     CODE_SECONDS,
     MAX_CODES,
@@ -27,6 +26,7 @@ from hyperbloom.api.limits import (
     SESSION_SECONDS,
 )
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
+from hyperbloom.client.client import Client
 from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.passphrase import PassphraseError
 
@@ -35,7 +35,7 @@ TOKEN = "ab" * 32
 KILLED = """
 import os, sys
 from pathlib import Path
-from hyperbloom.api.access import load_token
+from hyperbloom.api.http.access import load_token
 left = int(sys.argv[2])
 def hook(name, arguments):
     global left

@@ -8,10 +8,16 @@ from pathlib import Path
 import pytest
 from nodes import free_port
 
-from hyperbloom.api.asking import EventReader, NodeUnreachable, answer_of, problem_of, with_query
-from hyperbloom.api.client import Client
 from hyperbloom.api.limits import MAX_EVENT_BYTES
 from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.client.client import Client
+from hyperbloom.client.requests import (
+    EventReader,
+    NodeUnreachable,
+    answer_of,
+    problem_of,
+    with_query,
+)
 
 STREAM = b': hello\n\nid: 1\ndata: {"a":1}\n\n:\n\nevent: problem\ndata: {"b":"\xc3\xa9"}\n\n'
 EVENTS = [("", {"a": 1}), ("problem", {"b": "é"})]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hyperbloom.api.asking import EventReader
+from hyperbloom.client.requests import EventReader
 from hyperbloom.objects.framing import FrameReader as ObjectFrameReader
 from hyperbloom.wire.framing import FrameReader
 

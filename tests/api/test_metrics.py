@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 from twisted.internet.task import Clock
 
-from hyperbloom.api.lag import LOOK_SECONDS, LagMeter
+from hyperbloom.api.monitoring.reactor_lag import LOOK_SECONDS, LagMeter
 from hyperbloom.histogram import DURATIONS, Histogram
 from hyperbloom.replication.settings import FeedSettings
 

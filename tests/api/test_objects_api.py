@@ -10,10 +10,10 @@ import pytest
 from serving import Served
 from twisted.internet.defer import succeed
 
-from hyperbloom.api.client import NodeTimeout
 from hyperbloom.api.limits import MAX_WAITING_BYTES, OBJECTS_PAGE_BYTES
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.api.remote_pool import RemotePool
+from hyperbloom.client.client import NodeTimeout
+from hyperbloom.client.remote_pool import RemotePool
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.types import Types, persisted
 from hyperbloom.store import Store, WriterInline

@@ -18,15 +18,15 @@ from twisted.internet.task import Clock
 from twisted.logger import Logger, LogLevel, LogPublisher
 from twisted.web.http_headers import Headers
 
+from hyperbloom.api.endpoints.status_page import CONTENT_SECURITY_POLICY
+from hyperbloom.api.endpoints.status_stream import ANSWER_SECONDS, Frames, LiveReader, step
 from hyperbloom.api.limits import (
     FRAME_SECONDS,
     MAX_ERROR_CHARACTERS,
     MAX_ERRORS,
     SHARED_SECONDS,
 )
-from hyperbloom.api.live import ANSWER_SECONDS, Frames, LiveReader, step
-from hyperbloom.api.page import CONTENT_SECURITY_POLICY
-from hyperbloom.api.recent import RecentErrors
+from hyperbloom.api.monitoring.recent_errors import RecentErrors
 
 WIDTHS = {"desktop": (1280, 900, False), "phone": (390, 844, True)}
 FEEDS, PEERS = 100, 1_000

@@ -13,8 +13,8 @@ from stranger import Stranger, request
 from twisted.logger import globalLogPublisher
 from twisted.web.http_headers import Headers
 
-from hyperbloom.api import channel as channels
-from hyperbloom.api.client import Client
+from hyperbloom.api.http import channel as channels
+from hyperbloom.api.http.server import ApiResource
 from hyperbloom.api.limits import (
     HEAD_SECONDS,
     MAX_BODY_BYTES,
@@ -27,7 +27,7 @@ from hyperbloom.api.limits import (
     MAX_TARGET_BYTES,
     REQUESTS_PER_TURN,
 )
-from hyperbloom.api.server import ApiResource
+from hyperbloom.client.client import Client
 from hyperbloom.replication.net.reactor_budget import Turns
 
 CLAIM = "/v1/sessions/claim"

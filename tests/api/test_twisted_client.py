@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from serving import Served
 
-from hyperbloom.api.client import NodeUnreachable
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.api.twisted_client import TwistedClient
+from hyperbloom.client.client import NodeUnreachable
+from hyperbloom.client.twisted_client import TwistedClient
 from hyperbloom.passphrase import PassphraseError
 from hyperbloom.replication.settings import FeedSettings
 

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from hyperbloom.api import client as client_module
-from hyperbloom.api.client import NodeTimeout, NodeUnreachable
+from hyperbloom.api.endpoints.watch import Watcher
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.api.watch import Watcher
+from hyperbloom.client import client as client_module
+from hyperbloom.client.client import NodeTimeout, NodeUnreachable
 from hyperbloom.replication.settings import FeedSettings
 
 

@@ -12,7 +12,7 @@ import pytest
 from fake_node import disk_full
 from twisted.internet.defer import Deferred
 
-from hyperbloom.api.access import Access
+from hyperbloom.api.http.access import Access
 from hyperbloom.cli import output
 from hyperbloom.invitation import Invitation, decode_invitation, encode_invitation
 from hyperbloom.keys import Identity

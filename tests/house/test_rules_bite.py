@@ -51,7 +51,7 @@ class TestImports:
         [
             ("hyperbloom.trust.chain", "from hyperbloom.keys import Identity"),
             ("hyperbloom.trust.chain", "from .link import parse_link"),
-            ("hyperbloom.api.nodes", "from hyperbloom import __version__"),
+            ("hyperbloom.api.endpoints.node", "from hyperbloom import __version__"),
             ("hyperbloom.wire.session", "import importlib as i\ni.import_module('json')"),
         ],
     )

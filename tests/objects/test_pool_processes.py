@@ -17,7 +17,7 @@ import pytest
 from nodes import free_port, real_nodes, wait_until
 
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.api.remote_pool import RemotePool, RemoteRecord
+from hyperbloom.client.remote_pool import RemotePool, RemoteRecord
 from hyperbloom.objects.types import persisted
 from hyperbloom.store import Store
 
@@ -240,7 +240,7 @@ def test_clashes_and_unknown_types_are_told(pools):
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from hyperbloom.api.client import Client
+from hyperbloom.client.client import Client
 client = Client(Path(sys.argv[1]))
 number = 0
 while True:

@@ -14,8 +14,8 @@ from itertools import count as counting
 import pytest
 from nodes import TWISTD, wait_until
 
-from hyperbloom.api.client import NodeTimeout, NodeUnreachable
 from hyperbloom.api.problems import Problem
+from hyperbloom.client.client import NodeTimeout, NodeUnreachable
 from hyperbloom.store import verify_path
 
 

@@ -9,7 +9,7 @@ import pytest
 from nodes import RealNode, free_port
 from stranger import Stranger, request
 
-from hyperbloom.api.client import Client
+from hyperbloom.client.client import Client
 
 LONG_HEAD = 1_090_000
 

@@ -16,8 +16,8 @@ import pytest
 from nodes import RealNode, free_port, wait_until
 from test_failures import one_sentence
 
-from hyperbloom.api.client import NodeTimeout, NodeUnreachable
 from hyperbloom.api.problems import Problem
+from hyperbloom.client.client import NodeTimeout, NodeUnreachable
 from hyperbloom.store import Store, load_snapshot_info
 
 PAGE = 4096

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from nodes import TWISTD, Nodes, RealNode, real_nodes, wait_until
 
-from hyperbloom.api.client import NodeUnreachable
+from hyperbloom.client.client import NodeUnreachable
 from hyperbloom.config import Config, ConfigError, load_config, parse_config
 from hyperbloom.exit_codes import ExitCode
 

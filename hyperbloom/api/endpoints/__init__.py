@@ -1,0 +1,1 @@
+"""What answers each path of the API, and the table of all paths."""

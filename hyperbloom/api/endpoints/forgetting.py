@@ -1,0 +1,158 @@
+"""Endpoints of what a feed forgets: by source, step by step, and back again.
+
+A step is bounded (`FORGET_STEP` values); its answer's `next` goes into the next request, null at
+the end. So no request takes long, and a client that goes away leaves nothing running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hyperbloom.api.endpoints.values import page_form
+from hyperbloom.api.http.request import Answer, Call
+from hyperbloom.api.limits import MAX_SEQ, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
+from hyperbloom.api.schemas import bad_request, bytes_list, hex_bytes, member, only
+from hyperbloom.replication.feed.forgetting import Selection
+from hyperbloom.replication.feed.tombstones import make_tombstone
+from hyperbloom.store import FORGET_STEP
+
+if TYPE_CHECKING:
+    from hyperbloom.store import OriginSlice
+
+__all__ = ["drop_hashes", "forget_values", "list_forgotten", "undo_forgetting", "values_by"]
+
+_SELECTION = ("values", "by", "start", "end", "after")
+KEY_BYTES = 32
+
+
+def values_by(call: Call) -> Answer:
+    """`after`, `limit`: what one peer brought, in the order of arrival.
+
+    A page may be empty though `next` is not null: a request looks at a part of the log only.
+    """
+    call.only_query("after", "limit")
+    feed, store = call.feed(), call.node.store
+    key = _key(call.arguments[1])
+    after = call.number("after", 0, 0, MAX_SEQ)
+    limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
+
+    def read() -> OriginSlice:
+        return store.origin_slice(feed.key, key, after, limit=limit, max_bytes=PAGE_BYTES)
+
+    def answer(found: OriginSlice) -> Mapping[str, Any]:
+        values = [
+            {
+                "seq": record.seq,
+                "value": record.value.hex(),
+                "received_at": record.received_at / 1e6,
+            }
+            for record in found.records
+        ]
+        return {"values": values, "next": found.next_seq}
+
+    return call.context.in_thread(read).addCallback(answer)
+
+
+async def forget_values(call: Call) -> Mapping[str, Any]:
+    """`{"values"? | "by"? | "start"?, "end"?, "after"?, "erase"?, "dry_run"?, "publish"?}`.
+
+    One step of forgetting values of a list, of what a peer brought, or of a range; `after` is the
+    `next` of the step before. `erase`: keep hashes alone. `publish` (with `values`): also put
+    tombstones into the feed, signed by this node.
+    """
+    feed, body = call.feed(), call.body()
+    only(body, (*_SELECTION, "erase", "dry_run", "publish"))
+    selection, position = _selection(body)
+    dry_run = member(body, "dry_run", bool, False)
+    publish = member(body, "publish", bool, False)
+    erase = member(body, "erase", bool, False)
+    if publish and (selection.values is None or erase):
+        raise bad_request("publish goes with values, and not with erase: it names them")
+    if publish and not dry_run:
+        try:
+            await feed.insert(await call.context.in_thread(lambda: _tombstones(call, selection)))
+        except ValueError as error:
+            raise bad_request(f"its tombstone would be too long: {error}") from None
+    done = await feed.forgetting.step(selection, position, erase=erase, dry_run=dry_run)
+    return _step_form(done.count, done.size, done.absent, done.next)
+
+
+async def undo_forgetting(call: Call) -> Mapping[str, Any]:
+    """The same selections: one step of bringing forgotten values back."""
+    feed, body = call.feed(), call.body()
+    only(body, (*_SELECTION, "dry_run"))
+    selection, position = _selection(body)
+    dry_run = member(body, "dry_run", bool, False)
+    done = await feed.forgetting.undo_step(selection, position, dry_run=dry_run)
+    return _step_form(done.count, done.size, done.absent, done.next)
+
+
+async def drop_hashes(call: Call) -> None:
+    """Lets all values come again of which only the hash is kept."""
+    await call.feed().forgetting.drop_hashes()
+
+
+async def list_forgotten(call: Call) -> bytes:
+    """`start`, `end`, `limit`: a page of the forgotten values that are kept whole."""
+    call.only_query("start", "end", "limit")
+    feed, store = call.feed(), call.node.store
+    start, end = call.range()
+    limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
+    page = await call.context.in_thread(
+        lambda: store.forgotten_slice(feed.key, start, end, limit=limit, max_bytes=PAGE_BYTES)
+    )
+    figures = feed.forgetting.figures()
+    return page_form(page, f',"count":{figures.count},"hashes":{figures.hashes}')
+
+
+async def post_forgotten_range(call: Call) -> bytes:
+    """`{"start"?, "end"?, "limit"?}`: the same page, for bounds too long for a path."""
+    return await list_forgotten(call)
+
+
+def _tombstones(call: Call, selection: Selection) -> list[bytes]:
+    """In a thread: a signature takes some 0.03 ms."""
+    feed = call.feed()
+    return [make_tombstone(feed.identity, feed.key, value) for value in selection.values or ()]
+
+
+def _step_form(
+    count: int, size: int, absent: int, following: bytes | int | None
+) -> Mapping[str, Any]:
+    shown = following.hex() if isinstance(following, bytes) else following
+    return {"count": count, "bytes": size, "absent": absent, "next": shown}
+
+
+def _key(text: object) -> bytes:
+    key = hex_bytes(text, "the key")
+    if len(key) != KEY_BYTES:
+        raise bad_request(f"a key has {2 * KEY_BYTES} hex digits")
+    return key
+
+
+def _selection(body: Mapping[str, Any]) -> tuple[Selection, bytes | int | None]:
+    """What is meant, and the position in it."""
+    after = body.get("after")
+    if "values" in body:
+        if len(body) > len({"values", "erase", "dry_run", "publish"} & body.keys()):
+            raise bad_request("values go without by, start, end and after")
+        values = bytes_list(body, "values", most=FORGET_STEP)
+        if not all(values):
+            raise bad_request("a value has at least one byte")
+        return Selection(values=tuple(values)), None
+    if "by" in body:
+        if "start" in body or "end" in body:
+            raise bad_request("by goes without start and end")
+        after = None if after is None else member(body, "after", int)
+        if after is not None and not 0 <= after <= MAX_SEQ:
+            raise bad_request("after must be the next of the step before")
+        return Selection(origin=_key(body["by"])), after
+    if "start" not in body:
+        raise bad_request('say what is meant: values, by, or start ("" for the first value)')
+    end = body.get("end")
+    selection = Selection(
+        start=hex_bytes(member(body, "start", str), "start"),
+        end=None if end is None else hex_bytes(end, "end"),
+    )
+    return selection, None if after is None else hex_bytes(after, "after")

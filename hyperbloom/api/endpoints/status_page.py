@@ -1,0 +1,48 @@
+"""The status page: three files of the package, and what a browser may do with them.
+
+The page holds nothing of the node's; all it shows it asks for with its session (`access`). Nothing
+in it comes from elsewhere, and the policy sent with it lets it run, load and reach nothing else.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from hyperbloom.api.http.request import Answer, Call
+
+__all__ = ["CONTENT_SECURITY_POLICY", "show_page", "show_script", "show_style"]
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'"
+)
+
+
+@cache
+def _file(name: str) -> bytes:
+    return files("hyperbloom.api").joinpath("static", name).read_bytes()
+
+
+def _show(call: Call, name: str, media_type: bytes) -> Answer:
+    call.media_type = media_type + b"; charset=utf-8"
+    headers = call.request.responseHeaders
+    headers.setRawHeaders(b"content-security-policy", [CONTENT_SECURITY_POLICY.encode()])
+    headers.setRawHeaders(b"x-frame-options", [b"DENY"])
+    return _file(name)
+
+
+def show_page(call: Call) -> Answer:
+    """The status page."""
+    return _show(call, "status.html", b"text/html")
+
+
+def show_style(call: Call) -> Answer:
+    """Its style."""
+    return _show(call, "status.css", b"text/css")
+
+
+def show_script(call: Call) -> Answer:
+    """Its program."""
+    return _show(call, "status.js", b"text/javascript")

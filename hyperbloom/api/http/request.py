@@ -1,0 +1,214 @@
+"""One request on its way to an endpoint and its answer on the way back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl
+
+from twisted.internet.defer import Deferred
+
+from hyperbloom.api.limits import MAX_QUERY_FIELDS
+from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.schemas import bad_request, hex_bytes, member
+from hyperbloom.replication.node import UnknownFeed
+from hyperbloom.units import parse_duration
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from twisted.web.server import Request
+
+    from hyperbloom.api.endpoints.status_stream import Frames
+    from hyperbloom.api.http.access import Access
+    from hyperbloom.api.monitoring.recent_errors import RecentErrors
+    from hyperbloom.api.served import ServedDiscovery, ServedFeed, ServedNode, ServedObjects
+
+__all__ = ["STREAMED", "Answer", "Call", "Context", "Result", "told"]
+
+T = TypeVar("T")
+
+
+async def told(operation: Callable[[], Deferred[T]]) -> T:
+    """What an operation of the node comes to; its `ValueError` is a mistake of who asked for it."""
+    try:
+        return await operation()
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+
+
+#: What the feed whose key is the node's own is called where it has no alias.
+OWN = "own"
+
+
+class _Streamed:
+    """An endpoint's word that it writes to the request by itself."""
+
+
+STREAMED = _Streamed()
+
+#: A JSON object, one already written as bytes, or nothing (204).
+Result = Mapping[str, Any] | bytes | _Streamed | None
+Answer = Result | Deferred[Any] | Coroutine[Any, Any, Result]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the endpoints share.
+
+    now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
+    reactor. discovery: None where it is off. objects: the object pool, None without one. reload:
+    reads the node's configuration anew. access: of the TCP port, None where there is none.
+    registry: the metrics. recent: the last errors of the log.
+    """
+
+    node: ServedNode
+    clock: Any
+    now: Callable[[], float]
+    in_thread: Callable[[Callable[[], Any]], Deferred[Any]]
+    discovery: ServedDiscovery | None = None
+    objects: ServedObjects | None = None
+    reload: Callable[[], Deferred[Any]] | None = None
+    access: Access | None = None
+    registry: CollectorRegistry
+    recent: RecentErrors | None = None
+
+    @cached_property
+    def frames(self) -> Frames:
+        """What the readers of the status page share."""
+        from hyperbloom.api.endpoints.status_stream import Frames
+
+        return Frames(self)
+
+
+class Call:
+    """A request as its endpoint sees it; `status` and `media_type` are those of a good answer."""
+
+    __slots__ = ("__dict__", "arguments", "context", "media_type", "request", "status")
+
+    def __init__(self, request: Request, arguments: list[str], context: Context) -> None:
+        self.request = request
+        self.arguments = arguments
+        self.context = context
+        self.status = 200
+        self.media_type = b"application/json"
+
+    @property
+    def node(self) -> ServedNode:
+        """The node that is asked."""
+        return self.context.node
+
+    def feed(self) -> ServedFeed:
+        """The feed that the path names: a key, an alias, `own`, or `-` for the node's default.
+
+        An alias `own` comes before the word.
+        """
+        return self.feed_named(self.arguments[0])
+
+    def feed_named(self, name: str) -> ServedFeed:
+        """Like `feed`, for a name that stands elsewhere."""
+        node = self.context.node
+        try:
+            return node.resolve(None if name == "-" else name)
+        except UnknownFeed:
+            if name != OWN:
+                raise
+            own = node.feeds.get(node.identity.public_key)
+            if own is None:
+                raise UnknownFeed("this node has no feed whose key is its own") from None
+            return own
+
+    def check_alias_is_free(self, key: bytes, alias: str | None) -> None:
+        """Raises `Problem` where an alias for the feed `key` names another one already."""
+        named = (feed.key for feed in self.node.feeds.values() if feed.settings.alias == alias)
+        if alias is not None and any(other != key for other in named):
+            raise bad_request(f"{alias!r} names another feed already; choose another alias")
+
+    def feed_of(self, key: bytes) -> ServedFeed:
+        """The feed of a key that was there a moment ago."""
+        feed = self.context.node.feeds.get(key)
+        if feed is None:
+            raise Problem(ProblemKind.UNKNOWN_FEED, "the feed was left")
+        return feed
+
+    def body(self) -> dict[str, Any]:
+        """The body, which must be a JSON object."""
+        data: bytes = self.request.content.read()  # type: ignore[union-attr]
+        try:
+            found = json.loads(data)
+            if b"\\ud" in data.lower():
+                # JSON can write half of a surrogate pair, which is no text: it fits no file, no
+                # hash and no log.
+                json.dumps(found, ensure_ascii=False).encode()
+        except (ValueError, RecursionError):
+            raise bad_request("the body is not JSON") from None
+        if type(found) is not dict:
+            raise bad_request("the body must be a JSON object")
+        return found
+
+    @cached_property
+    def query(self) -> dict[str, str]:
+        """The query's parameters; each may be there once. Of a POST, the members of its body."""
+        if self.request.method == b"POST":
+            return self._query_in_body()
+        _, _, text = self.request.uri.partition(b"?")
+        try:
+            pairs = parse_qsl(
+                text.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=MAX_QUERY_FIELDS,
+            )
+        except ValueError:
+            raise bad_request("the query cannot be read") from None
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise bad_request("a query parameter is there twice")
+        return found
+
+    def _query_in_body(self) -> dict[str, str]:
+        body = self.body()
+        return {
+            name: str(member(body, name, int if name in ("limit", "after") else str))
+            for name, found in body.items()
+            if found is not None or name not in ("start", "end")
+        }
+
+    def only_query(self, *known: str) -> None:
+        """Refuses query parameters that are not known."""
+        for name in self.query:
+            if name not in known:
+                raise bad_request(f"there is no query parameter {name!r} here")
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        """A whole number of the query."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        # More digits than the largest has are not read: that takes time, and fails, for thousands.
+        is_short = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+        if not is_short or not least <= int(text) <= most:
+            raise bad_request(f"{name} must be a whole number from {least:,} to {most:,}")
+        return int(text)
+
+    def range(self) -> tuple[bytes, bytes | None]:
+        """start and end of the query, in hex; both may be absent."""
+        end = self.query.get("end")
+        return (
+            hex_bytes(self.query.get("start", ""), "start"),
+            None if end is None else hex_bytes(end, "end"),
+        )
+
+    @staticmethod
+    def seconds(found: object, name: str, most: float) -> float:
+        """A number of seconds, or a duration such as `"5s"`, above 0 and at most `most`."""
+        if isinstance(found, str):
+            try:
+                found = parse_duration(found)
+            except ValueError as error:
+                raise bad_request(f"{name}: {error}") from None
+        if type(found) not in (int, float) or not 0 < found <= most:  # type: ignore[operator]
+            raise bad_request(f"{name} must be seconds, above 0 and at most {most:g}")
+        return float(found)  # type: ignore[arg-type]

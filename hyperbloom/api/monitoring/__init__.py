@@ -1,0 +1,1 @@
+"""What is measured and told of the running node: metrics, the reactor's lag, recent errors."""

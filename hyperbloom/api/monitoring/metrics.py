@@ -1,0 +1,227 @@
+"""What a monitoring system reads: the node's figures in the text format of Prometheus.
+
+Nothing is counted for this: the node's parts keep plain numbers, and a scrape turns them into
+samples. Names and types follow the conventions of Prometheus: base units, `_total` for what only
+grows. Feeds go by alias, or the first digits of their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from hyperbloom import __version__
+from hyperbloom.api.http.request import Answer, Call
+
+if TYPE_CHECKING:
+    from hyperbloom.api.monitoring.reactor_lag import LagMeter
+    from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
+    from hyperbloom.histogram import Histogram
+    from hyperbloom.replication.status import FeedTraffic, NodeTraffic
+
+__all__ = ["NodeCollector", "make_registry", "show_health", "show_metrics"]
+
+#: Digits of a key that tell a feed without an alias from others.
+KEY_DIGITS = 16
+
+_FEED_COUNTERS = (
+    ("values_in", "hyperbloom_values_received", "Values that peers sent."),
+    ("values_new", "hyperbloom_values_stored", "Values of peers that were new and are stored."),
+    ("values_out", "hyperbloom_values_sent", "Values sent to peers."),
+    ("syncs_sent", "hyperbloom_syncs_sent", "Syncs sent, one for each filter."),
+    ("syncs_received", "hyperbloom_syncs_received", "Syncs that peers sent."),
+    ("sync_seconds", "hyperbloom_sync_seconds", "Time spent on making filters, in seconds."),
+    ("values_tested", "hyperbloom_sync_tested", "Values tested against filters of peers."),
+)
+_FEED_GAUGES = (
+    ("count", "hyperbloom_feed_values", "Values here."),
+    ("bytes", "hyperbloom_feed_bytes", "Bytes of the values here."),
+    ("peers", "hyperbloom_feed_peers", "Secure connections about the feed."),
+)
+_STORE_GAUGES = (
+    ("map_bytes", "The size of the store's map, which grows by itself."),
+    ("used_bytes", "Pages ever used."),
+    ("free_bytes", "Pages used once and free now."),
+    ("file_bytes", "The size of the store's file."),
+)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, text, value=value)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _by_label(name: str, text: str, label: str, counts: Iterable[tuple[str, float]]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for kind, count in counts:
+        family.add_metric([kind], count)
+    return family
+
+
+def _histogram(name: str, text: str, found: Histogram) -> Metric:
+    counts = found.cumulative()
+    buckets = [(str(bound), n) for bound, n in zip(found.bounds, counts, strict=False)]
+    return HistogramMetricFamily(
+        name, text, buckets=[*buckets, ("+Inf", counts[-1])], sum_value=found.total
+    )
+
+
+class NodeCollector(Collector):
+    """The node's figures at the moment of a scrape."""
+
+    def __init__(
+        self,
+        node: ServedNode,
+        *,
+        lag: LagMeter,
+        discovery: ServedDiscovery | None = None,
+        objects: ServedObjects | None = None,
+    ) -> None:
+        self._node = node
+        self._lag = lag
+        self._discovery = discovery
+        self._objects = objects
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, each with all of its samples."""
+        traffic = self._node.traffic()
+        yield InfoMetricFamily("hyperbloom", "The program.", {"version": __version__})
+        yield from self._connections(traffic)
+        yield from self._feeds(traffic.feeds)
+        yield from self._store(traffic)
+        yield _histogram(
+            "hyperbloom_reactor_lag_seconds", "How late the reactor is.", self._lag.seconds
+        )
+        if self._discovery is not None:
+            yield from _discovery(self._discovery.status().as_json())
+        if self._objects is not None:
+            yield from _objects(self._objects.status().as_json())
+
+    @staticmethod
+    def _connections(traffic: NodeTraffic) -> Iterator[Metric]:
+        yield _gauge("hyperbloom_start_time_seconds", "When the node started.", traffic.started)
+        open_now = GaugeMetricFamily(
+            "hyperbloom_connections", "Connections that are open.", labels=["state"]
+        )
+        open_now.add_metric(["secure"], traffic.secure)
+        open_now.add_metric(["handshake"], traffic.connections - traffic.secure)
+        yield open_now
+        yield _by_label(
+            "hyperbloom_connections_opened",
+            "Connections that came about.",
+            "way",
+            (("dialled", traffic.dialled), ("accepted", traffic.accepted)),
+        )
+        yield _by_label(
+            "hyperbloom_connections_refused",
+            "Connections that this node closed, by reason.",
+            "reason",
+            sorted(traffic.closed.items()),
+        )
+        yield _counter("hyperbloom_strikes", "Violations of the protocol.", traffic.strikes)
+        yield _counter("hyperbloom_received_bytes", "Bytes that peers sent.", traffic.bytes_in)
+        yield _counter("hyperbloom_sent_bytes", "Bytes sent to peers.", traffic.bytes_out)
+
+    @staticmethod
+    def _feeds(feeds: tuple[FeedTraffic, ...]) -> Iterator[Metric]:
+        named = [(feed.alias or feed.key.hex()[:KEY_DIGITS], feed) for feed in feeds]
+        families: tuple[tuple[Any, tuple[tuple[str, str, str], ...]], ...] = (
+            (CounterMetricFamily, _FEED_COUNTERS),
+            (GaugeMetricFamily, _FEED_GAUGES),
+        )
+        for family_of, rows in families:
+            for attribute, name, text in rows:
+                family = family_of(name, text, labels=["feed"])
+                for label, feed in named:
+                    family.add_metric([label], getattr(feed, attribute))
+                yield family
+        refused = CounterMetricFamily(
+            "hyperbloom_values_refused", "Values of peers kept out.", labels=["feed", "reason"]
+        )
+        for label, feed in named:
+            for reason, count in sorted(feed.kept_out.items()):
+                refused.add_metric([label, reason], count)
+        yield refused
+
+    @staticmethod
+    def _store(traffic: NodeTraffic) -> Iterator[Metric]:
+        for name, text in _STORE_GAUGES:
+            yield _gauge(f"hyperbloom_store_{name}", text, getattr(traffic.store, name))
+        commits = traffic.commits
+        yield _gauge(
+            "hyperbloom_store_failing",
+            "1 while nothing can be written, or once damage was found.",
+            int(traffic.store_problem is not None),
+        )
+        yield _gauge(
+            "hyperbloom_queue_bytes", "Values that wait for the disk.", traffic.queued_bytes
+        )
+        yield _histogram(
+            "hyperbloom_commit_seconds", "Transactions of the writer, synced.", commits.seconds
+        )
+        yield _counter(
+            "hyperbloom_operations", "Operations that the writer was given.", commits.operations
+        )
+        yield _counter(
+            "hyperbloom_operations_failed", "Those that could not be written.", commits.failures
+        )
+
+
+def _discovery(form: dict[str, Any]) -> Iterator[Metric]:
+    dht = form["dht"]
+    yield _gauge("hyperbloom_dht_nodes", "Nodes of the DHT that are known.", dht["nodes"])
+    yield _gauge("hyperbloom_dht_good_nodes", "Those that answered lately.", dht["good_nodes"])
+    yield _gauge("hyperbloom_dht_items", "Items stored for others.", dht["items"])
+    yield _gauge("hyperbloom_dht_operations", "Lookups and puts under way.", dht["operations"])
+    yield _by_label(
+        "hyperbloom_dht_events", "What happened on the DHT.", "event", sorted(dht["counts"].items())
+    )
+
+
+def _objects(form: dict[str, Any]) -> Iterator[Metric]:
+    yield _gauge("hyperbloom_objects", "Objects in the pool.", form["count"])
+    yield _gauge("hyperbloom_objects_bytes", "Their bytes.", form["bytes"])
+    yield _gauge("hyperbloom_objects_peers", "Peers of the pool.", len(form["peers"]))
+    yield _counter("hyperbloom_objects_clashes", "Objects refused for a clash.", form["clashes"])
+
+
+def make_registry(collectors: Iterable[Collector]) -> CollectorRegistry:
+    """A registry of this node's own, with the figures of the process."""
+    registry = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=registry)
+    for collector in collectors:
+        registry.register(collector)
+    return registry
+
+
+def show_metrics(call: Call) -> Answer:
+    """All figures, in the text format of Prometheus or, if it is asked for, OpenMetrics."""
+    accepted = call.request.getHeader(b"accept") or b""
+    try:
+        encode, media_type = choose_encoder(accepted.decode("latin-1"))
+    except (TypeError, ValueError):  # it takes every version for a row of numbers
+        encode, media_type = choose_encoder("")
+    call.media_type = media_type.encode("ascii")
+    body: bytes = encode(call.context.registry)
+    return body
+
+
+def show_health(call: Call) -> Answer:
+    """Whether the node answers and can write: 200 or 503, and nothing more for strangers."""
+    failing = call.node.store_problem() is not None
+    call.status = 503 if failing else 200
+    return {"status": "failing" if failing else "ok"}

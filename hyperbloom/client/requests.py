@@ -1,0 +1,196 @@
+"""What both clients say and hear: paths of requests, and what answers, pages and events mean.
+
+Standard library only, and nothing here waits: the clients bring bytes and take what they mean.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, urlencode
+
+from hyperbloom.api.limits import MAX_EVENT_BYTES, MAX_TARGET_BYTES
+from hyperbloom.api.problems import Problem, ProblemKind
+
+if TYPE_CHECKING:
+    from hyperbloom.api.endpoints.objects import ObjectForm
+
+__all__ = [
+    "Arrival",
+    "Closing",
+    "EventReader",
+    "NodeTimeout",
+    "NodeUnreachable",
+    "ObjectEvent",
+    "answer_of",
+    "arrival_of",
+    "feed_path",
+    "hex_list",
+    "page_of",
+    "problem_of",
+    "range_request",
+    "with_query",
+]
+
+_KINDS = {kind.type: kind for kind in ProblemKind}
+
+
+class NodeUnreachable(Exception):
+    """No node answers on the socket; the message is one sentence that says what to do."""
+
+
+class NodeTimeout(Exception):
+    """The node did not answer in the time it was given."""
+
+
+class Closing(ABC):
+    """Closed at the end of a `with`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A value as it arrived: its arrival number, the peer that brought it, when (seconds)."""
+
+    seq: int
+    value: bytes
+    origin: bytes
+    received_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEvent:
+    """What happened: `created`, `changed` or `removed`; the object before and after it."""
+
+    kind: str
+    before: ObjectForm | None
+    after: ObjectForm | None
+
+
+# Requests
+
+
+def feed_path(feed: str | None, end: str = "") -> str:
+    """The path of what belongs to a feed; None is the node's default."""
+    return f"/v1/feeds/{'-' if feed is None else quote(feed, safe='')}{end}"
+
+
+def with_query(path: str, **query: str | int | None) -> str:
+    """The path with those parameters that are not None."""
+    given = urlencode({name: value for name, value in query.items() if value is not None})
+    return f"{path}?{given}" if given else path
+
+
+def range_request(
+    feed: str | None, end_of_path: str, start: bytes, end: bytes | None, **more: int | None
+) -> tuple[str, str, dict[str, str | int] | None]:
+    """Method, path and body for a range of a feed's: start <= value < end, None: to the last.
+
+    Bounds that make the path too long are asked for with a POST.
+    """
+    shown = None if end is None else end.hex()
+    given = {"start": start.hex(), "end": shown, **more}
+    path = feed_path(feed, end_of_path)
+    with_bounds = with_query(path, **given)
+    if len(with_bounds) <= MAX_TARGET_BYTES:
+        return "GET", with_bounds, None
+    body = {name: found for name, found in given.items() if found is not None}
+    return "POST", f"{path}/range", body
+
+
+def hex_list(values: Sequence[bytes]) -> list[str]:
+    """Values as JSON can hold them."""
+    return [value.hex() for value in values]
+
+
+# Answers
+
+
+def problem_of(form: object) -> Problem:
+    """The problem that an answer tells of."""
+    told: Mapping[str, Any] = form if isinstance(form, Mapping) else {}
+    kind = _KINDS.get(str(told.get("type")), ProblemKind.UNEXPECTED)
+    return Problem(kind, str(told.get("detail", kind.title)))
+
+
+def answer_of(status: int, body: bytes, *, where: str) -> Any:
+    """The JSON of an answer, None of an empty one.
+
+    Raises `Problem` where the node refuses, and `NodeUnreachable` where what listens `where` is no
+    node.
+    """
+    if status == 204:
+        return None
+    try:
+        form = json.loads(body)
+    except (ValueError, RecursionError):
+        raise NodeUnreachable(f"what listens {where} does not speak as a node does") from None
+    if status >= 400:
+        raise problem_of(form)
+    return form
+
+
+def page_of(form: Mapping[str, Any]) -> tuple[list[bytes], bytes | None]:
+    """The values of a page, and where the next one starts (None: no more)."""
+    following = form["next"]
+    values = list(map(bytes.fromhex, form["values"]))
+    return values, None if following is None else bytes.fromhex(following)
+
+
+def arrival_of(event: Mapping[str, Any]) -> Arrival:
+    """The arrival that an event of a watch tells of."""
+    return Arrival(
+        event["seq"],
+        bytes.fromhex(event["value"]),
+        bytes.fromhex(event["origin"]),
+        event["received_at"],
+    )
+
+
+class EventReader:
+    """The events in what comes of a text/event-stream, however it is cut."""
+
+    def __init__(self, *, where: str) -> None:
+        self._where = where
+        self._rest = bytearray()
+
+    def take(self, data: bytes) -> list[tuple[str, Any]]:
+        """Kind ("" where none is named) and data of the events that are complete now.
+
+        Raises `NodeUnreachable` for what no node sends.
+        """
+        # What was looked through is not looked through again, but for half of an end.
+        seen = max(len(self._rest) - 1, 0)
+        self._rest += data
+        if self._rest.find(b"\n\n", seen) < 0:
+            events: list[bytes] = []
+        else:
+            *events, rest = bytes(self._rest).split(b"\n\n")
+            self._rest = bytearray(rest)
+        if len(self._rest) > MAX_EVENT_BYTES:
+            raise self._foreign()
+        return [found for event in events if (found := self._read(event)) is not None]
+
+    def _read(self, event: bytes) -> tuple[str, Any] | None:
+        fields = dict(line.split(b": ", 1) for line in event.split(b"\n") if b": " in line)
+        if b"data" not in fields:
+            return None
+        try:
+            return fields.get(b"event", b"").decode("ascii"), json.loads(fields[b"data"])
+        except (ValueError, RecursionError):
+            raise self._foreign() from None
+
+    def _foreign(self) -> NodeUnreachable:
+        return NodeUnreachable(f"what listens {self._where} does not speak as a node does")
