@@ -34,12 +34,12 @@ from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity, KeyFileError
-from hyperbloom.objects.declarations import Declaration
-from hyperbloom.objects.hashes import HashRule
-from hyperbloom.objects.network import PoolContext
+from hyperbloom.objects.classes.declarations import Declaration
+from hyperbloom.objects.classes.hashes import HashRule
+from hyperbloom.objects.classes.types import Types
+from hyperbloom.objects.peers.network import PoolContext
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.service import ObjectsService
-from hyperbloom.objects.types import Types
 from hyperbloom.passphrase import PassphraseError, load_passphrase
 from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from hyperbloom.keys import Identity
-    from hyperbloom.objects.declarations import Declaration
+    from hyperbloom.objects.classes.declarations import Declaration
     from hyperbloom.replication.feed.forgetting import Selection, Step
     from hyperbloom.replication.settings import FeedSettings
     from hyperbloom.replication.status import NodeTraffic, PeerStatus
@@ -142,7 +142,7 @@ class ServedFeed(Protocol):
 
 
 class ServedTypes(Protocol):
-    """`hyperbloom.objects.types.Types`, as far as the API uses it."""
+    """`hyperbloom.objects.classes.types.Types`, as far as the API uses it."""
 
     @property
     def configured(self) -> frozenset[str]: ...

@@ -182,7 +182,7 @@ def declare(app: App, declaration: str) -> None:
     Its fields stand in the order in which the class's hashCode takes them. Types are int, long,
     Long, float, double, String, boolean, byte, short, list and map. Answered when it is on disk.
     """
-    from hyperbloom.objects.declarations import Declaration
+    from hyperbloom.objects.classes.declarations import Declaration
 
     try:
         declared = Declaration.parse(declaration)

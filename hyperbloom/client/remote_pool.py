@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hyperbloom.client.client import Client
 from hyperbloom.client.requests import Closing, NodeTimeout
-from hyperbloom.objects.errors import ObjectError, ObjectGone
-from hyperbloom.objects.hashes import HashRule
-from hyperbloom.objects.types import ObjectType, Types, bind, binding_of, declaration_of
+from hyperbloom.objects.classes.hashes import HashRule
+from hyperbloom.objects.classes.types import ObjectType, Types, bind, binding_of, declaration_of
+from hyperbloom.objects.wire.errors import ObjectError, ObjectGone
 from hyperbloom.store.objects.json_fields import from_json_fields, hash_text, json_fields
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hyperbloom.config.discovery import read_discovery
 from hyperbloom.config.feeds import read_feeds
 from hyperbloom.config.table import ConfigError, ConfigTable, nearest, one_of
 from hyperbloom.discovery.settings import DiscoverySettings
-from hyperbloom.objects.declarations import Declaration
+from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.settings import DEFAULT_OBJECTS_LISTEN, HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import FeedSettings, SyncSettings

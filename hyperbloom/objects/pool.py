@@ -22,12 +22,12 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from hyperbloom.objects.declarations import Declaration
-from hyperbloom.objects.errors import ClashError, ObjectError, ObjectGone, PoolFull
+from hyperbloom.objects.classes.declarations import Declaration
+from hyperbloom.objects.classes.types import ObjectType, Types, bind, binding_of
 from hyperbloom.objects.limits import TURN_SECONDS
-from hyperbloom.objects.messagepack import check_fields
-from hyperbloom.objects.news import difference
-from hyperbloom.objects.types import ObjectType, Types, bind, binding_of
+from hyperbloom.objects.peers.announcements import difference
+from hyperbloom.objects.wire.errors import ClashError, ObjectError, ObjectGone, PoolFull
+from hyperbloom.objects.wire.messagepack import check_fields
 from hyperbloom.store import (
     ObjectFigures,
     ObjectRecord,

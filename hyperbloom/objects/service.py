@@ -19,9 +19,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.addresses import format_host_port, parse_host_port
-from hyperbloom.objects.network import AcceptFactory, DialFactory, PoolContext, PoolNetwork
-from hyperbloom.objects.parents import ParentChoice
-from hyperbloom.objects.peer import Closing, PoolPeer
+from hyperbloom.objects.peers.network import AcceptFactory, DialFactory, PoolContext, PoolNetwork
+from hyperbloom.objects.peers.parent_selection import ParentChoice
+from hyperbloom.objects.peers.peer import Closing, PoolPeer
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.settings import is_loopback
 from hyperbloom.objects.status import PoolStatus

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from hyperbloom.addresses import parse_host_port
-from hyperbloom.objects.declarations import Declaration
+from hyperbloom.objects.classes.declarations import Declaration
 
 __all__ = ["DEFAULT_OBJECTS_LISTEN", "HASH_RULES", "ObjectsSettings", "is_loopback"]
 
 #: 6000 is the JVM implementation's port.
 DEFAULT_OBJECTS_LISTEN = ("tcp:6000:interface=127.0.0.1",)
-#: The values of `hyperbloom.objects.hashes.HashRule`, repeated so that reading a configuration does
+#: The values of `hyperbloom.objects.classes.hashes.HashRule`, repeated so that reading a configuration does
 #: not load the pool; a test compares the two.
 HASH_RULES = ("text", "jvm")
 

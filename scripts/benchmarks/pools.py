@@ -14,11 +14,11 @@ from typing import Any
 from nodes import BenchNode, free_port, running
 
 from hyperbloom.keys import Identity
-from hyperbloom.objects.aes import NoProcessing
-from hyperbloom.objects.codec import decode, encode
-from hyperbloom.objects.framing import HEADER_BYTES
-from hyperbloom.objects.payloads import Change, Creation, Identify
-from hyperbloom.objects.session import KIN, KIN_VERSION
+from hyperbloom.objects.wire.aes import NoProcessing
+from hyperbloom.objects.wire.codec import decode, encode
+from hyperbloom.objects.wire.framing import HEADER_BYTES
+from hyperbloom.objects.wire.payloads import Change, Creation, Identify
+from hyperbloom.objects.wire.session import KIN, KIN_VERSION
 from hyperbloom.store import OfferedObject, OfferObjects, Store, WriterInline
 
 __all__ = ["changes_case", "codec_case", "initialize_case"]

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hyperbloom.client.requests import EventReader
-from hyperbloom.objects.framing import FrameReader as ObjectFrameReader
+from hyperbloom.objects.wire.framing import FrameReader as ObjectFrameReader
 from hyperbloom.wire.framing import FrameReader
 
 #: The longest of `wire` is the shortest of the three: 262,000 bytes and a length of three.

@@ -14,8 +14,8 @@ from hyperbloom.api.limits import MAX_WAITING_BYTES, OBJECTS_PAGE_BYTES
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.client.client import NodeTimeout
 from hyperbloom.client.remote_pool import RemotePool
+from hyperbloom.objects.classes.types import Types, persisted
 from hyperbloom.objects.pool import ObjectPool
-from hyperbloom.objects.types import Types, persisted
 from hyperbloom.store import Store, WriterInline
 
 

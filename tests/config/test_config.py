@@ -23,7 +23,7 @@ from hyperbloom.config.discovery import DISCOVERY_KEYS
 from hyperbloom.config.table import ConfigTable
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.settings import DiscoverySettings
-from hyperbloom.objects.hashes import HashRule
+from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.settings import HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import FeedSettings, SyncSettings

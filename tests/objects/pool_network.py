@@ -10,12 +10,18 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
 
-from hyperbloom.objects.hashes import HashRule
-from hyperbloom.objects.network import AcceptFactory, DialFactory, PoolContext, PoolNetwork, let_in
-from hyperbloom.objects.peer import Closing
+from hyperbloom.objects.classes.hashes import HashRule
+from hyperbloom.objects.classes.types import Types
+from hyperbloom.objects.peers.network import (
+    AcceptFactory,
+    DialFactory,
+    PoolContext,
+    PoolNetwork,
+    let_in,
+)
+from hyperbloom.objects.peers.peer import Closing
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.settings import ObjectsSettings
-from hyperbloom.objects.types import Types
 from hyperbloom.store import Store, WriterInline
 
 #: Far from zero, so that a clock used in place of another is noticed.

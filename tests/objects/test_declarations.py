@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from test_jvm_scenarios import DECLARED, SCENARIOS, value_of
 
-from hyperbloom.objects import declarations
-from hyperbloom.objects.declarations import Declaration
-from hyperbloom.objects.errors import ObjectError
-from hyperbloom.objects.hashes import HashRule
-from hyperbloom.objects.limits import MAX_FITS, MAX_TYPES
-from hyperbloom.objects.types import (
+from hyperbloom.objects.classes import declarations
+from hyperbloom.objects.classes.declarations import Declaration
+from hyperbloom.objects.classes.hashes import HashRule
+from hyperbloom.objects.classes.types import (
     Float32,
     Int64,
     Types,
     declaration_of,
     persisted,
 )
+from hyperbloom.objects.limits import MAX_FITS, MAX_TYPES
+from hyperbloom.objects.wire.errors import ObjectError
 from hyperbloom.store import limits
 
 PERSON = Declaration.parse("Person(String name, int age)")

@@ -11,16 +11,16 @@ from pool_network import fired
 from test_jvm_scenarios import CLASSES, DECLARED
 from test_pool_peers import closings
 
-from hyperbloom.objects.errors import ObjectError
-from hyperbloom.objects.hashes import HashRule
+from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.limits import (
     FOREIGN_PACKET_BYTES,
     FOREIGN_WINDOW_BYTES,
     FOREIGN_WINDOW_WRITES,
     MAX_EARLY_MESSAGES,
 )
-from hyperbloom.objects.network import AcceptFactory, DialFactory
-from hyperbloom.objects.peer import Closing
+from hyperbloom.objects.peers.network import AcceptFactory, DialFactory
+from hyperbloom.objects.peers.peer import Closing
+from hyperbloom.objects.wire.errors import ObjectError
 
 PASSPHRASES = pytest.mark.parametrize("passphrase", [None, "correct horse"], ids=["plain", "aes"])
 WHO_DIALS = pytest.mark.parametrize("jvm_dials", [True, False], ids=["it dials", "we dial"])

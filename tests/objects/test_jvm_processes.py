@@ -12,8 +12,8 @@ from nodes import real_nodes, wait_until
 from test_jvm_scenarios import CLASSES, DECLARED
 from test_pool_processes import PoolNodes
 
-from hyperbloom.objects.hashes import HashRule
-from hyperbloom.objects.types import Types
+from hyperbloom.objects.classes.hashes import HashRule
+from hyperbloom.objects.classes.types import Types
 from hyperbloom.store import OfferedObject, OfferObjects, Store, WriterInline
 from hyperbloom.store.objects.json_fields import hash_text, parse_hash
 

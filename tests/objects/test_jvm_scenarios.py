@@ -18,9 +18,9 @@ from jvm_peer import JvmClass, JvmConnection, JvmPeer
 from pool_network import PoolNet
 from twisted.internet.protocol import Protocol
 
-from hyperbloom.objects.declarations import Declaration
-from hyperbloom.objects.hashes import HashRule
-from hyperbloom.objects.network import AcceptFactory, DialFactory
+from hyperbloom.objects.classes.declarations import Declaration
+from hyperbloom.objects.classes.hashes import HashRule
+from hyperbloom.objects.peers.network import AcceptFactory, DialFactory
 
 RECORDED = json.loads((Path(__file__).parents[1] / "vectors" / "pppp-jvm.json").read_text())
 SCENARIOS = {scenario["name"]: scenario for scenario in RECORDED["scenarios"]}

@@ -9,12 +9,12 @@ import lz4.frame
 import pytest
 from jvm_peer import mixed
 
-from hyperbloom.objects.aes import AesProcessing, NoProcessing
-from hyperbloom.objects.compression import compress, is_one_frame
-from hyperbloom.objects.errors import FrameTooLong, RemoteProtocolError, WrongFlag
-from hyperbloom.objects.framing import FrameReader
 from hyperbloom.objects.limits import MAX_FRAME_BYTES, MAX_MIXED_MESSAGES
-from hyperbloom.objects.mixed import MixedFrameReader
+from hyperbloom.objects.wire.aes import AesProcessing, NoProcessing
+from hyperbloom.objects.wire.compression import compress, is_one_frame
+from hyperbloom.objects.wire.errors import FrameTooLong, RemoteProtocolError, WrongFlag
+from hyperbloom.objects.wire.framing import FrameReader
+from hyperbloom.objects.wire.mixed import MixedFrameReader
 
 SALT = bytes(range(32))
 

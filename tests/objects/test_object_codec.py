@@ -12,17 +12,6 @@ import umsgpack
 from feeding import check_feedings
 from other_formats import write_frame
 
-from hyperbloom.objects.aes import AesProcessing, NoProcessing
-from hyperbloom.objects.codec import decode, encode
-from hyperbloom.objects.compression import compress, decompress
-from hyperbloom.objects.errors import (
-    FrameTooLong,
-    LocalProtocolError,
-    RemoteProtocolError,
-    WrongFlag,
-    WrongPassphrase,
-)
-from hyperbloom.objects.framing import FrameReader, encode_frame
 from hyperbloom.objects.limits import (
     MAX_DEPTH,
     MAX_EARLY_FRAME_BYTES,
@@ -31,8 +20,19 @@ from hyperbloom.objects.limits import (
     MAX_PAYLOAD_BYTES,
     MAX_PLAIN_KEYS,
 )
-from hyperbloom.objects.messagepack import measure, pack, unpack_map
-from hyperbloom.objects.payloads import Change, Creation, Identify, Initialize, Ping, Version
+from hyperbloom.objects.wire.aes import AesProcessing, NoProcessing
+from hyperbloom.objects.wire.codec import decode, encode
+from hyperbloom.objects.wire.compression import compress, decompress
+from hyperbloom.objects.wire.errors import (
+    FrameTooLong,
+    LocalProtocolError,
+    RemoteProtocolError,
+    WrongFlag,
+    WrongPassphrase,
+)
+from hyperbloom.objects.wire.framing import FrameReader, encode_frame
+from hyperbloom.objects.wire.messagepack import measure, pack, unpack_map
+from hyperbloom.objects.wire.payloads import Change, Creation, Identify, Initialize, Ping, Version
 
 
 def refused(packed: bytes) -> str:

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from other_formats import write_frame
 
-from hyperbloom.objects.aes import AesProcessing, NoProcessing
-from hyperbloom.objects.codec import compressed, encode
-from hyperbloom.objects.compression import compress
-from hyperbloom.objects.errors import (
+from hyperbloom.objects.limits import MAX_EARLY_FRAME_BYTES
+from hyperbloom.objects.wire.aes import AesProcessing, NoProcessing
+from hyperbloom.objects.wire.codec import compressed, encode
+from hyperbloom.objects.wire.compression import compress
+from hyperbloom.objects.wire.errors import (
     FrameTooLong,
     LocalProtocolError,
     ProtocolError,
@@ -24,9 +25,8 @@ from hyperbloom.objects.errors import (
     WrongFlag,
     WrongPassphrase,
 )
-from hyperbloom.objects.framing import encode_frame
-from hyperbloom.objects.limits import MAX_EARLY_FRAME_BYTES
-from hyperbloom.objects.payloads import (
+from hyperbloom.objects.wire.framing import encode_frame
+from hyperbloom.objects.wire.payloads import (
     Change,
     Creation,
     Identify,
@@ -38,7 +38,7 @@ from hyperbloom.objects.payloads import (
     Rejection,
     Removal,
 )
-from hyperbloom.objects.session import (
+from hyperbloom.objects.wire.session import (
     KIN,
     MAX_BUFFERED_BYTES,
     NEED_DATA,
@@ -46,7 +46,7 @@ from hyperbloom.objects.session import (
     ConnectionEnded,
     Session,
 )
-from hyperbloom.objects.states import TRANSITIONS, Input, State
+from hyperbloom.objects.wire.states import TRANSITIONS, Input, State
 
 EXAMPLES = {
     "IDENTIFY": Identify(t=1, v=1),

@@ -11,9 +11,7 @@ import pytest
 import umsgpack
 from other_formats import read_frame, write_frame, xxh32
 
-from hyperbloom.objects.aes import AesProcessing, NoProcessing
-from hyperbloom.objects.codec import decode, encode
-from hyperbloom.objects.hashes import (
+from hyperbloom.objects.classes.hashes import (
     HashRule,
     fields_hash_code,
     float32_hash_code,
@@ -23,7 +21,9 @@ from hyperbloom.objects.hashes import (
     record_hash,
     value_hash_code,
 )
-from hyperbloom.objects.payloads import (
+from hyperbloom.objects.wire.aes import AesProcessing, NoProcessing
+from hyperbloom.objects.wire.codec import decode, encode
+from hyperbloom.objects.wire.payloads import (
     Change,
     Creation,
     Identify,

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from hyperbloom.objects.parents import Latency, ParentChoice
+from hyperbloom.objects.peers.parent_selection import Latency, ParentChoice
 from hyperbloom.objects.settings import ObjectsSettings, is_loopback
 from hyperbloom.passphrase import MAX_PASSPHRASE_BYTES, PassphraseError, load_passphrase
 

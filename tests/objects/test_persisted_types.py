@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pool_network import fired
 
-from hyperbloom.objects.errors import ClashError, LocalProtocolError, ObjectError, ObjectGone
-from hyperbloom.objects.hashes import HashRule, fields_hash_code, object_hash, record_hash
+from hyperbloom.objects.classes.hashes import HashRule, fields_hash_code, object_hash, record_hash
+from hyperbloom.objects.classes.types import Float32, Int64, Types, persisted
 from hyperbloom.objects.pool import Record
-from hyperbloom.objects.types import Float32, Int64, Types, persisted
+from hyperbloom.objects.wire.errors import ClashError, LocalProtocolError, ObjectError, ObjectGone
 
 
 @persisted

@@ -13,7 +13,7 @@ import os
 import pytest
 from pool_network import PoolNet
 
-from hyperbloom.objects.errors import ObjectGone
+from hyperbloom.objects.wire.errors import ObjectGone
 
 KEPT = [1, 2, 3, 4, 5, 6]
 SEEDS = [int(os.environ["HYPERBLOOM_SEED"])] if "HYPERBLOOM_SEED" in os.environ else KEPT

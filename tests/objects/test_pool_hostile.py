@@ -9,10 +9,10 @@ from pool_network import fired
 from test_pool_peers import dial, opened
 from twisted.logger import LogLevel, globalLogPublisher
 
-from hyperbloom.objects.errors import LocalProtocolError
-from hyperbloom.objects.framing import encode_frame
 from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, OBJECTS_PER_TURN
-from hyperbloom.objects.payloads import Change, Creation
+from hyperbloom.objects.wire.errors import LocalProtocolError
+from hyperbloom.objects.wire.framing import encode_frame
+from hyperbloom.objects.wire.payloads import Change, Creation
 
 PING = encode_frame(0, write_frame(b"\x82\xa1t\x01\xa2op\x03"))
 LATEST = 2**63 - 1

@@ -9,12 +9,12 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Protocol
 from twisted.logger import Logger, formatEvent
 
-from hyperbloom.objects.aes import AesProcessing, NoProcessing
-from hyperbloom.objects.codec import encode
-from hyperbloom.objects.framing import encode_frame
 from hyperbloom.objects.limits import MAX_FRAME_BYTES
-from hyperbloom.objects.network import AcceptFactory, DialFactory
-from hyperbloom.objects.payloads import (
+from hyperbloom.objects.peers.network import AcceptFactory, DialFactory
+from hyperbloom.objects.wire.aes import AesProcessing, NoProcessing
+from hyperbloom.objects.wire.codec import encode
+from hyperbloom.objects.wire.framing import encode_frame
+from hyperbloom.objects.wire.payloads import (
     Change,
     Creation,
     Identify,
@@ -26,7 +26,7 @@ from hyperbloom.objects.payloads import (
     Rejection,
     Removal,
 )
-from hyperbloom.objects.session import KIN, Session, Waiting
+from hyperbloom.objects.wire.session import KIN, Session, Waiting
 from hyperbloom.store import StoreError
 
 
@@ -358,7 +358,7 @@ def test_kick_is_said_when_a_node_stops_and_heard(net):
     one, two = net.add("one"), net.add("two")
     peer = net.connect(one, two)
     net.run(1)
-    from hyperbloom.objects.peer import Closing
+    from hyperbloom.objects.peers.peer import Closing
 
     two.network.close(Closing("stopped", "this node is stopping"))
     net.run(1)

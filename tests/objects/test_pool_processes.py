@@ -18,7 +18,7 @@ from nodes import free_port, real_nodes, wait_until
 
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.client.remote_pool import RemotePool, RemoteRecord
-from hyperbloom.objects.types import persisted
+from hyperbloom.objects.classes.types import persisted
 from hyperbloom.store import Store
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from hyperbloom.api.endpoints.objects import served_objects
 from hyperbloom.api.http.request import Answer, Call, told
 from hyperbloom.api.schemas import bad_request, member, only
-from hyperbloom.objects.declarations import Declaration, java_type
+from hyperbloom.objects.classes.declarations import Declaration, java_type
 
 __all__ = [
     "NewTypeForm",

@@ -35,7 +35,7 @@ from hyperbloom.api.monitoring.metrics import NodeCollector, make_registry
 from hyperbloom.api.monitoring.reactor_lag import LagMeter
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
 from hyperbloom.client.unix import SocketError, free_unix, private_files, unix_address
-from hyperbloom.objects.errors import LocalProtocolError, ObjectError, ObjectGone, PoolFull
+from hyperbloom.objects.wire.errors import LocalProtocolError, ObjectError, ObjectGone, PoolFull
 from hyperbloom.replication.feed.fetch import TooManyFetches
 from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.node import UnknownFeed

@@ -5,12 +5,13 @@ from __future__ import annotations
 import lz4.frame
 from choices import Choices
 
-from hyperbloom.objects.codec import compressed
-from hyperbloom.objects.compression import decompress
-from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.objects.classes.types import Types
 from hyperbloom.objects.limits import MAX_EARLY_FRAME_BYTES, MAX_PAYLOAD_BYTES
-from hyperbloom.objects.messagepack import check_fields, measure, pack, unpack_map
-from hyperbloom.objects.payloads import (
+from hyperbloom.objects.wire.codec import compressed
+from hyperbloom.objects.wire.compression import decompress
+from hyperbloom.objects.wire.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.objects.wire.messagepack import check_fields, measure, pack, unpack_map
+from hyperbloom.objects.wire.payloads import (
     Change,
     Creation,
     Identify,
@@ -22,7 +23,6 @@ from hyperbloom.objects.payloads import (
     from_map,
     to_map,
 )
-from hyperbloom.objects.types import Types
 
 MAX_BYTES = 4_096
 RUNS = 110
@@ -54,7 +54,7 @@ def _payload(packed: bytes) -> bool:
 
 
 def _take(payload: Payload) -> None:
-    """What objects/peer.py does with the objects of a message, and the errors it expects."""
+    """What objects/peers/peer.py does with the objects of a message, and the errors it expects."""
     objects = ()
     if isinstance(payload, Initialize):
         objects = payload.objects

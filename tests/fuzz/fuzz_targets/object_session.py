@@ -5,14 +5,14 @@ from __future__ import annotations
 import lz4.frame
 from choices import Choices, piece
 
-from hyperbloom.objects.aes import AesProcessing, NoProcessing, Processing
-from hyperbloom.objects.codec import compressed
-from hyperbloom.objects.errors import RemoteProtocolError
-from hyperbloom.objects.framing import HEADER_BYTES, encode_frame
-from hyperbloom.objects.messagepack import pack
-from hyperbloom.objects.payloads import Creation, Identify, Kick, Ok, Ping, to_map
-from hyperbloom.objects.session import NEED_DATA, PAUSED, ConnectionEnded, Session
-from hyperbloom.objects.states import State
+from hyperbloom.objects.wire.aes import AesProcessing, NoProcessing, Processing
+from hyperbloom.objects.wire.codec import compressed
+from hyperbloom.objects.wire.errors import RemoteProtocolError
+from hyperbloom.objects.wire.framing import HEADER_BYTES, encode_frame
+from hyperbloom.objects.wire.messagepack import pack
+from hyperbloom.objects.wire.payloads import Creation, Identify, Kick, Ok, Ping, to_map
+from hyperbloom.objects.wire.session import NEED_DATA, PAUSED, ConnectionEnded, Session
+from hyperbloom.objects.wire.states import State
 
 MAX_BYTES = 4_096
 RUNS = 50

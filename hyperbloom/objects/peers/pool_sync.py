@@ -16,8 +16,8 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 
 from hyperbloom.objects.limits import OBJECTS_PER_PART, PART_BYTES
-from hyperbloom.objects.messagepack import pack
-from hyperbloom.objects.payloads import Initialize, Version
+from hyperbloom.objects.wire.messagepack import pack
+from hyperbloom.objects.wire.payloads import Initialize, Version
 from hyperbloom.store import ObjectRecord
 
 __all__ = ["PoolStream"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hyperbloom.objects.aes import Processing
-from hyperbloom.objects.compression import compress, decompress
-from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
-from hyperbloom.objects.framing import encode_frame
 from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, MAX_PAYLOAD_BYTES
-from hyperbloom.objects.messagepack import measure, pack, unpack_first
-from hyperbloom.objects.payloads import Payload, from_map, to_map
+from hyperbloom.objects.wire.aes import Processing
+from hyperbloom.objects.wire.compression import compress, decompress
+from hyperbloom.objects.wire.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.objects.wire.framing import encode_frame
+from hyperbloom.objects.wire.messagepack import measure, pack, unpack_first
+from hyperbloom.objects.wire.payloads import Payload, from_map, to_map
 
 __all__ = ["compressed", "decode", "encode", "read_compressed"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hyperbloom.objects.payloads import Change, Creation, Fields, Payload, Removal
+from hyperbloom.objects.wire.payloads import Change, Creation, Fields, Payload, Removal
 from hyperbloom.store import ObjectRecord, Outcome, Verdict
 
 __all__ = ["NEWS", "answers", "difference", "messages"]

@@ -25,9 +25,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
-from hyperbloom.objects.declarations import Declaration, JavaType, unreadable_field
-from hyperbloom.objects.errors import ObjectError
-from hyperbloom.objects.hashes import (
+from hyperbloom.objects.classes.declarations import Declaration, JavaType, unreadable_field
+from hyperbloom.objects.classes.hashes import (
     HashRule,
     as_signed,
     double_hash_code,
@@ -39,6 +38,7 @@ from hyperbloom.objects.hashes import (
     value_hash_code,
 )
 from hyperbloom.objects.limits import MAX_FITS, MAX_TYPES
+from hyperbloom.objects.wire.errors import ObjectError
 
 __all__ = [
     "Binding",

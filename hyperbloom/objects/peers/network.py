@@ -17,14 +17,14 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from hyperbloom.addresses import network_of
-from hyperbloom.objects import foreign
-from hyperbloom.objects.foreign import Made, Told
-from hyperbloom.objects.news import NEWS, messages
-from hyperbloom.objects.payloads import Identify
-from hyperbloom.objects.peer import Closing, PoolPeer
+from hyperbloom.objects.peers import foreign
+from hyperbloom.objects.peers.announcements import NEWS, messages
+from hyperbloom.objects.peers.foreign import Made, Told
+from hyperbloom.objects.peers.peer import Closing, PoolPeer
 from hyperbloom.objects.pool import InThread, ObjectPool
 from hyperbloom.objects.settings import ObjectsSettings
 from hyperbloom.objects.status import ClosingStatus, PoolPeerStatus
+from hyperbloom.objects.wire.payloads import Identify
 from hyperbloom.store import Outcome
 from hyperbloom.tally import Tally
 

@@ -24,19 +24,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
-from hyperbloom.objects.aes import Processing
-from hyperbloom.objects.codec import compressed, read_compressed
-from hyperbloom.objects.errors import EarlyMessage, LocalProtocolError, RemoteProtocolError
-from hyperbloom.objects.framing import HEADER_BYTES, FrameReader, encode_frame
 from hyperbloom.objects.limits import (
     MAX_EARLY_FRAME_BYTES,
     MAX_EARLY_UNENCRYPTED,
     MAX_FRAME_BYTES,
     MAX_PAYLOAD_BYTES,
 )
-from hyperbloom.objects.mixed import MixedFrameReader
-from hyperbloom.objects.payloads import PAYLOADS, Identify, Ok, Payload
-from hyperbloom.objects.states import PAUSED_STATES, TRANSITIONS, Input, State
+from hyperbloom.objects.wire.aes import Processing
+from hyperbloom.objects.wire.codec import compressed, read_compressed
+from hyperbloom.objects.wire.errors import EarlyMessage, LocalProtocolError, RemoteProtocolError
+from hyperbloom.objects.wire.framing import HEADER_BYTES, FrameReader, encode_frame
+from hyperbloom.objects.wire.mixed import MixedFrameReader
+from hyperbloom.objects.wire.payloads import PAYLOADS, Identify, Ok, Payload
+from hyperbloom.objects.wire.states import PAUSED_STATES, TRANSITIONS, Input, State
 
 __all__ = [
     "KIN",

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from twisted.python.failure import Failure
 
-from hyperbloom.objects import foreign
-from hyperbloom.objects.codec import compressed
-from hyperbloom.objects.flow import ForeignFlow
 from hyperbloom.objects.limits import FOREIGN_PACKET_BYTES, OBJECTS_PER_PART
-from hyperbloom.objects.payloads import Change, Ok, Payload, Removal
+from hyperbloom.objects.peers import foreign
+from hyperbloom.objects.peers.send_flow import ForeignFlow
+from hyperbloom.objects.wire.codec import compressed
+from hyperbloom.objects.wire.payloads import Change, Ok, Payload, Removal
 
 if TYPE_CHECKING:
-    from hyperbloom.objects.peer import PoolPeer
+    from hyperbloom.objects.peers.peer import PoolPeer
 
 __all__ = ["ForeignSide"]
 

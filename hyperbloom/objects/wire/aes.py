@@ -25,8 +25,8 @@ from typing import Final, Protocol
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from hyperbloom.objects.compression import LZ4_MAGIC, is_one_frame
-from hyperbloom.objects.errors import (
+from hyperbloom.objects.wire.compression import LZ4_MAGIC, is_one_frame
+from hyperbloom.objects.wire.errors import (
     EarlyMessage,
     LocalProtocolError,
     RemoteProtocolError,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from hyperbloom.objects.hashes import (
+from hyperbloom.objects.classes.hashes import (
     double_hash_code,
     fields_hash_code,
     float32_hash_code,

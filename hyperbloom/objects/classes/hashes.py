@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from hyperbloom.objects.errors import LocalProtocolError
+from hyperbloom.objects.wire.errors import LocalProtocolError
 
 __all__ = [
     "HashRule",

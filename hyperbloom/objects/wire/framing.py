@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from hyperbloom.objects.errors import FrameTooLong, LocalProtocolError, WrongFlag
 from hyperbloom.objects.limits import MAX_EARLY_FRAME_BYTES, MAX_FRAME_BYTES
+from hyperbloom.objects.wire.errors import FrameTooLong, LocalProtocolError, WrongFlag
 
 __all__ = ["HEADER_BYTES", "FrameReader", "encode_frame"]
 

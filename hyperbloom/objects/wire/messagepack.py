@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import msgpack
 
-from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, MAX_PLAIN_KEYS
+from hyperbloom.objects.wire.errors import LocalProtocolError, RemoteProtocolError
 
 __all__ = ["check_fields", "measure", "pack", "unpack_first", "unpack_map"]
 

@@ -13,9 +13,9 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from hyperbloom.objects.errors import FrameTooLong, RemoteProtocolError, WrongFlag
-from hyperbloom.objects.framing import FrameReader
 from hyperbloom.objects.limits import MAX_MIXED_MESSAGES
+from hyperbloom.objects.wire.errors import FrameTooLong, RemoteProtocolError, WrongFlag
+from hyperbloom.objects.wire.framing import FrameReader
 
 __all__ = ["MixedFrameReader"]
 

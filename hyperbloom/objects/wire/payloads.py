@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
-from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.objects.limits import MAX_ENTRIES
+from hyperbloom.objects.wire.errors import LocalProtocolError, RemoteProtocolError
 
 __all__ = [
     "MAX_ANCESTORS",

@@ -13,8 +13,8 @@ from typing import Final
 
 import lz4.frame
 
-from hyperbloom.objects.errors import RemoteProtocolError
 from hyperbloom.objects.limits import MAX_PAYLOAD_BYTES
+from hyperbloom.objects.wire.errors import RemoteProtocolError
 
 __all__ = ["LZ4_MAGIC", "compress", "decompress", "is_one_frame"]
 

@@ -26,14 +26,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from hyperbloom.objects import foreign
-from hyperbloom.objects.aes import SALT_BYTES, AesProcessing, NoProcessing
-from hyperbloom.objects.codec import compressed
-from hyperbloom.objects.errors import LocalProtocolError, RemoteProtocolError, WrongFlag
-from hyperbloom.objects.figures import PeerFigures
-from hyperbloom.objects.foreign import Made, Told
-from hyperbloom.objects.foreign_side import ForeignSide
-from hyperbloom.objects.hashes import HashRule, record_hash
+from hyperbloom.objects.classes.hashes import HashRule, record_hash
 from hyperbloom.objects.limits import (
     FRAMES_PER_TURN,
     MAX_EARLY_MESSAGES,
@@ -41,10 +34,18 @@ from hyperbloom.objects.limits import (
     RESPOND_SECONDS,
     TURN_SECONDS,
 )
-from hyperbloom.objects.messagepack import check_fields, pack
-from hyperbloom.objects.news import NEWS, answers, messages
-from hyperbloom.objects.parents import MEASUREMENTS, Latency
-from hyperbloom.objects.payloads import (
+from hyperbloom.objects.peers import foreign
+from hyperbloom.objects.peers.announcements import NEWS, answers, messages
+from hyperbloom.objects.peers.counters import PeerFigures
+from hyperbloom.objects.peers.foreign import Made, Told
+from hyperbloom.objects.peers.foreign_side import ForeignSide
+from hyperbloom.objects.peers.parent_selection import MEASUREMENTS, Latency
+from hyperbloom.objects.peers.pool_sync import PoolStream
+from hyperbloom.objects.wire.aes import SALT_BYTES, AesProcessing, NoProcessing
+from hyperbloom.objects.wire.codec import compressed
+from hyperbloom.objects.wire.errors import LocalProtocolError, RemoteProtocolError, WrongFlag
+from hyperbloom.objects.wire.messagepack import check_fields, pack
+from hyperbloom.objects.wire.payloads import (
     Change,
     Creation,
     Fields,
@@ -59,7 +60,7 @@ from hyperbloom.objects.payloads import (
     Removal,
     Version,
 )
-from hyperbloom.objects.session import (
+from hyperbloom.objects.wire.session import (
     KIN,
     KIN_VERSION,
     ConnectionEnded,
@@ -67,8 +68,7 @@ from hyperbloom.objects.session import (
     Session,
     Waiting,
 )
-from hyperbloom.objects.states import State
-from hyperbloom.objects.stream import PoolStream
+from hyperbloom.objects.wire.states import State
 from hyperbloom.store import (
     Offer,
     OfferedChange,
@@ -80,7 +80,7 @@ from hyperbloom.store import (
 from hyperbloom.store.limits import MAX_OBJECT_BYTES, MAX_OBJECT_FIELDS
 
 if TYPE_CHECKING:
-    from hyperbloom.objects.network import PoolNetwork
+    from hyperbloom.objects.peers.network import PoolNetwork
 
 __all__ = ["Closing", "PoolPeer"]
 

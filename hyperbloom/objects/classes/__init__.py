@@ -1,0 +1,1 @@
+"""Classes of persisted objects: their types, declarations, and the hashes they are known by."""

@@ -1,0 +1,1 @@
+"""PPPP 2 as bytes, without I/O: payloads, frames, and one connection as a machine."""
