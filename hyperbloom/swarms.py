@@ -16,7 +16,7 @@ import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 
 from hyperbloom.addresses import format_host_port, parse_host_port
-from hyperbloom.discovery.dht.contact import Scope
+from hyperbloom.discovery.dht.common.contact import Scope
 from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.tracker.content import Neighbour
 from hyperbloom.discovery.tracker.swarm import Candidate

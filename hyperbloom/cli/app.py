@@ -327,7 +327,7 @@ _NAMED_CODES = {
     "hyperbloom.cli.dht_session.NoNodeAnswered": ExitCode.UNREACHABLE,
     "hyperbloom.cli.dht_session.StateUnusable": ExitCode.CONFIG,
     "hyperbloom.cli.dht_session.DhtTimeout": ExitCode.TIMEOUT,
-    "hyperbloom.discovery.dht.errors.LocalProtocolError": ExitCode.FAILED,
+    "hyperbloom.discovery.dht.common.errors.LocalProtocolError": ExitCode.FAILED,
     "hyperbloom.cli.dht_session.PortTaken": ExitCode.BUSY,
     "hyperbloom.export.errors.SnapshotUnusable": ExitCode.STORE,
     "hyperbloom.export.errors.ExportFull": ExitCode.STORE,

@@ -310,7 +310,7 @@ def put(
     Prints where it is stored, and what the nodes said. It exits with 1 when the value was not found
     again: that nodes said that they stored it proves nothing.
     """
-    from hyperbloom.discovery.dht import bencode
+    from hyperbloom.discovery.dht.common import bencode
     from hyperbloom.discovery.dht.storage import immutable_target
     from hyperbloom.discovery.items import sign_item
     from hyperbloom.keys import load_key_file
@@ -391,7 +391,7 @@ def _nothing_found(app: App, asked: int, answered: int) -> None:
 
 def _plain(value: bytes) -> bytes:
     """The bytes of a bencoded string; anything else stays bencoded."""
-    from hyperbloom.discovery.dht import bencode
+    from hyperbloom.discovery.dht.common import bencode
 
     plain = bencode.decode(value)
     return plain if isinstance(plain, bytes) else value

@@ -19,8 +19,8 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.discovery.dht.contact import Address
-from hyperbloom.discovery.dht.errors import LocalProtocolError
+from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError
 from hyperbloom.discovery.dht_node import AnnounceReport, PeerLookup
 from hyperbloom.discovery.settings import SwarmSettings
 

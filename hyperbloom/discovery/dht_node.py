@@ -12,20 +12,20 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.addresses import format_host_port, parse_host_port
-from hyperbloom.discovery.dht import bencode
-from hyperbloom.discovery.dht.collecting import (
+from hyperbloom.discovery.dht.collectors import (
     Collector,
     ImmutableValue,
     MutableItems,
     Nodes,
     Peers,
 )
-from hyperbloom.discovery.dht.contact import Address, Contact, Scope, is_ipv6, scope_of
-from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.common import bencode
+from hyperbloom.discovery.dht.common.contact import Address, Contact, Scope, is_ipv6, scope_of
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.common.messages import AnnouncePeer, PutImmutable, PutMutable
 from hyperbloom.discovery.dht.events import AddressSettled, Event, OperationEnded
 from hyperbloom.discovery.dht.limits import MAX_VALUE_BYTES
 from hyperbloom.discovery.dht.machine import Dht
-from hyperbloom.discovery.dht.messages import AnnouncePeer, PutImmutable, PutMutable
 from hyperbloom.discovery.dht.operations import Found, QueryWith, Stored
 from hyperbloom.discovery.dht.saved_state import SavedState, load_state
 from hyperbloom.discovery.dht.settings import DhtSettings

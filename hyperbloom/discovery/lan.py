@@ -28,7 +28,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.discovery.announcer import swarm_hash
-from hyperbloom.discovery.dht.contact import scope_of
+from hyperbloom.discovery.dht.common.contact import scope_of
 from hyperbloom.discovery.feeds import FeedSwarm
 from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
 from hyperbloom.discovery.settings import DiscoverySettings, Lan

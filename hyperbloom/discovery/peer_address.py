@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from hyperbloom.addresses import HIGHEST_PORT, format_host_port
-from hyperbloom.discovery.dht.contact import Scope, scope_of
+from hyperbloom.discovery.dht.common.contact import Scope, scope_of
 from hyperbloom.discovery.limits import LOW_FOUND_PORTS, LOWEST_FOUND_PORT
 
 __all__ = ["Address"]

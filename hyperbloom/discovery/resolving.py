@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IHostResolution, IResolutionReceiver
 from zope.interface import implementer
 
-from hyperbloom.discovery.dht.contact import Address, Scope, is_ipv6, scope_of
+from hyperbloom.discovery.dht.common.contact import Address, Scope, is_ipv6, scope_of
 
 __all__ = ["resolve"]
 

@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.discovery.announcer import Announcer
-from hyperbloom.discovery.dht.contact import Address
+from hyperbloom.discovery.dht.common.contact import Address
 from hyperbloom.discovery.dht_node import DhtNode, DhtStatus
 from hyperbloom.discovery.feeds import FeedDiscoveryStatus, Feeds, FeedSwarm
 from hyperbloom.discovery.lan import LanDiscovery, LanStatus

@@ -13,10 +13,10 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 
-from hyperbloom.discovery.dht.collecting import MutableItems
-from hyperbloom.discovery.dht.contact import Address, Contact
-from hyperbloom.discovery.dht.krpc import decode_packet, encode_packet
-from hyperbloom.discovery.dht.messages import Get, Packet, PutMutable, Response
+from hyperbloom.discovery.dht.collectors import MutableItems
+from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.common.messages import Get, Packet, PutMutable, Response
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht_node import DhtNode
 from hyperbloom.discovery.items import MAX_SEQ, sign_item

@@ -7,11 +7,11 @@ from typing import Any
 
 from simnet import SimNetwork
 
-from hyperbloom.discovery.dht import bencode
-from hyperbloom.discovery.dht.contact import Address, Contact
-from hyperbloom.discovery.dht.krpc import decode_packet, encode_packet
-from hyperbloom.discovery.dht.messages import Get, Packet, Response
-from hyperbloom.discovery.dht.node_id import make_node_id
+from hyperbloom.discovery.dht.common import bencode
+from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.common.messages import Get, Packet, Response
+from hyperbloom.discovery.dht.common.node_id import make_node_id
 
 TOKEN = b"tokn"
 

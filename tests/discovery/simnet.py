@@ -25,9 +25,9 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import CannotListenError
 
-from hyperbloom.discovery.dht.contact import Address, Contact
+from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.node_id import make_node_id
 from hyperbloom.discovery.dht.machine import Dht
-from hyperbloom.discovery.dht.node_id import make_node_id
 from hyperbloom.discovery.dht.settings import DhtSettings
 
 #: Far from zero, so that a clock used in place of another is noticed.

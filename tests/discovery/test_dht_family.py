@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from simnet import SimNetwork
 
-from hyperbloom.discovery.dht.compact import NODE6_BYTES, NODE_BYTES, encode_contacts
-from hyperbloom.discovery.dht.contact import Address, Contact
-from hyperbloom.discovery.dht.errors import LocalProtocolError
-from hyperbloom.discovery.dht.krpc import decode_packet, encode_packet
-from hyperbloom.discovery.dht.messages import FindNode, Get, GetPeers, Packet
+from hyperbloom.discovery.dht.common.compact import NODE6_BYTES, NODE_BYTES, encode_contacts
+from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError
+from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.common.messages import FindNode, Get, GetPeers, Packet
 from hyperbloom.discovery.dht.saved_state import SavedState, load_state
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht_node import DhtNode

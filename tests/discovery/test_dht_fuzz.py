@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hyperbloom.discovery.dht.collecting import MutableItems, Nodes
-from hyperbloom.discovery.dht.contact import Address, Contact
-from hyperbloom.discovery.dht.errors import RemoteProtocolError
-from hyperbloom.discovery.dht.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.collectors import MutableItems, Nodes
+from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.errors import RemoteProtocolError
+from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.common.messages import Packet, Ping, Response
 from hyperbloom.discovery.dht.machine import Dht
-from hyperbloom.discovery.dht.messages import Packet, Ping, Response
 from hyperbloom.discovery.dht.settings import DhtSettings
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/dht-rust-mainline.json").read_text())

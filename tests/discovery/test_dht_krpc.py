@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hyperbloom.discovery.dht import bencode
-from hyperbloom.discovery.dht.compact import decode_address, decode_contacts, encode_address
-from hyperbloom.discovery.dht.contact import Address, Contact
-from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
-from hyperbloom.discovery.dht.krpc import decode_packet, encode_packet
-from hyperbloom.discovery.dht.limits import MAX_DEPTH, MAX_PACKET_BYTES, MAX_TRANSACTION_BYTES
-from hyperbloom.discovery.dht.messages import (
+from hyperbloom.discovery.dht.common import bencode
+from hyperbloom.discovery.dht.common.compact import decode_address, decode_contacts, encode_address
+from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,
     ErrorMessage,
     FindNode,
@@ -26,6 +25,7 @@ from hyperbloom.discovery.dht.messages import (
     Response,
     UnknownQuery,
 )
+from hyperbloom.discovery.dht.limits import MAX_DEPTH, MAX_PACKET_BYTES, MAX_TRANSACTION_BYTES
 from hyperbloom.discovery.items import MAX_SEQ, mutable_target, sign_item
 from hyperbloom.keys import Identity
 

@@ -15,8 +15,8 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.error import CannotListenError
 from twisted.internet.selectreactor import SelectReactor
 
-from hyperbloom.discovery.dht.contact import Address, Contact, Scope
-from hyperbloom.discovery.dht.errors import LocalProtocolError
+from hyperbloom.discovery.dht.common.contact import Address, Contact, Scope
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError
 from hyperbloom.discovery.dht.limits import MAX_OPERATIONS
 from hyperbloom.discovery.dht.saved_state import MAX_STATE_NODES, SavedState, load_state
 from hyperbloom.discovery.dht.settings import DhtSettings

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from hyperbloom.discovery.dht.contact import Scope, may_tell, scope_of
-from hyperbloom.discovery.dht.node_id import is_secure, make_node_id
+from hyperbloom.discovery.dht.common.contact import Scope, may_tell, scope_of
+from hyperbloom.discovery.dht.common.node_id import is_secure, make_node_id
 
 VECTORS = [
     ("124.31.75.21", 1, "5fbfbf"),

@@ -8,21 +8,12 @@ import pytest
 from fake_nodes import FakeNode
 from simnet import SimNetwork
 
-from hyperbloom.discovery.dht.collecting import Nodes
-from hyperbloom.discovery.dht.compact import encode_contacts
-from hyperbloom.discovery.dht.contact import Address, Contact
-from hyperbloom.discovery.dht.errors import LocalProtocolError
-from hyperbloom.discovery.dht.krpc import decode_packet, encode_packet
-from hyperbloom.discovery.dht.limits import (
-    MAX_ADDRESSES_WATCHED,
-    MAX_DELAYED,
-    MAX_OUTSTANDING,
-    MAX_VOTERS,
-    NODES_TOLD,
-    PACKETS_PER_SECOND_OUT,
-)
-from hyperbloom.discovery.dht.machine import COURT_SECONDS, Dht
-from hyperbloom.discovery.dht.messages import (
+from hyperbloom.discovery.dht.collectors import Nodes
+from hyperbloom.discovery.dht.common.compact import encode_contacts
+from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError
+from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,
     ErrorMessage,
     FindNode,
@@ -35,13 +26,22 @@ from hyperbloom.discovery.dht.messages import (
     Response,
     UnknownQuery,
 )
-from hyperbloom.discovery.dht.node_id import is_secure, make_node_id
-from hyperbloom.discovery.dht.rates import Allowance, Pace
+from hyperbloom.discovery.dht.common.node_id import is_secure, make_node_id
+from hyperbloom.discovery.dht.external_address import LEAST_VOTES, AddressVotes
+from hyperbloom.discovery.dht.limits import (
+    MAX_ADDRESSES_WATCHED,
+    MAX_DELAYED,
+    MAX_OUTSTANDING,
+    MAX_VOTERS,
+    NODES_TOLD,
+    PACKETS_PER_SECOND_OUT,
+)
+from hyperbloom.discovery.dht.machine import COURT_SECONDS, Dht
+from hyperbloom.discovery.dht.rate_limits import Allowance, Pace
 from hyperbloom.discovery.dht.routing_table import PING_SECONDS, REFRESH_SECONDS
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht.storage import immutable_target
 from hyperbloom.discovery.dht.transactions import Transactions
-from hyperbloom.discovery.dht.votes import LEAST_VOTES, AddressVotes
 from hyperbloom.discovery.items import MAX_SEQ, sign_item
 from hyperbloom.keys import Identity
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from hyperbloom.discovery.dht.contact import Address
-from hyperbloom.discovery.dht.errors import Refusal
+from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.discovery.dht.common.errors import Refusal
+from hyperbloom.discovery.dht.common.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.limits import (
     MAX_INFO_HASHES,
     MAX_PEERS_PER_HASH,
     MAX_PEERS_TOLD,
     MAX_VALUE_BYTES,
 )
-from hyperbloom.discovery.dht.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
 from hyperbloom.discovery.dht.storage import (
     ITEM_SECONDS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from hyperbloom.discovery.dht.contact import ID_BITS, Address, Contact, distance
+from hyperbloom.discovery.dht.common.contact import ID_BITS, Address, Contact, distance
+from hyperbloom.discovery.dht.common.node_id import make_node_id
 from hyperbloom.discovery.dht.limits import BUCKET_NODES, MAX_SPARES
-from hyperbloom.discovery.dht.node_id import make_node_id
 from hyperbloom.discovery.dht.routing_table import (
     BAD_FAILURES,
     FRESH_SECONDS,

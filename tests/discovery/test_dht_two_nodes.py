@@ -7,7 +7,7 @@ import os
 import pytest
 from simnet import SimNetwork
 
-from hyperbloom.discovery.dht.contact import Address
+from hyperbloom.discovery.dht.common.contact import Address
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht.storage import immutable_target
 from hyperbloom.discovery.dht_node import DhtNode

@@ -17,10 +17,10 @@ from npm_peer import CACHE, HERE, NpmPeer, UnavailableError, install
 from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 
-from hyperbloom.discovery.dht import bencode
-from hyperbloom.discovery.dht.contact import Address
-from hyperbloom.discovery.dht.krpc import decode_packet, encode_packet
-from hyperbloom.discovery.dht.messages import Get, Packet, PutMutable, Response
+from hyperbloom.discovery.dht.common import bencode
+from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.common.messages import Get, Packet, PutMutable, Response
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht_node import DhtNode
 from hyperbloom.discovery.items import MutableItem

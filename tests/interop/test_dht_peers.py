@@ -12,8 +12,8 @@ import pytest
 from dht_peers import HOST, LOOKUP_SECONDS, LibtorrentNode, Nodes, RawAsker, bittorrent_dht
 from twisted.internet.defer import Deferred
 
-from hyperbloom.discovery.dht.contact import Address
-from hyperbloom.discovery.dht.messages import ErrorMessage, Response
+from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.discovery.dht.common.messages import ErrorMessage, Response
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.dht_node import DhtNode
 from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item

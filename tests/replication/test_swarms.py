@@ -8,7 +8,7 @@ import pytest
 from players import fired
 from sim import SimEndpoints, pair
 
-from hyperbloom.discovery.dht.contact import Scope
+from hyperbloom.discovery.dht.common.contact import Scope
 from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.tracker.swarm import Candidate
 from hyperbloom.replication.settings import FeedSettings

@@ -23,8 +23,8 @@ from enum import Enum, auto
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from hyperbloom.discovery.dht.collecting import Collector
-from hyperbloom.discovery.dht.contact import (
+from hyperbloom.discovery.dht.collectors import Collector
+from hyperbloom.discovery.dht.common.contact import (
     Address,
     Contact,
     Scope,
@@ -33,6 +33,7 @@ from hyperbloom.discovery.dht.contact import (
     may_tell,
     scope_of,
 )
+from hyperbloom.discovery.dht.common.messages import ErrorMessage, Query, Response
 from hyperbloom.discovery.dht.limits import (
     ASKED_AT_ONCE,
     CLOSEST_NODES,
@@ -42,7 +43,6 @@ from hyperbloom.discovery.dht.limits import (
     MAX_PUT_NODES,
     MAX_TOKEN_BYTES,
 )
-from hyperbloom.discovery.dht.messages import ErrorMessage, Query, Response
 
 __all__ = ["SLOW_SECONDS", "Ask", "Asker", "Holder", "Lookup"]
 

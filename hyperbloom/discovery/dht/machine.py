@@ -21,25 +21,17 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from hyperbloom.discovery.dht.collecting import Collector, Nodes
-from hyperbloom.discovery.dht.contact import (
+from hyperbloom.discovery.dht.collectors import Collector, Nodes
+from hyperbloom.discovery.dht.common.contact import (
     Address,
     Contact,
     Scope,
     may_tell,
     scope_of,
 )
-from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
-from hyperbloom.discovery.dht.events import AddressSettled, Event, OperationEnded
-from hyperbloom.discovery.dht.krpc import decode_packet, encode_packet
-from hyperbloom.discovery.dht.limits import (
-    BUCKET_NODES,
-    MAX_ADDRESSES_WATCHED,
-    MAX_DELAYED,
-    MAX_OPERATIONS,
-)
-from hyperbloom.discovery.dht.lookup import Ask, Lookup
-from hyperbloom.discovery.dht.messages import (
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.common.messages import (
     ErrorMessage,
     Message,
     Packet,
@@ -47,16 +39,24 @@ from hyperbloom.discovery.dht.messages import (
     Query,
     Response,
 )
-from hyperbloom.discovery.dht.node_id import is_secure, make_node_id
+from hyperbloom.discovery.dht.common.node_id import is_secure, make_node_id
+from hyperbloom.discovery.dht.events import AddressSettled, Event, OperationEnded
+from hyperbloom.discovery.dht.external_address import AddressVotes
+from hyperbloom.discovery.dht.limits import (
+    BUCKET_NODES,
+    MAX_ADDRESSES_WATCHED,
+    MAX_DELAYED,
+    MAX_OPERATIONS,
+)
+from hyperbloom.discovery.dht.lookup import Ask, Lookup
 from hyperbloom.discovery.dht.operations import Finding, Operation, Putting, QueryWith
-from hyperbloom.discovery.dht.rates import Allowance, Pace
+from hyperbloom.discovery.dht.rate_limits import Allowance, Pace
 from hyperbloom.discovery.dht.responder import Responder
 from hyperbloom.discovery.dht.routing_table import REFRESH_SECONDS, RoutingTable
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht.storage import Storage
 from hyperbloom.discovery.dht.tokens import Tokens
 from hyperbloom.discovery.dht.transactions import Transactions
-from hyperbloom.discovery.dht.votes import AddressVotes
 
 __all__ = ["COURT_SECONDS", "UPKEEP_SECONDS", "VERSION", "Dht"]
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from hyperbloom.discovery.dht.contact import Contact
+from hyperbloom.discovery.dht.common.contact import Contact
+from hyperbloom.discovery.dht.common.messages import ErrorMessage, Query, Response
 from hyperbloom.discovery.dht.lookup import Ask, Holder, Lookup
-from hyperbloom.discovery.dht.messages import ErrorMessage, Query, Response
 
 __all__ = ["Finding", "Found", "Operation", "Putting", "QueryWith", "Stored"]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hyperbloom.discovery.dht.contact import Address, Contact, is_ipv6, may_tell
-from hyperbloom.discovery.dht.errors import ErrorCode, Refusal
-from hyperbloom.discovery.dht.limits import NODES_TOLD
-from hyperbloom.discovery.dht.messages import (
+from hyperbloom.discovery.dht.common.contact import Address, Contact, is_ipv6, may_tell
+from hyperbloom.discovery.dht.common.errors import ErrorCode, Refusal
+from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,
     ErrorMessage,
     FindNode,
@@ -20,6 +19,7 @@ from hyperbloom.discovery.dht.messages import (
     Response,
     UnknownQuery,
 )
+from hyperbloom.discovery.dht.limits import NODES_TOLD
 from hyperbloom.discovery.dht.routing_table import RoutingTable
 from hyperbloom.discovery.dht.storage import Storage
 from hyperbloom.discovery.dht.tokens import Tokens

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hyperbloom.discovery.dht.contact import ID_BITS, Contact, Scope, is_ipv6, scope_of
+from hyperbloom.discovery.dht.common.contact import ID_BITS, Contact, Scope, is_ipv6, scope_of
+from hyperbloom.discovery.dht.common.node_id import is_secure
 from hyperbloom.discovery.dht.limits import BUCKET_NODES, MAX_SPARES
-from hyperbloom.discovery.dht.node_id import is_secure
 
 __all__ = ["FRESH_SECONDS", "PING_SECONDS", "REFRESH_SECONDS", "KnownNode", "RoutingTable"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hyperbloom.discovery.dht.contact import ID_BYTES, Address, Contact, Scope, scope_of
+from hyperbloom.discovery.dht.common.contact import ID_BYTES, Address, Contact, Scope, scope_of
 
 __all__ = ["MAX_STATE_NODES", "SavedState", "load_state"]
 

@@ -10,15 +10,15 @@ import hashlib
 from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
-from hyperbloom.discovery.dht.contact import Address
-from hyperbloom.discovery.dht.errors import ErrorCode, Refusal
+from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.discovery.dht.common.errors import ErrorCode, Refusal
+from hyperbloom.discovery.dht.common.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.limits import (
     MAX_INFO_HASHES,
     MAX_PEERS_PER_HASH,
     MAX_PEERS_TOLD,
     MAX_VALUE_BYTES,
 )
-from hyperbloom.discovery.dht.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.items import MAX_SALT_BYTES, MutableItem
 

@@ -7,12 +7,12 @@ import random
 from choices import Choices, piece
 from vectors import vectors
 
-from hyperbloom.discovery.dht.collecting import MutableItems, Nodes
-from hyperbloom.discovery.dht.contact import Address, Contact
-from hyperbloom.discovery.dht.krpc import decode_packet
+from hyperbloom.discovery.dht.collectors import MutableItems, Nodes
+from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.krpc import decode_packet
+from hyperbloom.discovery.dht.common.messages import ErrorMessage, Response
 from hyperbloom.discovery.dht.limits import MAX_OPERATIONS, MAX_PACKET_BYTES
 from hyperbloom.discovery.dht.machine import Dht
-from hyperbloom.discovery.dht.messages import ErrorMessage, Response
 from hyperbloom.discovery.dht.settings import DhtSettings
 
 MAX_BYTES = 4_096

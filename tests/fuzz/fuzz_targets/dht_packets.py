@@ -7,10 +7,10 @@ from dataclasses import replace
 from choices import Choices
 from vectors import vectors
 
-from hyperbloom.discovery.dht import bencode, compact
-from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
-from hyperbloom.discovery.dht.krpc import decode_packet, encode_packet
-from hyperbloom.discovery.dht.messages import UnknownQuery
+from hyperbloom.discovery.dht.common import bencode, compact
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
+from hyperbloom.discovery.dht.common.messages import UnknownQuery
 
 MAX_BYTES = 2_100
 RUNS = 170

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hyperbloom.discovery.dht.contact import Address, may_tell
+from hyperbloom.discovery.dht.common.contact import Address, may_tell
+from hyperbloom.discovery.dht.common.messages import FindNode, Get, GetPeers, Query, Response
 from hyperbloom.discovery.dht.limits import MAX_PEERS_FOUND, MAX_VALUE_BYTES
-from hyperbloom.discovery.dht.messages import FindNode, Get, GetPeers, Query, Response
 from hyperbloom.discovery.dht.storage import immutable_target
 from hyperbloom.discovery.items import MutableItem, mutable_target
 

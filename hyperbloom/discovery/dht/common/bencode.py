@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import bencode2
 
-from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.discovery.dht.limits import MAX_DEPTH
 
 __all__ = ["Bencoded", "decode", "encode"]

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from hyperbloom.discovery.dht.compact import packed_host
-from hyperbloom.discovery.dht.contact import ID_BYTES, Scope, scope_of
+from hyperbloom.discovery.dht.common.compact import packed_host
+from hyperbloom.discovery.dht.common.contact import ID_BYTES, Scope, scope_of
 
 __all__ = ["is_secure", "make_node_id"]
 

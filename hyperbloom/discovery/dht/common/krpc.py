@@ -15,19 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from hyperbloom.discovery.dht import bencode
-from hyperbloom.discovery.dht.bencode import Bencoded
-from hyperbloom.discovery.dht.compact import (
+from hyperbloom.discovery.dht.common import bencode
+from hyperbloom.discovery.dht.common.bencode import Bencoded
+from hyperbloom.discovery.dht.common.compact import (
     ADDRESS_BYTES,
     decode_address,
     decode_contacts,
     encode_address,
     encode_contacts,
 )
-from hyperbloom.discovery.dht.contact import ID_BYTES, Address
-from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
-from hyperbloom.discovery.dht.limits import MAX_PACKET_BYTES, MAX_TRANSACTION_BYTES
-from hyperbloom.discovery.dht.messages import (
+from hyperbloom.discovery.dht.common.contact import ID_BYTES, Address
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,
     ErrorMessage,
     FindNode,
@@ -42,6 +41,7 @@ from hyperbloom.discovery.dht.messages import (
     Response,
     UnknownQuery,
 )
+from hyperbloom.discovery.dht.limits import MAX_PACKET_BYTES, MAX_TRANSACTION_BYTES
 from hyperbloom.keys import PUBLIC_KEY_BYTES, SIGNATURE_BYTES
 
 __all__ = ["decode_packet", "encode_packet"]

@@ -12,8 +12,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
-from hyperbloom.discovery.dht.contact import Address, Contact
-from hyperbloom.discovery.dht.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
 
 __all__ = [
     "ADDRESS_BYTES",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from typing import Final
 
-from hyperbloom.discovery.dht.contact import Address
+from hyperbloom.discovery.dht.common.contact import Address
 from hyperbloom.discovery.dht.limits import MAX_VOTERS
-from hyperbloom.discovery.dht.rates import whom
+from hyperbloom.discovery.dht.rate_limits import whom
 
 __all__ = ["LEAST_VOTES", "AddressVotes"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from hyperbloom.discovery.dht.contact import Address, Scope, scope_of
+from hyperbloom.discovery.dht.common.contact import Address, Scope, scope_of
 from hyperbloom.discovery.dht.limits import MAX_ADDRESSES_WATCHED, PACKETS_PER_SECOND_OUT
 
 __all__ = ["Allowance", "Pace", "whom"]
