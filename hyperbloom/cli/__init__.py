@@ -8,7 +8,7 @@ __all__ = ["main"]
 def main() -> None:
     """The console script; leaves by `SystemExit` with one of `hyperbloom.exit_codes`."""
     try:
-        from hyperbloom.cli.commands import hyperbloom
+        from hyperbloom.cli.root import hyperbloom
 
         hyperbloom.main(prog_name="hyperbloom")
     except KeyboardInterrupt:  # before or after the command itself

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "api"))
 
 from serving import ReactorThread, Served
 
-from hyperbloom.cli.commands import hyperbloom
+from hyperbloom.cli.root import hyperbloom
 from hyperbloom.keys import create_key_file
 
 

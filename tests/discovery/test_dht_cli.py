@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperbloom.cli.dht_session import Session, run_session
+from hyperbloom.cli.commands.dht_session import Session, run_session
 from hyperbloom.discovery.dht.settings import PUBLIC_ROUTERS, DhtSettings
 from hyperbloom.keys import create_key_file
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hyperbloom.cli.commands import hyperbloom
+from hyperbloom.cli.root import hyperbloom
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 from export_nodes import FEED, MONDAY, NODE, ORIGINS, random_values
 
-from hyperbloom.cli.commands import hyperbloom
+from hyperbloom.cli.root import hyperbloom
 from hyperbloom.export.lock import folder_lock
 from hyperbloom.store import AppendValues, PutFeed, PutMeta, Store, WriterInline
 

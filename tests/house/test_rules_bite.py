@@ -73,7 +73,7 @@ class TestImports:
         [
             ("hyperbloom.wire.session", "import twisted.internet.defer"),
             ("hyperbloom.replication.feed.feed", "import lmdb"),
-            ("hyperbloom.cli.values", "from lmdb import Environment"),
+            ("hyperbloom.cli.commands.values", "from lmdb import Environment"),
             ("hyperbloom.bloom", "import pyspark"),
             ("hyperbloom.store.writer", "from twisted.logger import Logger"),
         ],

@@ -5,16 +5,16 @@ from __future__ import annotations
 import click
 
 from hyperbloom import __version__
-from hyperbloom.cli import feeds, node, objects, owned, trust, upkeep, values
 from hyperbloom.cli.app import Root
-from hyperbloom.cli.compact import compact
-from hyperbloom.cli.dht import dht
-from hyperbloom.cli.discover import discover
-from hyperbloom.cli.export import export
-from hyperbloom.cli.forgetting import forget, forgotten
-from hyperbloom.cli.forgetting import values as values_by
-from hyperbloom.cli.restore import restore, seed, snapshots
-from hyperbloom.cli.synced import wait_synced
+from hyperbloom.cli.commands import feeds, node, objects, owned, trust, upkeep, values
+from hyperbloom.cli.commands.compact import compact
+from hyperbloom.cli.commands.dht import dht
+from hyperbloom.cli.commands.discover import discover
+from hyperbloom.cli.commands.export import export
+from hyperbloom.cli.commands.forgetting import forget, forgotten
+from hyperbloom.cli.commands.forgetting import values as values_by
+from hyperbloom.cli.commands.restore import restore, seed, snapshots
+from hyperbloom.cli.commands.synced import wait_synced
 
 __all__ = ["hyperbloom"]
 

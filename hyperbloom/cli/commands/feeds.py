@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
+from hyperbloom.cli.commands.trust import note_file_wins, note_lacks, own_trust
 from hyperbloom.cli.parameters import (
     AGE,
     HOST_PORT,
@@ -21,7 +22,6 @@ from hyperbloom.cli.parameters import (
 )
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Key, Name
-from hyperbloom.cli.trust import note_file_wins, note_lacks, own_trust
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_size
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Command, pass_app
+from hyperbloom.cli.commands.trust import expiry_text
 from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import EXPIRES, dialect_option
-from hyperbloom.cli.trust import expiry_text
 from hyperbloom.units import parse_expiry
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hyperbloom.exit_codes import ExitCode
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
-    from hyperbloom.cli.dht_session import Session
+    from hyperbloom.cli.commands.dht_session import Session
     from hyperbloom.discovery.dht_node import DhtNode
     from hyperbloom.discovery.interfaces import PutReport
 
@@ -133,7 +133,7 @@ def _addresses(bootstrap: Sequence[str], public: bool) -> tuple[str, ...]:
 
 def _asking(app: App, bootstrap: Sequence[str], public: bool) -> Session:
     """The session of a command that asks and goes."""
-    from hyperbloom.cli.dht_session import Session
+    from hyperbloom.cli.commands.dht_session import Session
     from hyperbloom.discovery.dht.settings import DhtSettings
 
     addresses = _addresses(bootstrap, public)
@@ -148,7 +148,7 @@ def _asking(app: App, bootstrap: Sequence[str], public: bool) -> Session:
 def _ask(app: App, bootstrap: Sequence[str], public: bool, work: Callable[[DhtNode], Any]) -> Any:
     """Join the network, and do the work; raises NoNodeAnswered when nobody is there."""
     session = _asking(app, bootstrap, public)
-    from hyperbloom.cli.dht_session import NoNodeAnswered, run_session
+    from hyperbloom.cli.commands.dht_session import NoNodeAnswered, run_session
 
     async def join_and_work(node: DhtNode, reactor: Any) -> Any:
         if not await node.bootstrap():
@@ -201,7 +201,7 @@ def _serve(
     from twisted.internet.defer import CancelledError
     from twisted.internet.task import deferLater
 
-    from hyperbloom.cli.dht_session import Session, run_session, save_state
+    from hyperbloom.cli.commands.dht_session import Session, run_session, save_state
     from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
 
     settings = DhtSettings(bootstrap=addresses, equal_seq=EqualSeq(equal_seq))

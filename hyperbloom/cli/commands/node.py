@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
-from hyperbloom.cli.feeds import alias_cell, own_key_remark, trust_cell
+from hyperbloom.cli.commands.feeds import alias_cell, own_key_remark, trust_cell
+from hyperbloom.cli.commands.synced import sync_cell
 from hyperbloom.cli.guard import GuardedCommand, bound_reader
 from hyperbloom.cli.output import Progress
-from hyperbloom.cli.synced import sync_cell
 from hyperbloom.cli.tables import Key
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_size
