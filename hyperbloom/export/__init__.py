@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from hyperbloom.export.datasource import HyperbloomDataSource, register
     from hyperbloom.export.errors import ExportError
     from hyperbloom.export.job import ExportReport, export_snapshots
-    from hyperbloom.export.reading import current_files, read
     from hyperbloom.export.spark import spark_session
+    from hyperbloom.export.tables.reading import current_files, read
 
 __all__ = [
     "ExportError",
@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(job, name)
     if name in ("current_files", "read"):
-        from hyperbloom.export import reading
+        from hyperbloom.export.tables import reading
 
         return getattr(reading, name)
     if name in ("HyperbloomDataSource", "register"):

@@ -49,10 +49,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from hyperbloom.export.errors import ExportError
-from hyperbloom.export.ranges import SeqRange, ValueRange, cut_by_seq, cut_by_value
-from hyperbloom.export.rows import read_log_rows, read_value_rows, whole_rows
-from hyperbloom.export.schema import TABLES
 from hyperbloom.export.snapshots import FeedSource, Snapshot, open_snapshot
+from hyperbloom.export.tables.ranges import SeqRange, ValueRange, cut_by_seq, cut_by_value
+from hyperbloom.export.tables.rows import read_log_rows, read_value_rows, whole_rows
+from hyperbloom.export.tables.schema import TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa

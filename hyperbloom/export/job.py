@@ -23,21 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from hyperbloom.export.delta import FeedMark, ListedFile, OpenTable, translated
 from hyperbloom.export.errors import ExportError, SnapshotUnusable
-from hyperbloom.export.files import FileFact, sync_path
-from hyperbloom.export.lock import folder_lock
-from hyperbloom.export.ranges import TARGET_FILE_BYTES, SeqRange, cut_by_seq
-from hyperbloom.export.reading import read
 from hyperbloom.export.reports import REPORT_FRAMES
-from hyperbloom.export.schema import OBJECTS, REPORTS, TABLES
 from hyperbloom.export.sharing import ShareWith, masked, open_folder, settle_modes
-from hyperbloom.export.small_tables import (
-    has_objects,
-    write_feeds,
-    write_links,
-    write_objects,
-)
 from hyperbloom.export.snapshots import (
     FeedSource,
     Snapshot,
@@ -47,6 +35,18 @@ from hyperbloom.export.snapshots import (
     open_snapshot,
 )
 from hyperbloom.export.spark import collect_answers, cores_of
+from hyperbloom.export.tables.delta import FeedMark, ListedFile, OpenTable, translated
+from hyperbloom.export.tables.files import FileFact, sync_path
+from hyperbloom.export.tables.lock import folder_lock
+from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES, SeqRange, cut_by_seq
+from hyperbloom.export.tables.reading import read
+from hyperbloom.export.tables.schema import OBJECTS, REPORTS, TABLES
+from hyperbloom.export.tables.small_tables import (
+    has_objects,
+    write_feeds,
+    write_links,
+    write_objects,
+)
 from hyperbloom.export.tasks import ANSWER_SCHEMA, Answers, write_report, write_values
 
 if TYPE_CHECKING:

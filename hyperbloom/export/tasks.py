@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from hyperbloom.export.delta import translated
 from hyperbloom.export.errors import ExportError, ExportFull, SnapshotUnusable
-from hyperbloom.export.files import FileFact, PartWriter, ValueWriter
-from hyperbloom.export.ranges import SeqRange
-from hyperbloom.export.rows import read_log_rows
-from hyperbloom.export.schema import TABLES
 from hyperbloom.export.sharing import MASKS, ShareWith
+from hyperbloom.export.tables.delta import translated
+from hyperbloom.export.tables.files import FileFact, PartWriter, ValueWriter
+from hyperbloom.export.tables.ranges import SeqRange
+from hyperbloom.export.tables.rows import read_log_rows
+from hyperbloom.export.tables.schema import TABLES
 from hyperbloom.store import StoreError
 
 __all__ = ["ANSWER_SCHEMA", "Answers", "write_report", "write_value_ranges", "write_values"]

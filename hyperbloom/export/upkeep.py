@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hyperbloom.export.delta import METADATA, Compaction, OpenTable
 from hyperbloom.export.errors import TableUnusable
-from hyperbloom.export.lock import folder_lock
-from hyperbloom.export.ranges import TARGET_FILE_BYTES
-from hyperbloom.export.schema import TABLES
 from hyperbloom.export.sharing import masked, share_of
+from hyperbloom.export.tables.delta import METADATA, Compaction, OpenTable
+from hyperbloom.export.tables.lock import folder_lock
+from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES
+from hyperbloom.export.tables.schema import TABLES
 
 __all__ = ["KEEP_HOURS", "TableStatus", "compact_tables", "table_statuses", "vacuum_tables"]
 

@@ -28,7 +28,7 @@ DAYS = 5
 ONE_PROCESS = """
 import sys, time
 from pathlib import Path
-from hyperbloom.export.ranges import SeqRange
+from hyperbloom.export.tables.ranges import SeqRange
 from hyperbloom.export.tasks import write_value_ranges
 snapshot, folder, feed, top = sys.argv[1:]
 piece = SeqRange(path=Path(snapshot), node="aa", feed=bytes.fromhex(feed),

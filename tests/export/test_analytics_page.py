@@ -10,7 +10,7 @@ import pytest
 from export_nodes import FEED, HOUR, MONDAY, ORIGINS, OTHER_FEED, random_values
 
 from hyperbloom.export import export_snapshots
-from hyperbloom.export.schema import TABLES
+from hyperbloom.export.tables.schema import TABLES
 
 PAGE = Path(__file__).parents[2] / "docs" / "analytics.md"
 DAY = 24 * HOUR

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from export_nodes import FEED, MONDAY, NODE, ORIGINS, random_values
 
 from hyperbloom.cli.root import hyperbloom
-from hyperbloom.export.lock import folder_lock
+from hyperbloom.export.tables.lock import folder_lock
 from hyperbloom.store import AppendValues, PutFeed, PutMeta, Store, WriterInline
 
 ROOT = Path(__file__).parents[2]

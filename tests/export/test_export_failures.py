@@ -19,7 +19,6 @@ from export_nodes import FEED, MONDAY, NODE, random_values
 from without_java import without_java
 
 from hyperbloom.export import export_snapshots
-from hyperbloom.export.delta import OpenTable
 from hyperbloom.export.errors import (
     ExportConflict,
     ExportError,
@@ -27,9 +26,10 @@ from hyperbloom.export.errors import (
     SnapshotUnusable,
     TableUnusable,
 )
-from hyperbloom.export.ranges import SeqRange
-from hyperbloom.export.reading import read
 from hyperbloom.export.spark import one_sentence, resolve_master
+from hyperbloom.export.tables.delta import OpenTable
+from hyperbloom.export.tables.ranges import SeqRange
+from hyperbloom.export.tables.reading import read
 from hyperbloom.export.tasks import Answers, write_value_ranges
 from hyperbloom.export.upkeep import table_statuses
 from hyperbloom.store import LinkRecord, OfferedObject, OfferObjects, PutLinks, Store
@@ -201,7 +201,7 @@ def test_a_full_disk_in_a_task(exported, tmp_path):
     script = (
         "import resource, sys; from pathlib import Path\n"
         "from hyperbloom.export.tasks import write_value_ranges\n"
-        "from hyperbloom.export.ranges import SeqRange\n"
+        "from hyperbloom.export.tables.ranges import SeqRange\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         "piece = SeqRange(path=Path(sys.argv[1]), node='aa', feed=bytes.fromhex(sys.argv[3]),\n"
         "    after_seq=0, last_seq=99_999)\n"
@@ -341,7 +341,7 @@ def test_what_fails_after_a_commit_leaves_its_files(
             raise trouble
 
     with monkeypatch.context() as patch:
-        patch.setattr("hyperbloom.export.delta.sync_path", sync)
+        patch.setattr("hyperbloom.export.tables.delta.sync_path", sync)
         with pytest.raises((ExportError, KeyboardInterrupt)):
             export_snapshots([snapshot], target, sessions=no_session, tables=("links",))
     read_back = DeltaTable(str(target / "links")).to_pyarrow_dataset().to_table()

@@ -7,8 +7,8 @@ import pytest
 from older_stores import make_older
 
 from hyperbloom.export.errors import SnapshotUnusable
-from hyperbloom.export.small_tables import write_feeds
 from hyperbloom.export.snapshots import open_snapshot
+from hyperbloom.export.tables.small_tables import write_feeds
 from hyperbloom.store import NODE_ID, AppendValues, PutFeed, PutMeta, Store, WriterInline
 from hyperbloom.store.transaction import write
 from hyperbloom.store.values.digest_migration import begin_sums

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from export_nodes import FEED, HOUR, MONDAY, NODE, ODD_VALUES, ORIGINS, OTHER_FEED, random_values
 
-from hyperbloom.export.files import PartWriter, ValueWriter
-from hyperbloom.export.ranges import SeqRange, ValueRange, cut_by_seq, cut_by_value
-from hyperbloom.export.rows import decode, read_log_rows, read_value_rows, whole_rows
-from hyperbloom.export.schema import TABLES
+from hyperbloom.export.tables.files import PartWriter, ValueWriter
+from hyperbloom.export.tables.ranges import SeqRange, ValueRange, cut_by_seq, cut_by_value
+from hyperbloom.export.tables.rows import decode, read_log_rows, read_value_rows, whole_rows
+from hyperbloom.export.tables.schema import TABLES
 from hyperbloom.store import DropFeed, NoSuchFeed, Store, StoreCorrupt
 from hyperbloom.store.values.scan import (
     CHUNK_RECORDS,
@@ -89,7 +89,7 @@ def test_large_values_come_in_bounded_chunks(node):
 
 
 def test_a_mapping_is_left_for_a_new_one_and_nothing_is_lost(node, monkeypatch):
-    monkeypatch.setattr("hyperbloom.export.rows._LAP_BYTES", 300_000)
+    monkeypatch.setattr("hyperbloom.export.tables.rows._LAP_BYTES", 300_000)
     values = random_values(30_000, longest=40)
     node.append(values)
     rows = rows_of(read_log_rows(node.snapshot(), FEED, 0, 1_000_000))
@@ -210,7 +210,7 @@ def test_nothing_new_is_no_task():
 
 
 def test_ranges_of_values_hold_about_as_many_each(node, monkeypatch):
-    monkeypatch.setattr("hyperbloom.export.ranges._ROWS_WORTH_A_TASK", 100)
+    monkeypatch.setattr("hyperbloom.export.tables.ranges._ROWS_WORTH_A_TASK", 100)
     # Half of all values share a prefix, which interpolated cuts would give to one task.
     values = [b"prefix/" + v for v in random_values(2_000, seed=3)] + random_values(2_000, seed=4)
     node.append(values)
@@ -271,7 +271,7 @@ def test_rows_of_many_days_in_any_order_find_their_files(tmp_path, node):
 
 
 def test_a_file_ends_near_its_size(tmp_path, node, monkeypatch):
-    monkeypatch.setattr("hyperbloom.export.files._GROUP_ROWS", 1_000)
+    monkeypatch.setattr("hyperbloom.export.tables.files._GROUP_ROWS", 1_000)
     node.append([os.urandom(100) for _ in range(20_000)])
     writer = ValueWriter(VALUES, tmp_path, name="part", target_bytes=500_000)
     for rows in read_log_rows(node.snapshot(), FEED, 0, 1_000_000):
@@ -289,7 +289,7 @@ def test_a_file_ends_near_its_size(tmp_path, node, monkeypatch):
 
 def test_a_file_is_never_written_over(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "hyperbloom.export.files.uuid.uuid4", lambda: type("U", (), {"hex": "0" * 32})
+        "hyperbloom.export.tables.files.uuid.uuid4", lambda: type("U", (), {"hex": "0" * 32})
     )
     spec = TABLES["provenance"]
     for _ in range(2):

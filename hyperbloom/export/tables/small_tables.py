@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from hyperbloom.export.files import FileFact, PartWriter
-from hyperbloom.export.schema import MICROSECONDS, TABLES
 from hyperbloom.export.snapshots import Snapshot, reading
+from hyperbloom.export.tables.files import FileFact, PartWriter
+from hyperbloom.export.tables.schema import MICROSECONDS, TABLES
 from hyperbloom.store import LinkRecord, ObjectRecord, Store
 from hyperbloom.store.objects.json_fields import json_fields
 from hyperbloom.store.objects.records import hash_bytes

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from hyperbloom.export.delta import translated
 from hyperbloom.export.errors import ExportBusy
+from hyperbloom.export.tables.delta import translated
 
 __all__ = ["LOCK_FILE", "folder_lock"]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hyperbloom.export.schema import MICROSECONDS, TABLES, TIMESTAMP
+from hyperbloom.export.tables.schema import MICROSECONDS, TABLES, TIMESTAMP
 from hyperbloom.store import Store, StoreCorrupt
 from hyperbloom.store.lmdb.layout import LOG_HEAD_BYTES, U32, U64
 from hyperbloom.store.values.scan import LogChunk, scan_log, scan_values

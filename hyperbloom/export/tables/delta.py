@@ -27,8 +27,8 @@ from hyperbloom.export.errors import (
     MissingPackage,
     TableUnusable,
 )
-from hyperbloom.export.files import FileFact, sync_path
-from hyperbloom.export.schema import TABLES, Table
+from hyperbloom.export.tables.files import FileFact, sync_path
+from hyperbloom.export.tables.schema import TABLES, Table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Transaction

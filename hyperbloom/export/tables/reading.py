@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hyperbloom.export.delta import OpenTable
 from hyperbloom.export.errors import TableUnusable
+from hyperbloom.export.tables.delta import OpenTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hyperbloom.export.ranges import TARGET_FILE_BYTES
-from hyperbloom.export.rows import Rows
-from hyperbloom.export.schema import Table
+from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES
+from hyperbloom.export.tables.rows import Rows
+from hyperbloom.export.tables.schema import Table
 
 __all__ = ["FileFact", "PartWriter", "ValueWriter", "sync_path"]
 

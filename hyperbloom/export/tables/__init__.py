@@ -1,0 +1,1 @@
+"""The tables that an export writes: their schema, rows, files and commits."""
