@@ -83,7 +83,7 @@ def check_listen(text: str) -> str:
 
 
 def check_node_listen(text: str) -> str:
-    """As `check_listen`, or `systemd`: the ports that systemd hands over (`hyperbloom.systemd`)."""
+    """As `check_listen`, or `systemd`: the ports that systemd hands over."""
     return text if text == "systemd" else check_listen(text)
 
 

@@ -28,8 +28,6 @@ from hyperbloom.api.http.server import ControlService, TcpService
 from hyperbloom.api.monitoring.recent_errors import RecentErrors
 from hyperbloom.client.unix import SocketBusy, SocketError
 from hyperbloom.config import Config, ConfigError
-from hyperbloom.crashes import CrashFile
-from hyperbloom.descriptors import make_room
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.feed_keys import FeedKeys
@@ -41,13 +39,15 @@ from hyperbloom.objects.peers.network import PoolContext
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.service import ObjectsService
 from hyperbloom.passphrase import PassphraseError, load_passphrase
+from hyperbloom.process.crashes import CrashFile
+from hyperbloom.process.descriptors import make_room
+from hyperbloom.process.store_log import StoreLog
+from hyperbloom.process.systemd import NoInheritedPort, Notifier, listening_endpoints
 from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.node import Node, settle_feeds
 from hyperbloom.store import NODE_ID, PutMeta, Store, StoreError, Writer
-from hyperbloom.store_log import StoreLog
 from hyperbloom.swarms import Swarms
-from hyperbloom.systemd import NoInheritedPort, Notifier, listening_endpoints
 
 __all__ = ["NodeService", "StartError"]
 

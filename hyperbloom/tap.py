@@ -19,12 +19,12 @@ from twisted.python.usage import Options as BaseOptions
 from twisted.python.usage import UsageError
 
 from hyperbloom.config import Config, ConfigError, load_config
-from hyperbloom.crashes import CrashFile
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import KeyFileError, load_key_file
-from hyperbloom.logs import LevelledObserver, log_observer
+from hyperbloom.process.crashes import CrashFile
+from hyperbloom.process.logs import LevelledObserver, log_observer
+from hyperbloom.process.systemd import Notifier, Supervision, watchdog_seconds
 from hyperbloom.service import NodeService, StartError
-from hyperbloom.systemd import Notifier, Supervision, watchdog_seconds
 
 __all__ = ["Options", "makeService"]
 

@@ -1,7 +1,7 @@
 """A client of a running node for Twisted programs: the same requests, answered by Deferreds.
 
-What `hyperbloom.client.client.Client` does and waits for, this does without holding the reactor. The
-forms, the paths and the problems are the same; the methods that a long-lived program needs are
+What `hyperbloom.client.client.Client` does and waits for, this does without holding the reactor.
+The forms, the paths and the problems are the same; the methods that a long-lived program needs are
 here, and `ask` is there for every other path.
 """
 

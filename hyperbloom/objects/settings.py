@@ -14,8 +14,8 @@ __all__ = ["DEFAULT_OBJECTS_LISTEN", "HASH_RULES", "ObjectsSettings", "is_loopba
 
 #: 6000 is the JVM implementation's port.
 DEFAULT_OBJECTS_LISTEN = ("tcp:6000:interface=127.0.0.1",)
-#: The values of `hyperbloom.objects.classes.hashes.HashRule`, repeated so that reading a configuration does
-#: not load the pool; a test compares the two.
+#: The values of `hyperbloom.objects.classes.hashes.HashRule`, repeated so that reading a
+#: configuration does not load the pool; a test compares the two.
 HASH_RULES = ("text", "jvm")
 
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from nodes import Nodes, RealNode, free_port, real_nodes, wait_until
 from twisted.logger import LogLevel
 
-from hyperbloom.journal import JournalObserver, encode_fields, is_journal, journal_fields
 from hyperbloom.keys import discovery_key
-from hyperbloom.logs import log_observer
+from hyperbloom.process.journal import JournalObserver, encode_fields, is_journal, journal_fields
+from hyperbloom.process.logs import log_observer
 
 TEXTS = st.text(st.characters(blacklist_categories=("Cs",)), max_size=40)
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,20}", fullmatch=True)
@@ -190,7 +190,7 @@ import sys
 from hyperbloom import journal
 journal.JournalObserver.__init__.__defaults__ = (sys.argv[1],)
 from twisted.logger import Logger, globalLogPublisher
-from hyperbloom.logs import log_observer
+from hyperbloom.process.logs import log_observer
 observer = log_observer("warn", None, files=2, file_bytes=10_000)
 globalLogPublisher.addObserver(observer)
 log = Logger("hyperbloom.test")

@@ -10,7 +10,7 @@ from nodes import TWISTD, RealNode, wait_until
 from twisted.logger import Logger
 
 from hyperbloom.config import ConfigError, parse_config
-from hyperbloom.logs import log_observer
+from hyperbloom.process.logs import log_observer
 
 
 def sizes(folder):

@@ -18,7 +18,7 @@ from twisted.internet.testing import MemoryReactorClock
 from hyperbloom.addresses import format_host_port
 from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.exit_codes import ExitCode
-from hyperbloom.systemd import Notifier, Supervision, watchdog_seconds
+from hyperbloom.process.systemd import Notifier, Supervision, watchdog_seconds
 
 PATIENCE = 240.0
 

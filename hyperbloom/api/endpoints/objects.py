@@ -1,8 +1,8 @@
 """Endpoints of the object pool: list, add, show, change, remove.
 
-A hash is 16 hex digits; fields are JSON (`hyperbloom.store.objects.json_fields`). A program that knows its
-types' hashCodes gives the hash itself; without, it is computed from the type's name and the fields
-in the order in which they stand.
+A hash is 16 hex digits; fields are JSON (`hyperbloom.store.objects.json_fields`). A program that
+knows its types' hashCodes gives the hash itself; without, it is computed from the type's name and
+the fields in the order in which they stand.
 """
 
 from __future__ import annotations

@@ -223,7 +223,8 @@ class ControlService(_Listening):
 
     reactor: a reactor with `adoptStreamPort` and threads. collectors: of metrics, beside those of
     the node. recent: what the log said last. Its start raises `SocketBusy` or
-    `SocketError` (`hyperbloom.client.unix`); its stop closes every connection, open watches included.
+    `SocketError` (`hyperbloom.client.unix`); its stop closes every connection, open watches
+    included.
     """
 
     def __init__(

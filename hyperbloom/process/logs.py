@@ -1,7 +1,8 @@
 """What the node writes to its log: everything from `log_level` up, in twistd's own format.
 
-Under systemd the journal gets it with fields (`hyperbloom.journal`). Twisted tells of every factory
-and port that starts and stops, the latter by its older log; that is silenced here below warnings.
+Under systemd the journal gets it with fields (`hyperbloom.process.journal`). Twisted tells of every
+factory and port that starts and stops, the latter by its older log; that is silenced here below
+warnings.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from twisted.logger import (
 from twisted.python.logfile import LogFile
 from zope.interface import implementer
 
-from hyperbloom.journal import JournalObserver, is_journal
+from hyperbloom.process.journal import JournalObserver, is_journal
 
 __all__ = ["LevelledObserver", "log_observer"]
 
