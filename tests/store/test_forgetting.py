@@ -16,6 +16,7 @@ from hyperbloom.store import (
     Store,
 )
 from hyperbloom.store.transaction import WriteTransaction
+from hyperbloom.store.values import forgotten
 from hyperbloom.store.values.ordered_index import PART_BYTES
 from hyperbloom.store.values.scan import feed_generation
 

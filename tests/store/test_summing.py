@@ -28,6 +28,7 @@ from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.lmdb.layout import META_SUM, META_UNSUMMED, KeptSum
 from hyperbloom.store.operations import Unfinished
 from hyperbloom.store.transaction import write
+from hyperbloom.store.values import digest_migration
 from hyperbloom.store.values.digest_migration import SumUp
 from hyperbloom.store.writer import commit_group
 
