@@ -23,10 +23,10 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger, globalLogPublisher
 from twisted.python.threadpool import ThreadPool
 
+from hyperbloom.api.control_socket import SocketBusy, SocketError
 from hyperbloom.api.http.access import Access, load_token
 from hyperbloom.api.http.server import ControlService, TcpService
 from hyperbloom.api.monitoring.recent_errors import RecentErrors
-from hyperbloom.client.unix import SocketBusy, SocketError
 from hyperbloom.config import Config, ConfigError
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.exit_codes import ExitCode

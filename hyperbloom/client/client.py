@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from hyperbloom.addresses import parse_host_port
+from hyperbloom.api.control_socket import connect_unix
 from hyperbloom.api.limits import MAX_VALUES, SILENT_SECONDS
 from hyperbloom.client.requests import (
     Arrival,
@@ -34,7 +35,6 @@ from hyperbloom.client.requests import (
     range_request,
     with_query,
 )
-from hyperbloom.client.unix import connect_unix
 from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:

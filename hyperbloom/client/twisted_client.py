@@ -26,6 +26,7 @@ from twisted.web.iweb import IAgentEndpointFactory, IBodyProducer, IResponse
 from zope.interface import implementer
 
 from hyperbloom.addresses import parse_host_port
+from hyperbloom.api.control_socket import unix_address
 from hyperbloom.client.requests import (
     Arrival,
     EventReader,
@@ -39,7 +40,6 @@ from hyperbloom.client.requests import (
     range_request,
     with_query,
 )
-from hyperbloom.client.unix import unix_address
 from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from hyperbloom.api.control_socket import connect_unix
 from hyperbloom.client.client import Client
-from hyperbloom.client.unix import connect_unix
 from hyperbloom.keys import Identity, create_key_file
 from hyperbloom.replication.node import settle_feeds
 from hyperbloom.replication.settings import FeedSettings

@@ -16,10 +16,10 @@ from nodes import free_port
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.epollreactor import EPollReactor
 
+from hyperbloom.api.control_socket import connect_unix
 from hyperbloom.api.http.access import Access, load_token
 from hyperbloom.api.http.server import ControlService, TcpService
 from hyperbloom.client.client import Client
-from hyperbloom.client.unix import connect_unix
 
 PATIENCE = 120.0
 

@@ -11,8 +11,14 @@ import threading
 import pytest
 from serving import Served
 
+from hyperbloom.api.control_socket import (
+    SocketBusy,
+    SocketError,
+    connect_unix,
+    free_unix,
+    private_files,
+)
 from hyperbloom.client.client import Client, NodeTimeout, NodeUnreachable
-from hyperbloom.client.unix import SocketBusy, SocketError, connect_unix, free_unix, private_files
 
 
 def test_only_its_owner_may_connect(served):

@@ -41,14 +41,11 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
-        "descriptors": Room(),
         "exit_codes": Room(),
         "tally": Room(packages=("twisted",)),
         "invitation": Room(knows=("keys",)),
-        "journal": Room(packages=("twisted", "zope")),
-        "logs": Room(knows=("journal",), packages=("twisted", "zope")),
-        "systemd": Room(packages=("twisted",)),
         "passphrase": Room(),
+        "process": Room(knows=("store",), packages=("twisted", "zope")),
         # The three network parts, which do not know each other.
         "replication": Room(
             knows=(*_CORE_AND_STORE, "addresses", "feed_keys", "tally"),
@@ -73,27 +70,26 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
                    "config", "objects", "replication"),
             packages=("prometheus_client", "twisted", "zope"),
         ),
+        "client": Room(
+            knows=("addresses", "api", "objects", "passphrase", "store"),
+            packages=("twisted", "zope"),
+        ),
         # The plugin's side: everything meets here, replication and discovery in `swarms`.
         "swarms": Room(knows=("addresses", "replication", "discovery")),
-        "crashes": Room(packages=("twisted",)),
-        "store_log": Room(knows=("store",), packages=("twisted",)),
         "reload": Room(knows=("config", "keys", "replication", "store"), packages=("twisted",)),
         "service": Room(
             knows=(*CORE, "store", "addresses", "feed_keys", "replication", "discovery", "objects",
-                   "swarms", "config", "api", "crashes", "descriptors", "exit_codes", "passphrase",
-                   "reload",
-                   "store_log", "systemd"),
+                   "swarms", "config", "api", "exit_codes", "passphrase", "process", "reload"),
             packages=("twisted", "zope"),
         ),
         "tap": Room(
-            knows=("config", "crashes", "service", "exit_codes", "keys", "logs", "store",
-                   "systemd"),
+            knows=("config", "service", "exit_codes", "keys", "process", "store"),
             packages=("twisted", "zope"),
         ),
         # The command's side: it reaches a node through the control socket, and offline the files.
         "cli": Room(
             knows=("keys", "feed_keys", "trust", "wire", "store", "units", "addresses",
-                   "exit_codes", "invitation", "config", "api", "export", "discovery",
+                   "exit_codes", "invitation", "config", "api", "client", "export", "discovery",
                    "objects", "replication"),
             packages=("click", "rich", "twisted"),
         ),

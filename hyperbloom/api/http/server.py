@@ -26,6 +26,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from hyperbloom.addresses import format_host_port
+from hyperbloom.api.control_socket import SocketError, free_unix, private_files, unix_address
 from hyperbloom.api.endpoints.routes import MethodNotAllowed, Route, Router
 from hyperbloom.api.http.access import Access, Rights
 from hyperbloom.api.http.channel import ApiRequest, ApiSite
@@ -34,7 +35,6 @@ from hyperbloom.api.limits import BACKLOG, MAX_CONNECTIONS
 from hyperbloom.api.monitoring.metrics import NodeCollector, make_registry
 from hyperbloom.api.monitoring.reactor_lag import LagMeter
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
-from hyperbloom.client.unix import SocketError, free_unix, private_files, unix_address
 from hyperbloom.objects.wire.errors import LocalProtocolError, ObjectError, ObjectGone, PoolFull
 from hyperbloom.replication.feed.fetch import TooManyFetches
 from hyperbloom.replication.feed.membership import NotTrusted
@@ -223,7 +223,7 @@ class ControlService(_Listening):
 
     reactor: a reactor with `adoptStreamPort` and threads. collectors: of metrics, beside those of
     the node. recent: what the log said last. Its start raises `SocketBusy` or
-    `SocketError` (`hyperbloom.client.unix`); its stop closes every connection, open watches
+    `SocketError` (`hyperbloom.api.control_socket`); its stop closes every connection, open watches
     included.
     """
 
