@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from types import MappingProxyType
 
 from source_tree import PACKAGE, Module, is_within
@@ -161,6 +163,50 @@ def circles(rooms: Mapping[str, Room] = ROOMS) -> list[str]:
         for known in room.knows
         if known not in floors or floors.index(known) >= floors.index(name)
     ]
+
+
+def import_circles(modules: list[Module]) -> list[str]:
+    """Circles among what stands side by side in a folder: modules, and folders as one.
+
+    Imports under TYPE_CHECKING and inside functions count. Where no folder has a circle, no module
+    is in one, and each folder has an order in which its imports point down.
+    """
+    own = {module.name for module in modules}
+    sides: dict[str, dict[str, dict[str, str]]] = {}
+    for module in modules:
+        for reach in module.imports:
+            target = reach.name if reach.name in own else reach.name.rpartition(".")[0]
+            if target not in own or target == module.name:
+                continue
+            folder, importer, imported = _side_by_side(module, target)
+            place = f"{module.where}:{reach.line}"
+            sides.setdefault(folder, {}).setdefault(importer, {}).setdefault(imported, place)
+    return [breach for folder, graph in sorted(sides.items()) for breach in _circle(folder, graph)]
+
+
+def _side_by_side(module: Module, target: str) -> tuple[str, str, str]:
+    """The folder that holds both, and the part of it that each stands in (`` is its own file)."""
+    ours, theirs = module.name.split("."), target.split(".")
+    common = 0
+    while common < min(len(ours), len(theirs)) and ours[common] == theirs[common]:
+        common += 1
+    return (
+        ".".join(ours[:common]),
+        "".join(ours[common : common + 1]),
+        "".join(theirs[common : common + 1]),
+    )
+
+
+def _circle(folder: str, graph: dict[str, dict[str, str]]) -> Iterator[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        # Each node of the circle is imported by the one after it.
+        steps = [
+            f"{name or '__init__'} imports {imported or '__init__'} ({graph[name][imported]})"
+            for imported, name in pairwise(error.args[1])
+        ]
+        yield f"{folder}: " + ", ".join(steps)
 
 
 def upward_imports(modules: list[Module], rooms: Mapping[str, Room] = ROOMS) -> list[str]:

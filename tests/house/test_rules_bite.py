@@ -92,6 +92,39 @@ class TestImports:
         assert breaches(import_rules.unplanned_rooms, "hyperbloom.attic", "x = 1")
         assert not breaches(import_rules.unplanned_rooms, "hyperbloom", "x = 1")
 
+    @pytest.mark.parametrize(
+        "back",
+        [
+            "from hyperbloom.wire.session import Session",
+            "from hyperbloom.wire import session",
+            "from .session import Session",
+            "if TYPE_CHECKING:\n    from hyperbloom.wire.session import Session",
+            "def late():\n    import hyperbloom.wire.session",
+        ],
+    )
+    def test_a_circle_of_modules(self, back: str) -> None:
+        session = module("hyperbloom.wire.session", "from hyperbloom.wire.states import State")
+        circle = import_rules.import_circles([session, module("hyperbloom.wire.states", back)])
+        assert len(circle) == 1
+        assert "session imports states (hyperbloom.wire.session:1)" in circle[0]
+        assert not import_rules.import_circles([session, module("hyperbloom.wire.states", "")])
+
+    def test_a_circle_of_folders_without_one_of_modules(self) -> None:
+        assert import_rules.import_circles(
+            [
+                module("hyperbloom.store.a.one", "from hyperbloom.store.b.one import x"),
+                module("hyperbloom.store.b.one", ""),
+                module("hyperbloom.store.b.two", "from hyperbloom.store.a.two import x"),
+                module("hyperbloom.store.a.two", ""),
+            ]
+        )
+
+    def test_a_facade_that_its_own_module_imports(self) -> None:
+        facade = module("hyperbloom.wire", "from hyperbloom.wire.a import x", is_package=True)
+        assert import_rules.import_circles(
+            [facade, module("hyperbloom.wire.a", "from hyperbloom.wire import y")]
+        )
+
     def test_a_circle_in_the_plan(self) -> None:
         assert import_rules.circles({"a": Room(knows=("b",)), "b": Room(knows=("a",))})
         assert import_rules.circles({"a": Room(knows=("a",))})
