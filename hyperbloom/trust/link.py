@@ -44,7 +44,16 @@ class TrustLink:
             raise ValueError(f"a signature has {SIGNATURE_BYTES} bytes, not {len(self.signature)}")
         if self.version != LINK_VERSION:
             raise ValueError(f"the version of a trust link is {LINK_VERSION}, not {self.version}")
-        _check_fields(self.public_key, self.expires, self.nonce, self.format)
+        if len(self.public_key) != PUBLIC_KEY_BYTES:
+            raise ValueError(
+                f"a public key has {PUBLIC_KEY_BYTES} bytes, not {len(self.public_key)}"
+            )
+        if len(self.nonce) != NONCE_BYTES:
+            raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {len(self.nonce)}")
+        if self.format.has_expiry and not math.isfinite(self.expires):
+            raise ValueError(f"an expiry is a finite number of seconds, not {self.expires}")
+        if not self.format.has_expiry and self.expires != math.inf:
+            raise ValueError("a link of this form never expires: its expiry is infinite")
 
     def signed_part(self) -> bytes:
         """The bytes whose hash the issuer signs."""
@@ -95,20 +104,8 @@ def issue_link(
 
     ``nonce`` is 32 fresh random bytes. Raises ValueError as :class:`TrustLink` does.
     """
-    _check_fields(trustee, expires, nonce, format)
     signed = format.pack(LINK_VERSION, trustee, expires, nonce)
     signature = issuer.sign(keyed_hash(signed, key=format.hash_key))
     return TrustLink(
         public_key=trustee, expires=expires, nonce=nonce, signature=signature, format=format
     )
-
-
-def _check_fields(public_key: bytes, expires: float, nonce: bytes, link_format: LinkFormat) -> None:
-    if len(public_key) != PUBLIC_KEY_BYTES:
-        raise ValueError(f"a public key has {PUBLIC_KEY_BYTES} bytes, not {len(public_key)}")
-    if len(nonce) != NONCE_BYTES:
-        raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
-    if link_format.has_expiry and not math.isfinite(expires):
-        raise ValueError(f"an expiry is a finite number of seconds, not {expires}")
-    if not link_format.has_expiry and expires != math.inf:
-        raise ValueError("a link of this form never expires: its expiry is infinite")

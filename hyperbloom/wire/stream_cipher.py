@@ -103,8 +103,6 @@ class XSalsa20Stream:
     def _process(self, data: bytes | bytearray | memoryview) -> bytes:
         output = bytearray(data)
         length = len(output)
-        if not length:
-            return b""
         block, used = divmod(self._position, _BLOCK_BYTES)
         done = 0
         if used:

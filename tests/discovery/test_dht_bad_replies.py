@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,6 +75,24 @@ def test_items_that_do_not_count(name: str) -> None:
     assert fake.queries
     assert collector.found == ()
     assert outcome.holding == 0
+
+
+def test_an_item_that_many_tell_is_found_once_and_verified_once() -> None:
+    collector = MutableItems(OWNER.public_key, SALT)
+    teller = Address("192.0.2.1", 6881)
+    told = Response(
+        value=GOOD.value, seq=GOOD.seq, public_key=GOOD.public_key, signature=GOOD.signature
+    )
+    other = sign_item(OWNER, salt=SALT, seq=GOOD.seq + 1, value=GOOD.value)
+    later = replace(told, seq=other.seq, signature=other.signature)
+    assert collector.collect(told, teller)
+    assert collector.collect(told, teller)
+    # It is known to be authentic; checking it again for each of many nodes would cost.
+    assert collector.collect(replace(told, signature=bytes(64)), teller)
+    assert collector.found == (GOOD,)
+    assert collector.collect(later, teller)
+    assert collector.found == (GOOD, other)
+    assert not collector.collect(replace(later, value=b"5:other"), teller)
 
 
 @pytest.mark.parametrize("name", MISSING)

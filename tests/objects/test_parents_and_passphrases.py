@@ -70,6 +70,44 @@ def test_now_and_then_another_one_is_tried_and_the_faster_stays():
     assert list(one.dial(now=300)) == ["b"]
 
 
+def test_of_those_that_may_be_dialled_the_untried_come_first_and_then_the_fastest():
+    one = choice("slow", "fast", "untried", wanted=3)
+    assert list(one.dial(now=0)) == ["slow", "fast", "untried"]
+    for address, latency in (("slow", 0.100), ("fast", 0.020)):
+        one.opened(address)
+        one.measured(address, latency)
+        one.ended(address, now=1, steady=True)
+    assert list(one.dial(now=10)) == ["fast", "slow"]
+
+    one = choice("slow", "fast", "untried", wanted=2)
+    assert list(one.dial(now=0)) == ["slow", "fast"]
+    for address, latency in (("slow", 0.100), ("fast", 0.020)):
+        one.opened(address)
+        one.measured(address, latency)
+        one.ended(address, now=1, steady=True)
+    assert list(one.dial(now=10)) == ["untried", "fast"]
+
+
+def test_a_faster_one_has_to_be_faster_by_a_part_and_by_some_milliseconds():
+    for older, newer, left in (
+        (0.100, 0.080, "a"),
+        (0.100, 0.081, "b"),
+        (0.010, 0.008, "a"),
+        (0.005, 0.0031, "b"),
+        (0.050, 0.060, "b"),
+    ):
+        one = choice("a", "b", wanted=1)
+        assert list(one.dial(now=0)) == ["a"]
+        one.opened("a")
+        assert not one.dial(now=99)
+        assert list(one.dial(now=100)) == ["b"]
+        one.opened("b")
+        one.measured("a", older)
+        assert one.leave() is None
+        one.measured("b", newer)
+        assert one.leave() == left, (older, newer)
+
+
 def test_a_latency_counts_once_it_was_measured_a_few_times():
     latency = Latency()
     for round_trip in (0.2, 0.2):

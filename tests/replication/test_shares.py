@@ -232,6 +232,23 @@ def test_tiny_values_of_one_key_wait_for_the_disk_by_what_they_cost(network):
     network.run_until(lambda: owner.feed(feed).count == 20_000, 60)
 
 
+def test_a_peer_whose_values_wait_for_the_disk_is_not_read_until_there_is_room(network):
+    owner, member, feed = pair(network, owner={"limits": Limits(unwritten_bytes=20_000)})
+    writer = SlowWriter(owner.context.writer, network.clock)
+    object.__setattr__(owner.context, "writer", writer)
+    flood = Intruder(network, member, owner, feed)
+    transport = flood.connection._wire.other
+    for frame in range(10):
+        flood.write(flood.session.send_data([b"%d%04d" % (frame, one) for one in range(1_000)]))
+    network.run(0.5)
+    assert not transport.reading, "so that TCP slows the peer"
+    assert transport.arrived
+    writer.seconds = 0.0
+    network.run_until(lambda: owner.feed(feed).count == 10_000, 60)
+    assert transport.reading
+    assert not transport.arrived
+
+
 def test_a_key_that_reads_nothing_is_sent_so_much_over_all_its_connections(network):
     owner, member, feed = pair(network)
     for part in range(6):
