@@ -248,12 +248,17 @@ class LanDiscovery:
         state_change: ServiceStateChange,
     ) -> None:
         """Called by zeroconf, in the browser's thread."""
-        from zeroconf import ServiceStateChange
+        from zeroconf import Error, ServiceStateChange
 
         if state_change is ServiceStateChange.Removed:
             self._reactor.callFromThread(self._heard.pop, name, None)
             return
-        info = zeroconf.get_service_info(service_type, name, timeout=ANSWER_MILLISECONDS)
+        try:
+            info = zeroconf.get_service_info(service_type, name, timeout=ANSWER_MILLISECONDS)
+        except Error as error:
+            # A pointer may name anything. What is raised here would end the browser's thread.
+            log.debug("A name heard by multicast DNS is no service's: {why}", why=str(error))
+            return
         if info is not None and info.port:
             heard = _Heard(tuple(info.parsed_addresses()[:MAX_LAN_ADDRESSES]), info.port)
             self._reactor.callFromThread(self._hear, name, heard)

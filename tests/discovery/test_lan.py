@@ -6,9 +6,8 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from twisted.internet.task import Clock
-from twisted.python.failure import Failure
-from zeroconf import ServiceStateChange
+from threadless import Threadless
+from zeroconf import ServiceInfo, ServiceStateChange
 
 from hyperbloom.discovery.announcer import swarm_hash
 from hyperbloom.discovery.lan import (
@@ -121,22 +120,25 @@ def test_of_one_service_few_addresses_are_taken(lan):
     assert len(one.told) == MAX_LAN_ADDRESSES
 
 
-class Threadless(Clock):
-    """A reactor whose threads are its own."""
+class AsHeard(Everywhere):
+    """A zeroconf that looks at a name as the real one does."""
 
-    def getThreadPool(self):
+    def get_service_info(self, service_type, name, **_):
+        ServiceInfo(service_type, name)
         return self
 
-    def callInThreadWithCallback(self, told, call, *arguments):
-        try:
-            result = call(*arguments)
-        except OSError:
-            told(False, Failure())
-        else:
-            told(True, result)
 
-    def callFromThread(self, call, *arguments):
-        call(*arguments)
+@pytest.mark.parametrize(
+    "name", ["evil.example.", "", "x" * 300, f".{SERVICE_TYPE}", "_x._udp.local."]
+)
+def test_a_name_that_is_no_services_does_not_end_the_browsers_thread(lan, name):
+    lan._reactor = Threadless()
+    one = Swarm(b"a" * 32)
+    lan.serve([one])
+    lan._changed(AsHeard(), SERVICE_TYPE, name, ServiceStateChange.Added)
+    assert one.told == []
+    lan._changed(AsHeard(), SERVICE_TYPE, service(b"a" * 32), ServiceStateChange.Added)
+    assert len(one.told) == MAX_LAN_ADDRESSES
 
 
 class Opened:

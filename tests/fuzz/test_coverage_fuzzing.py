@@ -22,7 +22,8 @@ SEED = os.environ.get("HYPERBLOOM_FUZZ_SEED", "20261121")
 #: Inputs at most where nothing else is asked for; a fast decoder is done before its seconds are.
 RUNS = 20_000
 SOAK_INPUTS = 10_000_000
-SOAK_SECONDS = 1_500
+#: Of one target, which needs some three minutes of a core that has no other work.
+SOAK_SECONDS = 7_200
 #: Beside the seconds of fuzzing: imports of a busy machine.
 START_SECONDS = 180
 

@@ -33,7 +33,7 @@ from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.replication.status import NodeStatus
 from hyperbloom.store import VerifyReport
 
-__all__ = ["ROUTES", "MethodNotAllowed", "Route", "Router"]
+__all__ = ["ROUTER", "ROUTES", "MethodNotAllowed", "Route", "Router"]
 
 Endpoint = Callable[[Call], Answer]
 
@@ -215,7 +215,7 @@ class _Branch:
 class Router:
     """Finds the route of a method and a path, in time that does not grow with the table."""
 
-    def __init__(self, routes: tuple[Route, ...] = ROUTES) -> None:
+    def __init__(self, routes: tuple[Route, ...]) -> None:
         self._root = _Branch()
         for route in routes:
             branch = self._root
@@ -241,3 +241,7 @@ class Router:
                 raise MethodNotAllowed(tuple(branch.routes))
             raise Problem(ProblemKind.NOT_FOUND, "there is nothing at this path")
         return route, arguments
+
+
+#: Made once: a node serves the API in two places.
+ROUTER = Router(ROUTES)

@@ -27,7 +27,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from hyperbloom.addresses import format_host_port
 from hyperbloom.api.control_socket import SocketError, free_unix, private_files, unix_address
-from hyperbloom.api.endpoints.routes import MethodNotAllowed, Route, Router
+from hyperbloom.api.endpoints.routes import ROUTER, MethodNotAllowed, Route
 from hyperbloom.api.http.access import Access, Rights
 from hyperbloom.api.http.channel import ApiRequest, ApiSite
 from hyperbloom.api.http.request import STREAMED, Answer, Call, Context, Result
@@ -107,10 +107,9 @@ class ApiResource(Resource):
 
     isLeaf = True
 
-    def __init__(self, context: Context, router: Router | None = None) -> None:
+    def __init__(self, context: Context) -> None:
         super().__init__()
         self._context = context
-        self._router = router or Router()
 
     def render(self, request: Request) -> int:
         """Twisted's entry: answers now or later, always by itself."""
@@ -130,7 +129,7 @@ class ApiResource(Resource):
         if request.refusal is not None:
             raise request.refusal
         path, method = request.path.decode("latin-1"), request.method.decode("latin-1")
-        route, call.arguments = self._router.find(method, path)
+        route, call.arguments = ROUTER.find(method, path)
         _check_rights(request, route)
         if request.received > request.most:
             raise Problem(

@@ -7,7 +7,10 @@ Each module has
 - `seeds()`: inputs to begin with, by name, each of which `fuzz` takes. The files under `seeds/`
   were made of these, from recorded bytes and golden vectors.
 - `MAX_BYTES`: the longest input that is worth trying.
-- `RUNS`: its part of a long run, in thousandths.
+- `RUNS`: its part of a long run, in thousandths. The slow ones, which take 500 to 2,000 inputs a
+  second because each makes a connection, a node or a store, have some three minutes each; those of
+  some 10,000 a second have half of that; the rest, of some 50,000, share what is left. So all of it
+  takes about half an hour of one core.
 
 Nothing is imported here, so that whoever measures coverage can load a module in its own way.
 """

@@ -14,7 +14,7 @@ from hyperbloom.passphrase import PassphraseError, load_passphrase
 from hyperbloom.store import StoreError, load_snapshot_info
 
 MAX_BYTES = 4_096
-RUNS = 57
+RUNS = 100
 
 _PATH = Path("/nowhere/hyperbloom.toml")
 _FOLDER = Path(tempfile.mkdtemp(prefix="hb-"))

@@ -16,7 +16,7 @@ from hyperbloom.discovery.dht.machine import Dht
 from hyperbloom.discovery.dht.settings import DhtSettings
 
 MAX_BYTES = 4_096
-RUNS = 15
+RUNS = 25
 
 #: What stands here in a piece is replaced: by the transaction and the id of a node that is asked,
 #: and by a token of ours.

@@ -13,8 +13,7 @@ from typing import Any
 
 from choices import Choices, piece
 from fake_node import FakeNode
-from twisted.internet.defer import maybeDeferred
-from twisted.internet.task import Clock
+from threadless import Threadless
 from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogPublisher
 
@@ -25,7 +24,7 @@ from hyperbloom.api.http.server import ApiResource, ControlService
 from hyperbloom.api.limits import MAX_HEAD_BYTES
 
 MAX_BYTES = 8_192
-RUNS = 15
+RUNS = 30
 
 _TOKEN = "t" * 43
 _PORT = 4366
@@ -43,22 +42,6 @@ def _name_of(method: str, path: str) -> bytes:
 _BY_NAME = {_name_of(route.method, route.path): route for route in _ROUTES}
 
 
-class _Clock(Clock):
-    """A reactor without threads: what would run in one runs at once."""
-
-    def getThreadPool(self) -> _Clock:
-        return self
-
-    def callInThreadWithCallback(self, done: Any, call: Any, *args: Any, **more: Any) -> None:
-        result: list[Any] = []
-        maybeDeferred(call, *args, **more).addBoth(result.append)
-        failed = hasattr(result[0], "raiseException")
-        done(not failed, result[0])
-
-    def callFromThread(self, call: Any, *args: Any, **more: Any) -> None:
-        call(*args, **more)
-
-
 _failures: list[str] = []
 
 
@@ -73,7 +56,7 @@ globalLogPublisher.addObserver(_observe)
 def fuzz(data: bytes) -> bool:
     """Requests on one connection; bytes as they are, or a body for one of the routes."""
     choices = Choices(data)
-    clock = _Clock()
+    clock = Threadless()
     service = ControlService(FakeNode(), _FOLDER / "control.sock", reactor=clock)
     guarded = choices.one_of((False, True))
     access = Access(("127.0.0.1", _PORT), _TOKEN, clock=clock.seconds) if guarded else None

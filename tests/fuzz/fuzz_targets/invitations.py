@@ -17,7 +17,7 @@ from hyperbloom.invitation import (
 from hyperbloom.keys import keyed_hash
 
 MAX_BYTES = 10_000
-RUNS = 70
+RUNS = 100
 
 
 def fuzz(data: bytes) -> bool:

@@ -15,7 +15,7 @@ from hyperbloom.objects.wire.session import NEED_DATA, PAUSED, ConnectionEnded, 
 from hyperbloom.objects.wire.states import State
 
 MAX_BYTES = 4_096
-RUNS = 50
+RUNS = 80
 
 _SALT = bytes(range(32))
 _PASSPHRASE = "secret"

@@ -21,7 +21,7 @@ from choices import Choices, piece
 from sound_snapshot import make_snapshot
 
 MAX_BYTES = 256
-RUNS = 1
+RUNS = 20
 
 #: The CPU of a busy machine may be away for long; a walk in a circle never ends.
 ANSWER_SECONDS: Final = 60.0

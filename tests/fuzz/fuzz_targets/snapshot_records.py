@@ -17,7 +17,7 @@ from sound_snapshot import DATABASES, make_snapshot
 from hyperbloom.store import StoreError, verify_path
 
 MAX_BYTES = 2_048
-RUNS = 2
+RUNS = 8
 
 _FOLDER = Path(tempfile.mkdtemp(prefix="hb-"))
 _SOUND = _FOLDER / "sound"

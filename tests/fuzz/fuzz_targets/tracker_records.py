@@ -26,7 +26,7 @@ from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.keys import Identity
 
 MAX_BYTES = 2_200
-RUNS = 20
+RUNS = 30
 
 _KEYS = Topic.named(b"fuzz", b"secret").keys(0)
 _PUBLISHER = Identity(b"\x05" * 32)

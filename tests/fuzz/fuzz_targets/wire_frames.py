@@ -9,7 +9,7 @@ from hyperbloom.wire.framing import MAGIC, FrameReader, encode_frame, encode_ope
 from hyperbloom.wire.limits import MAX_FRAME_BYTES
 
 MAX_BYTES = 4_096
-RUNS = 90
+RUNS = 80
 
 
 def fuzz(data: bytes) -> bool:

@@ -21,7 +21,7 @@ from hyperbloom.wire import (
 )
 
 MAX_BYTES = 4_096
-RUNS = 300
+RUNS = 137
 
 KINDS = (Open, Handshake, Sync, FilterOptions, Data, Request, Link, DigestRequest, Digest)
 
