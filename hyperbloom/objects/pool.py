@@ -16,12 +16,13 @@ import json
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from hyperbloom.connections.workers import InThread
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.classes.types import ObjectType, Types, bind, binding_of
 from hyperbloom.objects.limits import TURN_SECONDS
@@ -61,12 +62,6 @@ log = Logger()
 
 #: Where the store keeps the types that programs declared: names, and fields with their types.
 _TYPES_META = "objects.types"
-
-
-class InThread(Protocol):
-    """Runs a blocking call beside the reactor."""
-
-    def __call__(self, call: Callable[[], T], /) -> Deferred[T]: ...
 
 
 class Record:

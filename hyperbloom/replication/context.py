@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from hyperbloom.connections.shares import Share, Shares
+from hyperbloom.connections.workers import InThread, Workers
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
 from hyperbloom.replication.feed.deny_list import DenyList
 from hyperbloom.replication.limits import Limits
-from hyperbloom.replication.net.shares import Share, Shares
-from hyperbloom.replication.net.workers import InThread, Workers
 from hyperbloom.replication.settings import SyncSettings
 from hyperbloom.store import Operation, Store, Writer, WriterInline
 

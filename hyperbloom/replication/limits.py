@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
-    "ACTIVE_SECONDS",
     "BROADCASTS_PER_TURN",
-    "CROWDED_AT_ONCE",
-    "CROWDED_SECONDS",
     "DIGEST_SECONDS",
     "DOUBT_FACTOR",
     "DOUBT_SECONDS",
@@ -24,25 +21,17 @@ __all__ = [
     "FOUND_REST_FIRST",
     "FOUND_REST_LONGEST",
     "FRAMES_PER_TURN",
-    "FREE_PART",
     "FULL_PLAN_SECONDS",
-    "HEAVIER",
-    "LEAST_PART",
-    "LEAST_PART_OF_STRANGERS",
     "LEAST_REPLY_SCALE",
     "LONGEST_VALUE_BYTES",
     "MAX_ASKED_BYTES",
     "MAX_FETCHES",
     "MAX_FOUND",
     "MAX_KEPT_SUMS",
-    "MAX_REFUSALS_SHOWN",
     "MAX_REPLY_SCALES",
-    "MAX_SHARES",
-    "MAX_STRUCK",
     "MAX_UNPACKED_FILTERS",
     "MAX_UNSENT_BYTES",
     "MAX_WAITS",
-    "NEWCOMERS_PART",
     "OUTSTANDING_SYNCS",
     "PEER_KNOWN_VALUES",
     "REPLY_BYTES",
@@ -50,14 +39,9 @@ __all__ = [
     "RETENTION_SECONDS",
     "SLICE_BYTES",
     "SLICE_VALUES",
-    "STRANGERS_PART",
     "SYNC_SHARE",
-    "TOLD_SINGLY",
     "TOMBSTONE_SLICE",
     "TURN_SECONDS",
-    "USE_SECONDS",
-    "WEIGHT_SECONDS",
-    "YIELD_FACTOR",
     "Limits",
 ]
 
@@ -79,31 +63,6 @@ TURN_SECONDS = 0.01
 #: Messages sent in the turn in which their values are stored: a signature costs about 0.03 ms, a
 #: message to one peer 0.01 ms. What is more follows from the log, many values in a message.
 BROADCASTS_PER_TURN = 256
-
-#: Keys of which is kept what they have used of this node (some 500 bytes each), so that who leaves
-#: and comes again has no more for it. There are more than connections; beyond it those without a
-#: connection are forgotten, the first ones first.
-MAX_SHARES = 4_096
-
-#: What a key has used counts less by and by, to a third in so many seconds: as what it uses now,
-#: and as what makes it heavier than others. One that has used nothing for the shortest time makes
-#: nobody wait.
-USE_SECONDS = 3.0
-WEIGHT_SECONDS = 60.0
-ACTIVE_SECONDS = 1.0
-
-#: How many times as much as another one a key has to have used to rest for it: those who ask alike
-#: would else rest for each other, and leave the threads idle.
-HEAVIER = 1.5
-
-#: While others that have used less are at work, a key that uses more than FREE_PART of a thread's
-#: time rests after each piece of work: YIELD_FACTOR times as much as they use is left free. It has
-#: LEAST_PART all the same. Those who have proved no key share one part, and a newcomer waits with
-#: all the others: it is larger, so that no crowd and no flood keeps newcomers out.
-FREE_PART = 0.05
-YIELD_FACTOR = 3.0
-LEAST_PART = 0.05
-LEAST_PART_OF_STRANGERS = 0.25
 
 #: Questions of one key that wait, over all its connections, in bytes of their filters; beyond it
 #: each connection may have one.
@@ -159,40 +118,15 @@ PEER_KNOWN_VALUES = 4_096
 #: Fetches (a light node's requests) under way at once a feed.
 MAX_FETCHES = 256
 
-#: Connections that have proved nothing may be one in so many of all; beyond it the oldest of them
-#: goes, and a stranger can open them faster than it is told to go.
-STRANGERS_PART = 2
-
-#: One in so many connections is never a member's, so that somebody new can always get in and prove
-#: who it is.
-NEWCOMERS_PART = 16
-
 #: Bytes read at once from a peer that has proved nothing: what was read may wait for its turn, and
 #: all strangers together may fill a turn.
 EARLY_READ_BYTES = 4_096
-
-#: Events of one kind, of members, that are told one by one in a minute; others are counted. Of
-#: strangers it is the first (`hyperbloom.tally`).
-TOLD_SINGLY = 10
-
-#: Refused handshakes kept for `status`, newest first.
-MAX_REFUSALS_SHOWN = 20
 
 #: The least part of an estimated reply that is still asked for: surely one value at a time.
 LEAST_REPLY_SCALE = 1e-6
 
 #: Peers remembered a feed as having died on a long reply; beyond it all are forgotten.
 MAX_REPLY_SCALES = 1_024
-
-#: Times that a key which has all the connections it may have takes a place of its own from one
-#: network at once, and seconds for each further time; beyond it its Handshake is not verified.
-#: A member whose connections died unseen needs a few; one that goes on would cost 3 ms each time.
-CROWDED_AT_ONCE = 8
-CROWDED_SECONDS = 5.0
-
-#: Keys, each with where it came from, whose strikes are kept, and as many whose places are; beyond
-#: it the oldest is forgotten.
-MAX_STRUCK = 10_000
 
 #: Addresses remembered a feed at which peers were found; anyone may announce one, so beyond it the
 #: one that was heard of longest ago and does not lead to a peer is forgotten.

@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 
 from hyperbloom import __version__
 from hyperbloom.addresses import format_host_port
+from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.feed_keys import HeldKey
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.feed import Feed
@@ -30,7 +31,6 @@ from hyperbloom.replication.limits import RETENTION_SECONDS, Limits
 from hyperbloom.replication.net.connections import Connections
 from hyperbloom.replication.net.dialer import AcceptFactory, Dialer
 from hyperbloom.replication.net.discovered_peers import FoundPeers
-from hyperbloom.replication.net.refusal import Refused
 from hyperbloom.replication.ownership import Ownership, settings_for
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, NodeTraffic, PeerStatus
@@ -195,7 +195,7 @@ class Node(Service):
             waiting += [cast("Deferred[object]", dialer.stop()) for dialer in dialers]
         waiting += [found.stop() for found in self.found.values()]
         self._ports, self._dialers, self.found = [], {}, {}
-        gone = self.connections.close(Refused("stopped", "this node is stopping"))
+        gone = self.connections.close(CloseReason("stopped", "this node is stopping"))
         waiting.append(cast("Deferred[object]", gone))
         return DeferredList(waiting).addCallback(lambda _: None)
 
@@ -307,7 +307,7 @@ class Node(Service):
         ]
         if feed_key in self.found:
             stopping.append(self.found.pop(feed_key).stop())
-        self.connections.close(Refused("stopped", why), feed_key)
+        self.connections.close(CloseReason("stopped", why), feed_key)
         return cast("Deferred[object]", gatherResults(stopping))
 
     def _dial(self, feed: Feed) -> None:

@@ -183,7 +183,7 @@ class FeedTraffic:
 class NodeTraffic:
     """What the node has moved since the start, and how its store does.
 
-    closed: connections that this node closed, by the kind of `Refused`. dialled, accepted:
+    closed: connections that this node closed, by the kind of `CloseReason`. dialled, accepted:
     connections that came about. secure: those that are past the handshake now.
     """
 

@@ -28,7 +28,7 @@ from hyperbloom.api.limits import (
     REQUESTS_PER_TURN,
 )
 from hyperbloom.client.client import Client
-from hyperbloom.replication.net.reactor_budget import Turns
+from hyperbloom.connections.reactor_budget import ReactorBudget
 
 CLAIM = "/v1/sessions/claim"
 
@@ -265,7 +265,7 @@ def test_requests_in_a_row_fill_no_turn(over_tcp, ticks):
 
 def test_all_together_have_so_many_a_turn(over_tcp, ticks):
     reactor = over_tcp.thread.reactor
-    over_tcp.tcp._site.turns = Turns(reactor, most=8, seconds=60.0)
+    over_tcp.tcp._site.reactor_budget = ReactorBudget(reactor, most=8, seconds=60.0)
     # In their thread nothing is read until all have asked.
     held = threading.Event()
     reactor.callFromThread(held.wait, PATIENCE)

@@ -44,13 +44,14 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "units": Room(),
         "addresses": Room(),
         "exit_codes": Room(),
-        "tally": Room(packages=("twisted",)),
         "invitation": Room(knows=("keys",)),
         "passphrase": Room(),
         "process": Room(knows=("store",), packages=("twisted", "zope")),
+        # What connections of any protocol share.
+        "connections": Room(knows=("addresses",), packages=("twisted",)),
         # The three network parts, which do not know each other.
         "replication": Room(
-            knows=(*_CORE_AND_STORE, "addresses", "feed_keys", "tally"),
+            knows=(*_CORE_AND_STORE, "addresses", "connections", "feed_keys"),
             packages=("twisted", "zope"),
         ),
         "discovery": Room(
@@ -58,7 +59,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             packages=("bencode2", "ifaddr", "nacl", "pyhpke", "twisted", "zeroconf", "zope"),
         ),
         "objects": Room(
-            knows=(*_CORE_AND_STORE, "addresses", "tally"),
+            knows=(*_CORE_AND_STORE, "addresses", "connections"),
             packages=("cryptography", "lz4", "msgpack", "twisted", "zope"),
         ),
         "export": Room(
@@ -69,7 +70,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         ),
         "api": Room(
             knows=(*CORE, "histogram", "store", "units", "addresses", "invitation", "passphrase",
-                   "config", "objects", "replication"),
+                   "config", "connections", "objects", "replication"),
             packages=("prometheus_client", "twisted", "zope"),
         ),
         "client": Room(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from twisted.internet.task import Clock
 from twisted.logger import Logger, LogLevel, formatEvent
 
-from hyperbloom.tally import MAX_SOURCES, TALLY_SECONDS, Tally
+from hyperbloom.connections.limits import MAX_SOURCES, TALLY_SECONDS
+from hyperbloom.connections.tally import Tally
 
 
 def tally(**more):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hyperbloom.replication.limits import CROWDED_AT_ONCE, CROWDED_SECONDS, MAX_STRUCK
-from hyperbloom.replication.net.crowding import Crowding
+from hyperbloom.connections.crowding import Crowding
+from hyperbloom.connections.limits import CROWDED_AT_ONCE, CROWDED_SECONDS, MAX_STRUCK
 
 
 def test_a_key_takes_its_places_a_few_times_and_then_now_and_then():

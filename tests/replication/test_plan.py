@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperbloom.bloom import BloomFilter
+from hyperbloom.connections.shares import WorkBudget
 from hyperbloom.replication.sync.plan import (
     FILTER_BYTES,
     MAX_BOUND_BYTES,
@@ -24,7 +25,7 @@ from hyperbloom.replication.sync.plan import (
     union,
     within,
 )
-from hyperbloom.replication.sync.reply import WorkBudget, reply_to_request, reply_to_sync
+from hyperbloom.replication.sync.reply import reply_to_request, reply_to_sync
 from hyperbloom.wire import SEND_FRAME_BYTES, Range, Request, Sync
 
 

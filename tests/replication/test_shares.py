@@ -10,17 +10,15 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from hyperbloom.bloom import BloomFilter
+from hyperbloom.connections.limits import ACTIVE_SECONDS, LEAST_PART, MAX_SHARES
+from hyperbloom.connections.shares import Shares
+from hyperbloom.connections.workers import THREADS, Workers
 from hyperbloom.replication.limits import (
-    ACTIVE_SECONDS,
-    LEAST_PART,
     MAX_ASKED_BYTES,
-    MAX_SHARES,
     MAX_UNPACKED_FILTERS,
     MAX_UNSENT_BYTES,
     Limits,
 )
-from hyperbloom.replication.net.shares import Shares
-from hyperbloom.replication.net.workers import THREADS, Workers
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.sync.reply import reply_to_sync
 from hyperbloom.store import RangeSlice, written_bytes

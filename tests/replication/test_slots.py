@@ -8,9 +8,10 @@ from sim import pair
 from twisted.internet.protocol import Factory, Protocol
 
 from hyperbloom.addresses import network_of
+from hyperbloom.connections.limits import NEWCOMERS_PART, STRANGERS_PART
+from hyperbloom.connections.slots import Proof, Slots
 from hyperbloom.keys import Identity
-from hyperbloom.replication.limits import NEWCOMERS_PART, STRANGERS_PART, Limits
-from hyperbloom.replication.net.slots import Proof, Slots
+from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import FeedSettings
 
 

@@ -38,7 +38,7 @@ from hyperbloom.api.limits import (
     TURN_SECONDS,
 )
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
-from hyperbloom.replication.net.reactor_budget import Turns
+from hyperbloom.connections.reactor_budget import ReactorBudget
 
 __all__ = ["ApiChannel", "ApiRequest", "ApiSite"]
 
@@ -179,7 +179,7 @@ class ApiChannel(HTTPChannel):
             self._read()
 
     def _read(self) -> None:
-        if self._is_clogged or not self.site.turns.take(self.is_proved):
+        if self._is_clogged or not self.site.reactor_budget.take(self.is_proved):
             self._wait()
             return
         if self.line_mode:
@@ -194,7 +194,7 @@ class ApiChannel(HTTPChannel):
         transport.pauseProducing()
         if not self._is_clogged:
             self._is_waiting = True
-            self.site.turns.wait(self.is_proved, self._go_on)
+            self.site.reactor_budget.wait(self.is_proved, self._go_on)
 
     def _go_on(self) -> None:
         self._is_waiting = False
@@ -300,7 +300,7 @@ class ApiSite(Site):
         self.most = most
         #: In the order in which they came; the values say nothing.
         self.channels: dict[ApiChannel, None] = {}
-        self.turns = Turns(reactor, most=REQUESTS_PER_TURN, seconds=TURN_SECONDS)
+        self.reactor_budget = ReactorBudget(reactor, most=REQUESTS_PER_TURN, seconds=TURN_SECONDS)
 
     def admit(self, channel: ApiChannel) -> bool:
         """Whether a new connection may stay; for it the oldest that has proved nothing goes."""

@@ -17,25 +17,23 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from hyperbloom.addresses import network_of
+from hyperbloom.connections.limits import MAX_CLOSED_SHOWN, TOLD_SINGLY
+from hyperbloom.connections.tally import Tally
+from hyperbloom.connections.workers import InThread
 from hyperbloom.objects.peers import foreign
 from hyperbloom.objects.peers.announcements import NEWS, messages
 from hyperbloom.objects.peers.foreign import Made, Told
 from hyperbloom.objects.peers.peer import Closing, PoolPeer
-from hyperbloom.objects.pool import InThread, ObjectPool
+from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.settings import ObjectsSettings
 from hyperbloom.objects.status import ClosingStatus, PoolPeerStatus
 from hyperbloom.objects.wire.payloads import Identify
 from hyperbloom.store import Outcome
-from hyperbloom.tally import Tally
 
 __all__ = ["AcceptFactory", "Decide", "DialFactory", "PoolContext", "PoolNetwork", "let_in"]
 
-#: Closings kept for the status, newest first.
-MAX_CLOSINGS_SHOWN = 20
 #: Closings that tell a person nothing.
 _ORDINARY = frozenset({"stopped", "lost", "left"})
-#: Closings of one kind, of peers that were let in, that are told one by one in a minute.
-TOLD_SINGLY = 10
 
 log = Logger()
 
@@ -72,7 +70,7 @@ class PoolNetwork:
 
     def __init__(self, context: PoolContext) -> None:
         self.context = context
-        self.closings: deque[ClosingStatus] = deque(maxlen=MAX_CLOSINGS_SHOWN)
+        self.closings: deque[ClosingStatus] = deque(maxlen=MAX_CLOSED_SHOWN)
         #: The oldest first.
         self._all: dict[PoolPeer, None] = {}
         self._open: list[PoolPeer] = []

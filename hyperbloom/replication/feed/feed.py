@@ -16,6 +16,8 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from hyperbloom.connections.reactor_budget import ReactorBudget
+from hyperbloom.connections.shares import Share
 from hyperbloom.keys import Identity
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.counters import COUNTS, Figures
@@ -34,8 +36,6 @@ from hyperbloom.replication.limits import (
     SLICE_VALUES,
     TURN_SECONDS,
 )
-from hyperbloom.replication.net.reactor_budget import Turns
-from hyperbloom.replication.net.shares import Share
 from hyperbloom.replication.settings import FeedSettings, KeyRange
 from hyperbloom.replication.status import FeedTraffic
 from hyperbloom.replication.sync.plan import FILTER_BYTES, SyncPlan, union, within
@@ -128,7 +128,9 @@ class Feed:
         self._interests: list[KeyRange] = []
         self._reply_scale: dict[bytes, float] = {}
         #: Broadcasts that go out in the turn in which their values are stored.
-        self.broadcasts = Turns(context.clock, most=BROADCASTS_PER_TURN, seconds=TURN_SECONDS)
+        self.broadcasts = ReactorBudget(
+            context.clock, most=BROADCASTS_PER_TURN, seconds=TURN_SECONDS
+        )
         #: Sums of parts of the feed, which peers are compared by.
         self.sums = KeptSums(self.holding)
         #: Calls that wait until peers are in sync.

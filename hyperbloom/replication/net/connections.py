@@ -14,20 +14,16 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
+from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.connections.crowding import Crowding
+from hyperbloom.connections.limits import MAX_CLOSED_SHOWN, TOLD_SINGLY
+from hyperbloom.connections.reactor_budget import ReactorBudget
+from hyperbloom.connections.slots import Proof, Slots
+from hyperbloom.connections.strikes import Strikes
+from hyperbloom.connections.tally import Tally
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.limits import (
-    FRAMES_PER_TURN,
-    MAX_REFUSALS_SHOWN,
-    TOLD_SINGLY,
-    TURN_SECONDS,
-)
-from hyperbloom.replication.net.crowding import Crowding
-from hyperbloom.replication.net.reactor_budget import Turns
-from hyperbloom.replication.net.refusal import Refused
-from hyperbloom.replication.net.slots import Proof, Slots
-from hyperbloom.replication.net.strikes import Strikes
+from hyperbloom.replication.limits import FRAMES_PER_TURN, TURN_SECONDS
 from hyperbloom.replication.status import PeerStatus, RefusalStatus
-from hyperbloom.tally import Tally
 from hyperbloom.trust import Chain
 from hyperbloom.wire import RemotePeer
 
@@ -49,8 +45,10 @@ class Connections:
     def __init__(self, context: FeedContext, feed_of: Callable[[bytes], Feed | None]) -> None:
         self.context = context
         self.feed_of = feed_of
-        self.turns = Turns(context.clock, most=FRAMES_PER_TURN, seconds=TURN_SECONDS)
-        self.refusals: deque[RefusalStatus] = deque(maxlen=MAX_REFUSALS_SHOWN)
+        self.reactor_budget = ReactorBudget(
+            context.clock, most=FRAMES_PER_TURN, seconds=TURN_SECONDS
+        )
+        self.refusals: deque[RefusalStatus] = deque(maxlen=MAX_CLOSED_SHOWN)
         #: Since the start: connections by way, closings by kind, violations of the protocol, and
         #: the bytes of connections that are over.
         self.opened: Counter[bool] = Counter()
@@ -71,7 +69,7 @@ class Connections:
 
     # Called by PeerProtocol
 
-    def admit(self, peer: PeerProtocol) -> Refused | None:
+    def admit(self, peer: PeerProtocol) -> CloseReason | None:
         """Take a new connection in, or say why not; another one may have to go for it."""
         self._open.add(peer)
         self.opened[peer.outgoing] += 1
@@ -82,7 +80,7 @@ class Connections:
         """A peer has opened a feed that is here."""
         self._slots.open(peer)
 
-    def check_secure(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
+    def check_secure(self, peer: PeerProtocol, remote: RemotePeer) -> CloseReason | None:
         """Why a peer that has proved a key is not let in all the same: as ourselves, or a twin.
 
         Our own key is never a peer's: somebody passes our own Handshake of another connection
@@ -93,14 +91,14 @@ class Connections:
             return _is_denied(denied, remote.key)
         if remote.key in self._own_keys(peer):
             if remote.id == self.context.peer_id:
-                return Refused("own", "this node dialled itself")
-            return Refused(
+                return CloseReason("own", "this node dialled itself")
+            return CloseReason(
                 "own-key",
                 "it proved this node's own key: somebody passed our own proof back to us, or "
                 "another node runs with the same key",
             )
         if not peer.outgoing and self._is_banned(peer, remote.key):
-            return Refused("banned", "it has broken the protocol too often")
+            return CloseReason("banned", "it has broken the protocol too often")
         return self._twin(peer, remote) or self._prove(peer, remote)
 
     def why_unwanted(self, peer: PeerProtocol, key: bytes) -> str | None:
@@ -117,7 +115,7 @@ class Connections:
         here = () if credentials is None else (credentials.identity.public_key,)
         return self.context.own_keys.union(here)
 
-    def _prove(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
+    def _prove(self, peer: PeerProtocol, remote: RemotePeer) -> CloseReason | None:
         proof = Proof(feed=remote.chain.feed_key, key=remote.key, branch=_branch_of(remote.chain))
         surplus = self._slots.prove(peer, proof)
         if surplus is not None and (surplus is peer or _key_of(surplus) == remote.key):
@@ -126,17 +124,17 @@ class Connections:
 
     def _make_room(
         self, surplus: PeerProtocol | None, newcomer: PeerProtocol, crowded: str
-    ) -> Refused | None:
+    ) -> CloseReason | None:
         if surplus is None:
             return None
         # It counts no more, though the system takes a moment to close it.
         self._slots.leave(surplus)
         if surplus is newcomer:
-            return Refused("crowded", crowded)
-        surplus.abort(Refused("crowded", "it had to make room for another connection"))
+            return CloseReason("crowded", crowded)
+        surplus.abort(CloseReason("crowded", "it had to make room for another connection"))
         return None
 
-    def _twin(self, peer: PeerProtocol, remote: RemotePeer) -> Refused | None:
+    def _twin(self, peer: PeerProtocol, remote: RemotePeer) -> CloseReason | None:
         """Whether there is a connection with this peer already that is to be kept.
 
         A twin has the same id and the same key: an id is told to everyone and proves nothing. Two
@@ -152,8 +150,8 @@ class Connections:
         for twin in twins:
             keep_outgoing = own_id < remote.id
             if twin.outgoing == peer.outgoing or twin.outgoing == keep_outgoing:
-                return Refused("twin", "there is a connection with this peer already")
-            twin.close(Refused("twin", "there is another connection with this peer"))
+                return CloseReason("twin", "there is a connection with this peer already")
+            twin.close(CloseReason("twin", "there is another connection with this peer"))
         return None
 
     def forget(self, peer: PeerProtocol) -> None:
@@ -167,7 +165,7 @@ class Connections:
             for deferred in waiting:
                 deferred.callback(None)
 
-    def refused(self, peer: PeerProtocol, why: Refused) -> None:
+    def refused(self, peer: PeerProtocol, why: CloseReason) -> None:
         """A connection is being closed by this node; what may interest a person is kept."""
         self.closed[why.kind] += 1
         if why.kind in _ORDINARY:
@@ -210,7 +208,7 @@ class Connections:
         )
         who = _struck(peer, peer.peering.remote_key)
         if self._strikes.strike(who, now=self.context.clock.seconds()):
-            peer.close(Refused("banned", "it has broken the protocol too often"))
+            peer.close(CloseReason("banned", "it has broken the protocol too often"))
 
     def _is_banned(self, peer: PeerProtocol, key: bytes) -> bool:
         return self._strikes.is_banned(_struck(peer, key), now=self.context.clock.seconds())
@@ -234,7 +232,9 @@ class Connections:
             if key is not None:
                 peer.close(_is_denied(key, remote.key))
             elif denied.first_of(peer.peering.own_chain) is not None:
-                peer.close(Refused("no-chain", "this node's own chain leads through a denied key"))
+                peer.close(
+                    CloseReason("no-chain", "this node's own chain leads through a denied key")
+                )
 
     def look(self) -> None:
         """Close who may no longer take part, and cut who reads nothing for long."""
@@ -245,16 +245,16 @@ class Connections:
             if peering is None or peer.close_reason is not None:
                 continue
             if peering.remote.expires + self.context.leeway < now:
-                peer.close(Refused("expired", "a link of its chain has expired"))
+                peer.close(CloseReason("expired", "a link of its chain has expired"))
             elif peering.own_chain.expires + self.context.leeway < now:
                 # What is stored from now on could not be sent: the next connection asks anew.
-                peer.close(Refused("no-chain", "this node's own chain has expired"))
+                peer.close(CloseReason("no-chain", "this node's own chain has expired"))
             elif peering.outflow.stalled_since(moment) > self.context.limits.stall_seconds:
-                peer.abort(Refused("stalled", "it reads nothing of what waits for it"))
+                peer.abort(CloseReason("stalled", "it reads nothing of what waits for it"))
             else:
                 peer.look_again()
 
-    def close(self, why: Refused, feed_key: bytes | None = None) -> Deferred[None]:
+    def close(self, why: CloseReason, feed_key: bytes | None = None) -> Deferred[None]:
         """Close the connections of a feed, or all; fires, for all, when they are gone."""
         for peer in list(self._open):
             if feed_key is None or (peer.feed is not None and peer.feed.key == feed_key):
@@ -292,11 +292,11 @@ def key_in_log(key: bytes) -> str:
     return key.hex()[:16]
 
 
-def _is_denied(key: bytes, remote_key: bytes) -> Refused:
+def _is_denied(key: bytes, remote_key: bytes) -> CloseReason:
     """Why a peer with this key in its chain is turned away; the text is logged and names none."""
     if key == remote_key:
-        return Refused("denied", "its key is denied (`trust denied`)")
-    return Refused("denied", "its chain leads through a key that is denied (`trust denied`)")
+        return CloseReason("denied", "its key is denied (`trust denied`)")
+    return CloseReason("denied", "its chain leads through a key that is denied (`trust denied`)")
 
 
 def _key_of(peer: PeerProtocol) -> bytes | None:

@@ -21,8 +21,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.addresses import network_of, parse_host_port
+from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.replication.net.protocol import PeerProtocol
-from hyperbloom.replication.net.refusal import Refused
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed.feed import Feed
@@ -125,7 +125,7 @@ class Dialer:
             self._dialling.cancel()
         if self._peer is None:
             return succeed(None)
-        self._peer.close(Refused("stopped", "this node dials it no more"))
+        self._peer.close(CloseReason("stopped", "this node dials it no more"))
         return self._peer.when_lost()
 
     @property
@@ -181,7 +181,7 @@ class Dialer:
         self._peer = peer
         try:
             await peer.when_secure()
-        except Refused as why:
+        except CloseReason as why:
             self._note(str(why))
             self.last_refusal = why.kind
             await peer.when_lost()

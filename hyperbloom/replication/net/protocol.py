@@ -7,7 +7,7 @@ Frames are taken from the session one at a time. While the peering is behind (va
 for the disk, questions that wait for an answer) none is taken and the transport is paused, so
 that TCP slows the peer. (`Peering.is_behind` sees to it that two nodes that are both held up by
 the other's questions do not wait for each other.) No turn of the reactor takes more than its
-share (`turns`).
+share (`reactor_budget`).
 
 Closing has two stages: what is buffered is flushed, and after `close_seconds` the connection is
 cut. The handshake has its time; only valid frames count as life.
@@ -27,9 +27,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.addresses import network_of
+from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.connections.shares import Share
 from hyperbloom.replication.limits import EARLY_READ_BYTES
-from hyperbloom.replication.net.refusal import Refused
-from hyperbloom.replication.net.shares import Share
 from hyperbloom.replication.sync.peer import Connection, Peering, extensions_of
 from hyperbloom.trust import ChainExpired
 from hyperbloom.wire import (
@@ -81,14 +81,14 @@ class PeerProtocol(Protocol):
         self.outgoing = feed is not None
         self.session = Session(leeway=self.context.leeway, refuses=self._why_unwanted)
         self.peering: Peering | None = None
-        self.close_reason: Refused | None = None
+        self.close_reason: CloseReason | None = None
         self.network = self.address = "unknown"
         self.bytes_in = self.bytes_out = self.strikes = 0
         #: The connection ended because more was asked than the peer can answer; less will be.
         self.asked_too_much = False
         self._lost = False
         self._holding = False
-        #: Waits in the row of `Turns`.
+        #: Waits in the row of `ReactorBudget`.
         self._in_row = False
         self._waiting: list[Deferred[PeerProtocol]] = []
         self._waiting_for_end: list[Deferred[None]] = []
@@ -118,7 +118,7 @@ class PeerProtocol(Protocol):
         self._handshake_call = self.context.clock.callLater(
             self.context.limits.handshake_seconds,
             self.close,
-            Refused("slow", "the handshake did not come in time"),
+            CloseReason("slow", "the handshake did not come in time"),
         )
         if self.feed is not None:
             self._open(self.feed)
@@ -136,12 +136,12 @@ class PeerProtocol(Protocol):
         self.session.close()
         self.context.shares.strangers.forget(self.look_again)
         self.connections.forget(self)
-        self._fail_waiting(self.close_reason or Refused("lost", "the connection was lost"))
+        self._fail_waiting(self.close_reason or CloseReason("lost", "the connection was lost"))
         waiting, self._waiting_for_end = self._waiting_for_end, []
         for deferred in waiting:
             deferred.callback(None)
 
-    def close(self, why: Refused) -> None:
+    def close(self, why: CloseReason) -> None:
         """Flush, then cut after `close_seconds`; no frame is taken any more."""
         if self._lost or self.close_reason is not None:
             return
@@ -152,14 +152,14 @@ class PeerProtocol(Protocol):
             self.context.limits.close_seconds, self._wire.abortConnection
         )
 
-    def abort(self, why: Refused) -> None:
+    def abort(self, why: CloseReason) -> None:
         """Cut at once."""
         if not self._lost:
             if self.close_reason is None:
                 self._give_up(why)
             self._wire.abortConnection()
 
-    def _give_up(self, why: Refused) -> None:
+    def _give_up(self, why: CloseReason) -> None:
         self.close_reason = why
         self.connections.refused(self, why)
         if self.peering is not None:
@@ -169,10 +169,10 @@ class PeerProtocol(Protocol):
         self._fail_waiting(why)
 
     def when_secure(self) -> Deferred[PeerProtocol]:
-        """Fires when the handshake is done; fails with `Refused` when it does not come to it."""
+        """Fires when the handshake is done; fails with `CloseReason` where it comes to nothing."""
         deferred: Deferred[PeerProtocol] = Deferred()
         if self.close_reason is not None or self._lost:
-            deferred.errback(self.close_reason or Refused("lost", "the connection was lost"))
+            deferred.errback(self.close_reason or CloseReason("lost", "the connection was lost"))
         elif self.peering is not None:
             deferred.callback(self)
         else:
@@ -193,7 +193,7 @@ class PeerProtocol(Protocol):
         """Whether the connection is gone."""
         return self._lost
 
-    def _fail_waiting(self, why: Refused) -> None:
+    def _fail_waiting(self, why: CloseReason) -> None:
         waiting, self._waiting = self._waiting, []
         for deferred in waiting:
             deferred.errback(why)
@@ -210,7 +210,7 @@ class PeerProtocol(Protocol):
         except LocalProtocolError as error:
             # Reading was paused and bytes came all the same; nothing of the peer's is kept.
             log.error("{peer}: {why}", peer=self.address, why=error)
-            self.abort(Refused("failed", "this node could not go on with the connection"))
+            self.abort(CloseReason("failed", "this node could not go on with the connection"))
             return
         self._pump()
 
@@ -225,11 +225,11 @@ class PeerProtocol(Protocol):
     def _take_frames(self) -> None:
         while self.close_reason is None and not self._lost and not self._hold():
             whose = self._whose
-            if not self.connections.turns.take(whose):
+            if not self.connections.reactor_budget.take(whose):
                 # What else is buffered waits for a later turn of the reactor.
                 self._in_row = True
                 self._wire.pauseProducing()
-                self.connections.turns.wait(
+                self.connections.reactor_budget.wait(
                     whose, self._next_turn, is_stranger=self.peering is None
                 )
                 return
@@ -299,7 +299,7 @@ class PeerProtocol(Protocol):
             case HandshakeReceived():
                 self._take_handshake(event)
             case ConnectionEnded():
-                self.close(Refused("lost", "the peer closed the connection"))
+                self.close(CloseReason("lost", "the peer closed the connection"))
             case _ if self.peering is not None:
                 self.peering.take(event)
             case _:
@@ -307,11 +307,11 @@ class PeerProtocol(Protocol):
 
     def _blame(self, error: RemoteProtocolError) -> None:
         if isinstance(error, PeerTurnedAway):
-            self.close(Refused("crowded", str(error)))
+            self.close(CloseReason("crowded", str(error)))
             return
         if isinstance(error, UntrustedPeer):
             kind = "expired" if isinstance(error.reason, ChainExpired) else "untrusted"
-            self.close(Refused(kind, str(error)))
+            self.close(CloseReason(kind, str(error)))
             return
         peering = self.peering
         if isinstance(error, FrameTooLong) and peering is not None and peering.awaits_reply:
@@ -319,7 +319,7 @@ class PeerProtocol(Protocol):
             self._ask_for_less(peering)
         else:
             self._strike(str(error))
-        self.close(Refused("protocol", str(error)))
+        self.close(CloseReason("protocol", str(error)))
 
     def _ask_for_less(self, peering: Peering) -> None:
         self.asked_too_much = peering.feed.reply_was_too_big(peering.remote_key)
@@ -339,7 +339,7 @@ class PeerProtocol(Protocol):
     def _open(self, feed: Feed) -> bool:
         credentials = feed.credentials()
         if credentials is None:
-            self.close(Refused("no-chain", "this node has no unexpired chain for the feed"))
+            self.close(CloseReason("no-chain", "this node has no unexpired chain for the feed"))
             return False
         self.write(
             self.session.send_open(credentials, nonce=self.context.random_bytes(NONCE_BYTES))
@@ -350,7 +350,7 @@ class PeerProtocol(Protocol):
         if self.feed is None:
             feed = self.connections.feed_of(discovery_key)
             if feed is None:
-                self.close(Refused("unknown-feed", "it asked for a feed that is not here"))
+                self.close(CloseReason("unknown-feed", "it asked for a feed that is not here"))
                 return
             if not self._open(feed):
                 return
@@ -368,7 +368,7 @@ class PeerProtocol(Protocol):
     def _take_handshake(self, event: HandshakeReceived) -> None:
         refusal = self.connections.check_secure(self, event.peer)
         if refusal is not None or self.feed is None:
-            self.close(refusal or Refused("protocol", "it shook hands about no feed"))
+            self.close(refusal or CloseReason("protocol", "it shook hands about no feed"))
             return
         if self._handshake_call is not None:
             self._handshake_call.cancel()

@@ -16,13 +16,13 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.replication.counters import Figures
 from hyperbloom.replication.feed.membership import PEERS_SHARE, NotTrusted
 from hyperbloom.replication.limits import (
     MAX_ASKED_BYTES,
     MAX_UNSENT_BYTES,
 )
-from hyperbloom.replication.net.refusal import Refused
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import PeerStatus
 from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, reply_limit
@@ -92,7 +92,7 @@ class Connection:
     write: Callable[[bytes], None]
     release: Callable[[], None]
     strike: Callable[[str], None]
-    close: Callable[[Refused], None]
+    close: Callable[[CloseReason], None]
     tell: Callable[[str, str], None]
 
 
@@ -230,7 +230,7 @@ class Peering:
                     self._session.use_chain(event.chain)
             case DataRefused(reason="expired"):
                 # No fault of the peer's: it was on its way while the time ran out.
-                self.connection.close(Refused("expired", "a link of its chain has expired"))
+                self.connection.close(CloseReason("expired", "a link of its chain has expired"))
             case DataRefused():
                 self.connection.strike(f"its values were refused ({event.reason})")
             case FilterOptionsReceived():
@@ -256,7 +256,9 @@ class Peering:
 
         def not_stored(failure: Failure) -> None:
             failure.trap(StoreError)
-            self.connection.close(Refused("store", f"values could not be stored: {failure.value}"))
+            self.connection.close(
+                CloseReason("store", f"values could not be stored: {failure.value}")
+            )
 
         def written(_: object) -> None:
             self._unwritten -= size
@@ -454,4 +456,6 @@ class Peering:
             log.error("{peer}: {why}", peer=self.connection.name, why=failure.value)
         else:
             log.failure("{peer}: unexpected", failure=failure, peer=self.connection.name)
-        self.connection.close(Refused("failed", "this node could not go on with the connection"))
+        self.connection.close(
+            CloseReason("failed", "this node could not go on with the connection")
+        )

@@ -19,7 +19,7 @@ from hyperbloom.bloom import BloomFilter
 from hyperbloom.replication.sync.plan import ValueSlice
 from hyperbloom.wire import SEND_FRAME_BYTES, Request, Sync
 
-__all__ = ["Reply", "WasHere", "WorkBudget", "reply_to_request", "reply_to_sync"]
+__all__ = ["Reply", "WasHere", "reply_to_request", "reply_to_sync"]
 
 #: (start, end, most values; 0: as many as a slice holds) → the next values in byte order.
 ReadUpTo = Callable[[bytes, bytes | None, int], ValueSlice]
@@ -167,23 +167,3 @@ def reply_to_request(request: Request, read: ReadUpTo, was_here: WasHere) -> Rep
         read=read,
         was_here=was_here,
     )
-
-
-class WorkBudget:
-    """A token bucket of values tested for one peer: `rate` a second, at most `burst` saved up."""
-
-    def __init__(self, *, rate: float, burst: float, now: float) -> None:
-        self.bound(rate=rate, burst=burst)
-        self._tokens = burst
-        self._at = now
-
-    def bound(self, *, rate: float, burst: float) -> None:
-        """Another rate and burst from now on."""
-        self._rate = rate
-        self._burst = burst
-
-    def spend(self, amount: int, *, now: float) -> float:
-        """Take `amount`; returns the seconds the peer has to wait before its next question."""
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - amount
-        self._at = now
-        return max(0.0, -self._tokens / self._rate)

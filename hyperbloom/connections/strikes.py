@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from hyperbloom.replication.limits import MAX_STRUCK
+from hyperbloom.connections.limits import MAX_STRUCK
 
 __all__ = ["Strikes"]
 

@@ -21,10 +21,11 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from hyperbloom.replication.limits import (
+from hyperbloom.connections.limits import (
     ACTIVE_SECONDS,
     FREE_PART,
     HEAVIER,
@@ -34,11 +35,43 @@ from hyperbloom.replication.limits import (
     USE_SECONDS,
     WEIGHT_SECONDS,
     YIELD_FACTOR,
-    Limits,
 )
-from hyperbloom.replication.sync.reply import WorkBudget
 
-__all__ = ["Share", "Shares"]
+__all__ = ["Share", "ShareLimits", "Shares", "WorkBudget"]
+
+
+class ShareLimits(Protocol):
+    """The settings that a share is made by."""
+
+    @property
+    def sync_rate(self) -> float:
+        """Values tested a second in the long run."""
+        ...
+
+    @property
+    def sync_burst(self) -> float:
+        """Values tested before `sync_rate` slows a key down."""
+        ...
+
+
+class WorkBudget:
+    """A token bucket of values tested for one peer: `rate` a second, at most `burst` saved up."""
+
+    def __init__(self, *, rate: float, burst: float, now: float) -> None:
+        self.bound(rate=rate, burst=burst)
+        self._tokens = burst
+        self._at = now
+
+    def bound(self, *, rate: float, burst: float) -> None:
+        """Another rate and burst from now on."""
+        self._rate = rate
+        self._burst = burst
+
+    def spend(self, amount: int, *, now: float) -> float:
+        """Take `amount`; returns the seconds the peer has to wait before its next question."""
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - amount
+        self._at = now
+        return max(0.0, -self._tokens / self._rate)
 
 
 class Share:
@@ -104,7 +137,7 @@ class Share:
 class Shares:
     """The shares of all keys that are connected, and of those that were not long ago."""
 
-    def __init__(self, clock: IReactorTime, limits: Callable[[], Limits]) -> None:
+    def __init__(self, clock: IReactorTime, limits: Callable[[], ShareLimits]) -> None:
         self._clock = clock
         self._limits = limits
         self._shares: OrderedDict[bytes, Share] = OrderedDict()

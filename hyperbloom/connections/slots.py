@@ -23,13 +23,32 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from hyperbloom.replication.limits import NEWCOMERS_PART, STRANGERS_PART, Limits
+from hyperbloom.connections.limits import NEWCOMERS_PART, STRANGERS_PART
 
-__all__ = ["Proof", "Slots"]
+__all__ = ["Proof", "SlotLimits", "Slots"]
 
 T = TypeVar("T")
+
+
+class SlotLimits(Protocol):
+    """The settings that bound connections."""
+
+    @property
+    def connections(self) -> int:
+        """In all."""
+        ...
+
+    @property
+    def connections_per_address(self) -> int:
+        """From one network, of those that have proved nothing."""
+        ...
+
+    @property
+    def connections_per_key(self) -> int:
+        """Of one key about one feed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +90,7 @@ class _Slot:
 class Slots(Generic[T]):
     """The connections of a node, the oldest first; `limits` gives the bounds of the moment."""
 
-    def __init__(self, limits: Callable[[], Limits]) -> None:
+    def __init__(self, limits: Callable[[], SlotLimits]) -> None:
         self._limits = limits
         self._all: dict[T, _Slot] = {}
         #: Those that came in, the oldest first: strangers by network, the others by feed and key.

@@ -6,8 +6,8 @@ from players import Intruder
 from sim import pair
 from twisted.internet.task import Clock
 
+from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.replication.limits import BROADCASTS_PER_TURN, FRAMES_PER_TURN
-from hyperbloom.replication.net.reactor_budget import Turns
 from hyperbloom.replication.settings import FeedSettings
 
 
@@ -21,34 +21,34 @@ def turn(clock):
 
 def test_a_turn_gives_out_so_much_and_the_next_as_much_again():
     clock = Clock()
-    turns = Turns(clock, most=3, seconds=1.0)
-    assert [turns.take() for _ in range(5)] == [True] * 3 + [False] * 2
+    budget = ReactorBudget(clock, most=3, seconds=1.0)
+    assert [budget.take() for _ in range(5)] == [True] * 3 + [False] * 2
     turn(clock)
-    assert turns.take()
+    assert budget.take()
     turn(clock)
     assert not clock.getDelayedCalls()
 
 
 def test_a_turn_that_has_taken_its_time_gives_out_no_more():
     clock = Clock()
-    turns = Turns(clock, most=100, seconds=1.0)
-    assert turns.take()
+    budget = ReactorBudget(clock, most=100, seconds=1.0)
+    assert budget.take()
     clock.rightNow += 2.0  # time passes, and the reactor has not come back
-    assert not turns.take()
+    assert not budget.take()
 
 
 def test_those_in_the_row_come_in_turn_and_nobody_starves():
     clock = Clock()
-    turns = Turns(clock, most=2, seconds=1.0)
+    budget = ReactorBudget(clock, most=2, seconds=1.0)
     served = []
 
     def greedy(name):
-        while turns.take(name):
+        while budget.take(name):
             served.append(name)
-        turns.wait(name, lambda: greedy(name))
+        budget.wait(name, lambda: greedy(name))
 
     for name in "abc":
-        turns.wait(name, lambda name=name: greedy(name))
+        budget.wait(name, lambda name=name: greedy(name))
     for _ in range(6):
         turn(clock)
     assert [served.count(name) for name in "abc"] == [4, 4, 4]
@@ -118,17 +118,17 @@ def test_many_small_values_stored_together_go_out_in_few_messages(network):
 
 def test_a_peer_with_hundreds_of_connections_has_no_more_turns_than_one_with_one():
     clock = Clock()
-    turns = Turns(clock, most=64, seconds=1.0)
+    budget = ReactorBudget(clock, most=64, seconds=1.0)
     served = []
 
     def greedy(name):
-        while turns.take(name):
+        while budget.take(name):
             served.append(name)
-        turns.wait(name, lambda: greedy(name))
+        budget.wait(name, lambda: greedy(name))
 
     for _ in range(300):
-        turns.wait("flood", lambda: greedy("flood"))
-    turns.wait("honest", lambda: greedy("honest"))
+        budget.wait("flood", lambda: greedy("flood"))
+    budget.wait("honest", lambda: greedy("honest"))
     for _ in range(20):
         turn(clock)
     assert served.count("honest") >= 0.4 * len(served)
@@ -136,17 +136,17 @@ def test_a_peer_with_hundreds_of_connections_has_no_more_turns_than_one_with_one
 
 def test_strangers_of_many_networks_have_half_of_the_turns_at_most():
     clock = Clock()
-    turns = Turns(clock, most=64, seconds=1.0)
+    budget = ReactorBudget(clock, most=64, seconds=1.0)
     served = []
 
     def greedy(name, is_stranger):
-        while turns.take(name):
+        while budget.take(name):
             served.append(name)
-        turns.wait(name, lambda: greedy(name, is_stranger), is_stranger=is_stranger)
+        budget.wait(name, lambda: greedy(name, is_stranger), is_stranger=is_stranger)
 
     for number in range(49):
-        turns.wait(number, lambda number=number: greedy(number, True), is_stranger=True)
-    turns.wait("member", lambda: greedy("member", False))
+        budget.wait(number, lambda number=number: greedy(number, True), is_stranger=True)
+    budget.wait("member", lambda: greedy("member", False))
     for _ in range(20):
         turn(clock)
     assert served.count("member") >= 0.4 * len(served)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 
-from hyperbloom.replication.limits import CROWDED_AT_ONCE, CROWDED_SECONDS, MAX_STRUCK
+from hyperbloom.connections.limits import CROWDED_AT_ONCE, CROWDED_SECONDS, MAX_STRUCK
 
 __all__ = ["Crowding"]
 

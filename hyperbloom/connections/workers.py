@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from hyperbloom.replication.net.shares import Share, Shares
+from hyperbloom.connections.shares import Share, Shares
 
 __all__ = ["THREADS", "InThread", "Workers"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Refused"]
+__all__ = ["CloseReason"]
 
 
-class Refused(Exception):
+class CloseReason(Exception):
     """A connection did not become secure, or was closed by us.
 
     The text is a sentence for a person; `kind` is one word for programs: slow, banned, crowded,

@@ -15,13 +15,9 @@ from typing import Any
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger, LogLevel
 
-__all__ = ["MAX_SOURCES", "TALLY_SECONDS", "Tally"]
+from hyperbloom.connections.limits import MAX_SOURCES, TALLY_SECONDS
 
-#: Seconds from the first event that is counted to the line that tells of it.
-TALLY_SECONDS = 60.0
-
-#: Addresses told apart in that time; of more, the line says that there were more.
-MAX_SOURCES = 1_000
+__all__ = ["Tally"]
 
 
 class Tally:

@@ -18,7 +18,7 @@ from itertools import islice
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-__all__ = ["Turns"]
+__all__ = ["ReactorBudget"]
 
 #: Part of a turn that one row has while others wait.
 ROW_PART = 1 / 8
@@ -27,7 +27,7 @@ ROW_PART = 1 / 8
 _Rows = OrderedDict[Hashable, deque[Callable[[], None]]]
 
 
-class Turns:
+class ReactorBudget:
     """Gives out `most` pieces of work a turn, and none after `seconds` of it."""
 
     def __init__(self, clock: IReactorTime, *, most: int, seconds: float) -> None:

@@ -1,0 +1,82 @@
+"""What bounds the connections of a node, of whichever protocol, with the reason for each bound.
+
+What an operator may want otherwise is a setting of the protocol (`[limits]`, `[objects]`).
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ACTIVE_SECONDS",
+    "CROWDED_AT_ONCE",
+    "CROWDED_SECONDS",
+    "FREE_PART",
+    "HEAVIER",
+    "LEAST_PART",
+    "LEAST_PART_OF_STRANGERS",
+    "MAX_CLOSED_SHOWN",
+    "MAX_SHARES",
+    "MAX_SOURCES",
+    "MAX_STRUCK",
+    "NEWCOMERS_PART",
+    "STRANGERS_PART",
+    "TALLY_SECONDS",
+    "TOLD_SINGLY",
+    "USE_SECONDS",
+    "WEIGHT_SECONDS",
+    "YIELD_FACTOR",
+]
+
+#: Keys of which is kept what they have used of this node (some 500 bytes each), so that who leaves
+#: and comes again has no more for it. There are more than connections; beyond it those without a
+#: connection are forgotten, the first ones first.
+MAX_SHARES = 4_096
+
+#: What a key has used counts less by and by, to a third in so many seconds: as what it uses now,
+#: and as what makes it heavier than others. One that has used nothing for the shortest time makes
+#: nobody wait.
+USE_SECONDS = 3.0
+WEIGHT_SECONDS = 60.0
+ACTIVE_SECONDS = 1.0
+
+#: How many times as much as another one a key has to have used to rest for it: those who ask alike
+#: would else rest for each other, and leave the threads idle.
+HEAVIER = 1.5
+
+#: While others that have used less are at work, a key that uses more than FREE_PART of a thread's
+#: time rests after each piece of work: YIELD_FACTOR times as much as they use is left free. It has
+#: LEAST_PART all the same. Those who have proved no key share one part, and a newcomer waits with
+#: all the others: it is larger, so that no crowd and no flood keeps newcomers out.
+FREE_PART = 0.05
+YIELD_FACTOR = 3.0
+LEAST_PART = 0.05
+LEAST_PART_OF_STRANGERS = 0.25
+
+#: Connections that have proved nothing may be one in so many of all; beyond it the oldest of them
+#: goes, and a stranger can open them faster than it is told to go.
+STRANGERS_PART = 2
+
+#: One in so many connections is never a member's, so that somebody new can always get in and prove
+#: who it is.
+NEWCOMERS_PART = 16
+
+#: Events of one kind, of members, that are told one by one in a minute; others are counted. Of
+#: strangers it is the first (`hyperbloom.connections.tally`).
+TOLD_SINGLY = 10
+
+#: Connections closed by this node that are kept for `status`, newest first.
+MAX_CLOSED_SHOWN = 20
+
+#: Times that a key which has all the connections it may have takes a place of its own from one
+#: network at once, and seconds for each further time; beyond it its Handshake is not verified.
+#: A member whose connections died unseen needs a few; one that goes on would cost 3 ms each time.
+CROWDED_AT_ONCE = 8
+CROWDED_SECONDS = 5.0
+
+#: Keys, each with where it came from, whose strikes are kept, and as many whose places are; beyond
+#: it the oldest is forgotten.
+MAX_STRUCK = 10_000
+
+#: Seconds from the first event that is counted to the line of the log that tells of it, and
+#: addresses told apart in that time; of more, the line says that there were more.
+TALLY_SECONDS = 60.0
+MAX_SOURCES = 1_000
