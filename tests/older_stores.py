@@ -5,7 +5,7 @@ from pathlib import Path
 from hyperbloom.keys import keyed_hash
 from hyperbloom.store import Store
 from hyperbloom.store.lmdb.layout import LOG_HEAD_BYTES, META_SCHEMA, META_SUM, U32, FeedState
-from hyperbloom.store.transaction import WriteTransaction, write
+from hyperbloom.store.lmdb.transaction import WriteTransaction, write
 
 SCHEMA_3 = 3
 

@@ -45,7 +45,7 @@ from hyperbloom.store import (
     WriterInline,
 )
 from hyperbloom.store.objects.json_fields import hash_text
-from hyperbloom.store.objects.rule import later_than
+from hyperbloom.store.objects.offers import later_than
 
 __all__ = ["SLICE_OBJECTS", "ObjectPool", "Record", "Subscriber"]
 

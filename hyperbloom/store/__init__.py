@@ -4,15 +4,7 @@ Durable, ordered, grouped: a Writer commits operations, a Store reads.
 """
 
 from hyperbloom.store.backup.compaction import Compacted, compact_store
-from hyperbloom.store.backup.restore import (
-    REPLACED,
-    SEEDED_FROM,
-    SeededFeed,
-    feed_key_in,
-    restore_store,
-    seed_store,
-)
-from hyperbloom.store.backup.snapshot import NODE_ID, load_snapshot_info
+from hyperbloom.store.backup.snapshot import load_snapshot_info
 from hyperbloom.store.backup.snapshot_folder import KeptSnapshot, list_snapshots, prune_snapshots
 from hyperbloom.store.backup.verify import Progress, verify_path
 from hyperbloom.store.condition import Condition
@@ -36,23 +28,10 @@ from hyperbloom.store.limits import (
     MAX_REFUSED_BYTES,
     MAX_REFUSED_VALUES,
 )
+from hyperbloom.store.objects.offers import Offer, OfferedChange, OfferedObject, OfferedRemoval
 from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
-from hyperbloom.store.objects.rule import (
-    Offer,
-    OfferedChange,
-    OfferedObject,
-    OfferedRemoval,
-    OfferObjects,
-)
-from hyperbloom.store.operations import (
-    AppendValues,
-    DropFeed,
-    Operation,
-    PutFeed,
-    PutMeta,
-    pieces_of,
-    written_bytes,
-)
+from hyperbloom.store.objects.rule import OfferObjects
+from hyperbloom.store.operations import Operation, pieces_of, written_bytes
 from hyperbloom.store.records import (
     Appended,
     DeniedRecord,
@@ -74,12 +53,18 @@ from hyperbloom.store.records import (
     StoreSize,
     VerifyReport,
 )
+from hyperbloom.store.restoring.replacement import REPLACED
+from hyperbloom.store.restoring.restore import restore_store
+from hyperbloom.store.restoring.seed import SeededFeed, feed_key_in, seed_store
 from hyperbloom.store.store import Store
 from hyperbloom.store.tables.denied import AllowKey, DenyKey, TooManyDenied
+from hyperbloom.store.tables.feeds import DropFeed, PutFeed
 from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
+from hyperbloom.store.tables.meta import NODE_ID, SEEDED_FROM, PutMeta
 from hyperbloom.store.tables.peers import DropPeer, PutPeer
+from hyperbloom.store.values.append import AppendValues
 from hyperbloom.store.values.forgotten import DropForgottenHashes, ForgetValues, RestoreValues
-from hyperbloom.store.values.refused import ForgetRefused, RememberRefused
+from hyperbloom.store.values.refused import RememberRefused
 from hyperbloom.store.writer import CommitFigures, Done, Writer, WriterInline
 
 __all__ = [
@@ -108,7 +93,6 @@ __all__ = [
     "FeedFigures",
     "FeedRecord",
     "ForeignSnapshot",
-    "ForgetRefused",
     "ForgetValues",
     "Forgotten",
     "ForgottenFigures",

@@ -39,8 +39,8 @@ class FeedRecord:
     """A feed and its figures, which are kept in the transaction that stores the values.
 
     ``digest`` (32 bytes, digests.py) is equal for equal sets, in whatever order they arrived, and
-    None while it is being computed (summing.py); then ``digest_left`` values are still to be
-    added up. ``settings`` is opaque.
+    None while it is being computed (digest_migration.py); then ``digest_left`` values are still to
+    be added up. ``settings`` is opaque.
     """
 
     key: Octets

@@ -25,9 +25,10 @@ from hyperbloom.store.limits import (
     WRITE_SECONDS_A_BYTE,
 )
 from hyperbloom.store.lmdb.environment import Environment
-from hyperbloom.store.operations import Operation, SweepDropped, Unfinished
+from hyperbloom.store.lmdb.transaction import WriteTransaction, write
+from hyperbloom.store.operations import Operation, Unfinished
 from hyperbloom.store.store import Store
-from hyperbloom.store.transaction import WriteTransaction, write
+from hyperbloom.store.tables.feeds import SweepDropped
 from hyperbloom.store.values.digest_migration import SumUp
 from hyperbloom.store.write_queue import OWN, Done, Queued, WriteQueue
 

@@ -33,7 +33,7 @@ from hyperbloom.export.tables.reading import read
 from hyperbloom.export.tasks import Answers, write_value_ranges
 from hyperbloom.export.upkeep import table_statuses
 from hyperbloom.store import LinkRecord, OfferedObject, OfferObjects, PutLinks, Store
-from hyperbloom.store.lmdb.migrations import MIGRATIONS, OLDEST_READABLE
+from hyperbloom.store.migrations import MIGRATIONS, OLDEST_READABLE
 from hyperbloom.store.objects.records import LIVE
 
 MAIN = "from hyperbloom.cli import main; main()"

@@ -24,7 +24,7 @@ from hyperbloom.replication.sync.range_digests import KeptSums, Sum
 from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
 from hyperbloom.replication.sync.sync_state import SyncEvidence, common
 from hyperbloom.replication.sync.wait_synced import NotInSync, TooManyWaits, UnknownPeer
-from hyperbloom.store.transaction import write
+from hyperbloom.store.lmdb.transaction import write
 from hyperbloom.store.values.digest_migration import SumUp, begin_sums
 from hyperbloom.store.writer import commit_group
 from hyperbloom.wire import Digest, DigestRequest, Range

@@ -15,7 +15,7 @@ from hyperbloom.store import (
     RestoreValues,
     Store,
 )
-from hyperbloom.store.transaction import WriteTransaction
+from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.values import forgotten
 from hyperbloom.store.values.ordered_index import PART_BYTES
 from hyperbloom.store.values.scan import feed_generation

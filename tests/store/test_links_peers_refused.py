@@ -9,7 +9,6 @@ from hyperbloom.keys import keyed_hash
 from hyperbloom.store import (
     DropExpiredLinks,
     DropPeer,
-    ForgetRefused,
     LinkRecord,
     NoSuchFeed,
     PeerRecord,
@@ -165,9 +164,6 @@ def test_refused_values_are_kept_and_counted(store, run, feed):
     bad = records[b"bad"]
     assert (bad.reason, bad.count, bad.last_seen) == ("still bad", 2, 9)
     assert bad.hash == keyed_hash(b"bad")
-    assert store.verify().ok
-    assert run(ForgetRefused(feed)) == 2
-    assert store.refused(feed) == []
     assert store.verify().ok
 
 

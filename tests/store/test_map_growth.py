@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from hyperbloom.store import AppendValues, PutFeed, Store, Writer
-from hyperbloom.store.lmdb.map_lock import ReadGate
+from hyperbloom.store.lmdb.map_lock import MapLock
 
 FEED = b"f" * 32
 ORIGIN = b"o" * 32
@@ -99,17 +99,17 @@ def test_room_is_made_beforehand(store):
 
 
 class Exchange:
-    """A thread that is alone behind a gate until it is told to leave."""
+    """A thread that is alone with the map until it is told to leave."""
 
-    def __init__(self, gate: ReadGate) -> None:
-        self.gate = gate
+    def __init__(self, map_lock: MapLock) -> None:
+        self.map_lock = map_lock
         self.alone = threading.Event()
         self.leave = threading.Event()
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
     def _run(self) -> None:
-        with self.gate.alone():
+        with self.map_lock.exclusive():
             self.alone.set()
             self.leave.wait(240)
 
@@ -118,21 +118,27 @@ class Exchange:
         self.thread.join(240)
 
 
-def entered(gate: ReadGate, **kind: bool) -> threading.Event:
+def entered(map_lock: MapLock, **kind: bool) -> threading.Event:
     """Enter and leave in another thread; the event is set when that is done."""
     done = threading.Event()
-    threading.Thread(target=lambda: (gate.enter(**kind), gate.leave(**kind), done.set())).start()
+    threading.Thread(
+        target=lambda: (
+            map_lock.acquire_shared(**kind),
+            map_lock.release_shared(**kind),
+            done.set(),
+        )
+    ).start()
     return done
 
 
-def test_the_gate_keeps_readers_out_while_one_is_alone():
-    gate = ReadGate()
-    gate.enter()
-    exchange = Exchange(gate)
+def test_readers_wait_while_one_holds_the_map_alone():
+    map_lock = MapLock()
+    map_lock.acquire_shared()
+    exchange = Exchange(map_lock)
     assert not exchange.alone.wait(0.02)
-    gate.leave()
+    map_lock.release_shared()
     assert exchange.alone.wait(240)
-    short, long = entered(gate), entered(gate, long=True)
+    short, long = entered(map_lock), entered(map_lock, long=True)
     assert not short.wait(0.02)
     assert not long.wait(0.02)
     exchange.finish()
@@ -141,24 +147,24 @@ def test_the_gate_keeps_readers_out_while_one_is_alone():
 
 
 def test_short_readers_do_not_wait_for_a_long_one():
-    gate = ReadGate()
-    gate.enter(long=True)
-    exchange = Exchange(gate)
+    map_lock = MapLock()
+    map_lock.acquire_shared(long=True)
+    exchange = Exchange(map_lock)
     for _ in range(5):
-        assert entered(gate).wait(240)
+        assert entered(map_lock).wait(240)
     assert not exchange.alone.is_set()
     # No further long reader goes in, or the exchange would never come to its turn.
-    second = entered(gate, long=True)
+    second = entered(map_lock, long=True)
     assert not second.wait(0.02)
-    gate.leave(long=True)
+    map_lock.release_shared(long=True)
     assert exchange.alone.wait(240)
     exchange.finish()
     assert second.wait(240)
 
 
-def test_the_gate_opens_again_after_a_failure():
-    gate = ReadGate()
-    with pytest.raises(ZeroDivisionError), gate.alone():
+def test_the_map_is_free_again_after_a_failure():
+    map_lock = MapLock()
+    with pytest.raises(ZeroDivisionError), map_lock.exclusive():
         raise ZeroDivisionError
-    gate.enter()
-    gate.leave()
+    map_lock.acquire_shared()
+    map_lock.release_shared()

@@ -3,7 +3,7 @@
 import pytest
 
 from hyperbloom.store import PutMeta, SchemaMismatch, Store, WriterInline
-from hyperbloom.store.lmdb.migrations import MIGRATIONS, schema_version
+from hyperbloom.store.migrations import MIGRATIONS, schema_version
 
 
 def rename(transaction):

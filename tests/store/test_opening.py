@@ -26,7 +26,7 @@ from hyperbloom.store import (
 )
 from hyperbloom.store.lmdb.datafile import check_data_file
 from hyperbloom.store.lmdb.layout import META_FORMAT, META_SCHEMA
-from hyperbloom.store.lmdb.migrations import MIGRATIONS
+from hyperbloom.store.migrations import MIGRATIONS
 
 FEED = b"f" * 32
 ORIGIN = b"o" * 32

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hyperbloom.store import Appended, AppendValues, PutFeed, Store, WriterInline
 from hyperbloom.store.limits import MAX_VALUE_BYTES
+from hyperbloom.store.lmdb.transaction import ReadTransaction
 from hyperbloom.store.values.ordered_index import PART_BYTES as P
 
 FEED = b"f" * 32
@@ -146,10 +147,8 @@ def test_a_range_below_a_long_shared_prefix_reads_little(monkeypatch):
             stem + b"%08d" % n for n in range(15_000, 15_010)
         ]
         reads = []
-        from hyperbloom.store import store as module
-
-        read_value = module.read_value
-        monkeypatch.setattr(module, "read_value", lambda *a: reads.append(a) or read_value(*a))
+        value_at = ReadTransaction.value_at
+        monkeypatch.setattr(ReadTransaction, "value_at", lambda *a: reads.append(a) or value_at(*a))
         piece = values.store.range_slice(FEED, start, limit=10, max_bytes=EVERYTHING)
         assert len(piece.values) == 10
         assert len(reads) <= 1

@@ -26,8 +26,8 @@ from hyperbloom.store import (
 )
 from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.lmdb.layout import META_SUM, META_UNSUMMED, KeptSum
+from hyperbloom.store.lmdb.transaction import write
 from hyperbloom.store.operations import Unfinished
-from hyperbloom.store.transaction import write
 from hyperbloom.store.values import digest_migration
 from hyperbloom.store.values.digest_migration import SumUp
 from hyperbloom.store.writer import commit_group
@@ -232,7 +232,8 @@ def test_a_sum_that_no_set_has_is_found(store):
 KILLED = """
 import sys, threading
 from pathlib import Path
-from hyperbloom.store import Store, Writer, summing
+from hyperbloom.store import Store, Writer
+from hyperbloom.store.values import digest_migration
 digest_migration.SUM_STEP = 20
 store = Store.open(Path(sys.argv[1]))
 total = store.feed(b"f" * 32).digest_left

@@ -13,7 +13,7 @@ from hyperbloom.store import (
     verify_path,
 )
 from hyperbloom.store.lmdb.layout import META_NEXT_FEED, U32, U64, FeedState
-from hyperbloom.store.transaction import write
+from hyperbloom.store.lmdb.transaction import write
 from hyperbloom.store.values.ordered_index import PART_BYTES
 
 FEED = b"f" * 32

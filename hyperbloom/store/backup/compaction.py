@@ -15,9 +15,10 @@ from pathlib import Path
 
 from hyperbloom.store.backup.snapshot import read_figures
 from hyperbloom.store.errors import StoreCorrupt, StoreError, StoreFull
-from hyperbloom.store.lmdb.environment import COMPACTING, DATA_FILE, Environment, FolderLock
+from hyperbloom.store.lmdb.environment import COMPACTING, DATA_FILE, Environment
+from hyperbloom.store.lmdb.folder_lock import FolderLock
 from hyperbloom.store.lmdb.fsync import sync
-from hyperbloom.store.lmdb.migrations import check_schema
+from hyperbloom.store.migrations import check_schema
 
 __all__ = ["Compacted", "compact_store"]
 

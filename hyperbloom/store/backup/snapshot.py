@@ -16,14 +16,13 @@ from hyperbloom.store.limits import MAX_SNAPSHOT_INFO_BYTES, MIN_HEADROOM_BYTES
 from hyperbloom.store.lmdb.environment import DATA_FILE, Environment
 from hyperbloom.store.lmdb.fsync import read_plain, sync
 from hyperbloom.store.lmdb.layout import FeedState
-from hyperbloom.store.operations import meta_key
+from hyperbloom.store.lmdb.transaction import read
 from hyperbloom.store.records import FeedFigures, SnapshotInfo
+from hyperbloom.store.tables.meta import NODE_ID, meta_key
 
-__all__ = ["NODE_ID", "SNAPSHOT_FILE", "load_snapshot_info", "read_figures", "take_snapshot"]
+__all__ = ["SNAPSHOT_FILE", "load_snapshot_info", "read_figures", "take_snapshot"]
 
 SNAPSHOT_FILE = "snapshot.json"
-NODE_ID = "node_id"
-"""The meta entry whose bytes a snapshot gives as its node's key."""
 
 
 def take_snapshot(environment: Environment, target: Path, *, taken_at: int) -> SnapshotInfo:
@@ -59,9 +58,8 @@ def take_snapshot(environment: Environment, target: Path, *, taken_at: int) -> S
 
 def read_figures(environment: Environment) -> tuple[FeedFigures, ...]:
     """Each feed's figures, in the order of their keys."""
-    with environment.read() as txn:
-        records = list(txn.cursor(environment.databases["feeds"]))
-    states = [(key, FeedState.unpack(data)) for key, data in records]
+    with read(environment) as transaction:
+        states = [(key, FeedState.unpack(data)) for key, data in transaction.scan("feeds")]
     return tuple(
         FeedFigures(
             key=key,
@@ -103,8 +101,8 @@ def load_snapshot_info(path: Path) -> SnapshotInfo:
 def _describe(folder: Path, taken_at: int) -> SnapshotInfo:
     copy = Environment(folder, map_bytes=0, readonly=True)
     try:
-        with copy.read() as txn:
-            node_key = txn.get(meta_key(NODE_ID), db=copy.databases["meta"])
+        with read(copy) as transaction:
+            node_key = transaction.get("meta", meta_key(NODE_ID))
         return SnapshotInfo(node_key=node_key, taken_at=taken_at, feeds=read_figures(copy))
     finally:
         copy.close()

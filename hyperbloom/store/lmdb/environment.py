@@ -5,12 +5,11 @@ on at the same time; a reader sees the state at its begin and never waits. A com
 changed pages, syncs, and then flips one of two meta pages, so that a crash at any moment leaves the
 last committed state. What needs care (py-lmdb's cautions, LMDB's ``lmdb.h``):
 
-- A store is opened once in a process: closing a second handle would drop the first one's locks.
-  Hence our own flock, which also tells a second node apart from a reading tool.
+- A store is opened once in a process (folder_lock.py).
 - No environment crosses a fork; the process id is checked on every way in.
 - The map is address space, given when it is made. When it is full, the transaction fails, and the
-  map can be enlarged only while no transaction is open (gate.py).
-- Every call gives the interpreter lock up, which makes a busy process slow (switching.py).
+  map can be enlarged only while no transaction is open (map_lock.py).
+- Every call gives the interpreter lock up, which makes a busy process slow (gil.py).
 - A file that is removed or replaced stays open, and takes commits that nobody will find again.
   Before and after each commit the file at the path must be the open one, or it is no success.
 - A page behind the end of the file is a SIGBUS and not an error, so the file's length is compared
@@ -18,11 +17,7 @@ last committed state. What needs care (py-lmdb's cautions, LMDB's ``lmdb.h``):
   for which the disk has no room: LMDB makes that file with holes, so we make it, without.
 """
 
-import errno
-import fcntl
 import os
-import resource
-import stat
 import struct
 import threading
 from collections.abc import Iterator
@@ -37,93 +32,39 @@ from hyperbloom.store.errors import (
     SchemaMismatch,
     StoreClosed,
     StoreCorrupt,
-    StoreError,
     StoreFull,
     StoreGone,
-    StoreLocked,
 )
 from hyperbloom.store.limits import MAX_MAP_STEP_BYTES, MAX_READERS
 from hyperbloom.store.lmdb.datafile import check_data_file
-from hyperbloom.store.lmdb.gil import short_turns
+from hyperbloom.store.lmdb.failures import NO_ROOM, no_room, translated
+from hyperbloom.store.lmdb.gil import short_switch_interval
 from hyperbloom.store.lmdb.layout import DATABASES, META_FORMAT, STORE_FORMAT
-from hyperbloom.store.lmdb.map_lock import ReadGate
+from hyperbloom.store.lmdb.map_lock import MapLock
 from hyperbloom.store.records import StoreSize
 
 __all__ = [
     "COMPACTING",
     "DATA_FILE",
     "LMDB_LOCK_FILE",
-    "LOCK_FILE",
     "Environment",
-    "FolderLock",
     "MapFull",
 ]
 
 DATA_FILE = "data.mdb"
 LMDB_LOCK_FILE = "lock.mdb"
-LOCK_FILE = "node.lock"
 COMPACTING = ".compacting"
 """The folder in which a compacted copy is made (compaction.py)."""
 
 _SPARE_TRANSACTIONS = 16
 _SMALLEST_MAP = 64 * 1024
 _META_PAGES = 2
-#: A transaction is bad after LMDB met something impossible in it.
-_DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.BadTxnError)
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_LITTLE_ROOM = 64 * 1024 * 1024
 #: LMDB's head of the table of readers takes a few slots of 64 bytes beside those of the readers.
 _READER_TABLE_BYTES = 64 * (MAX_READERS + 16)
 
 
 class MapFull(Exception):
     """The map is full: enlarge it and do the transaction again."""
-
-
-class FolderLock:
-    """The flock by which one process owns a store's folder; its file names the process.
-
-    With ``is_guest`` the file must be there, and is only locked: in a folder that others made,
-    nothing is written. Raises StoreLocked, and StoreError if the file cannot be opened.
-    """
-
-    def __init__(self, folder: Path, *, is_guest: bool = False) -> None:
-        self._path = folder / LOCK_FILE
-        flags = os.O_RDONLY if is_guest else os.O_RDWR | os.O_CREAT
-        try:
-            # Nothing but a plain file: a link could lead to any file of this user.
-            self._fd = os.open(
-                self._path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600
-            )
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                raise StoreError(f"{self._path} is no plain file; remove it") from error
-            raise
-        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-            self.release()
-            raise StoreError(f"{self._path} is no plain file; remove it")
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.read(self._fd, 32).decode("ascii", "replace").strip() or "unknown"
-            os.close(self._fd)
-            raise StoreLocked(
-                f"the store {folder} is in use by process {owner}; stop it, or name another folder"
-            ) from None
-        if is_guest:
-            return
-        try:
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
-        except OSError:
-            self.release()
-            raise
-
-    def release(self) -> None:
-        """Give the folder up. The file stays: removing it would race with the next owner."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
 
 class Environment:
@@ -147,23 +88,23 @@ class Environment:
         self._map_bytes = max(map_bytes, _SMALLEST_MAP)
         self._durable = durable
         self._pid = os.getpid()
-        self._gate = ReadGate()
+        self._map_lock = MapLock()
         self._write_lock = threading.Lock()
         self._closed = False
         self.condition = Condition()
-        self._data_file = str(path / DATA_FILE)
+        self._data_file = path / DATA_FILE
         self._identity: tuple[int, int] | None = None
         self.databases: dict[str, lmdb._Database] = {}
         self._open()
 
     def _open(self) -> None:
-        check_data_file(self.path / DATA_FILE)
+        check_data_file(self._data_file)
         # From 3.0 on py-lmdb knows two file formats; the check above and we know the first.
         engine: dict[str, Any] = (
             {"lib_version": 0} if hasattr(lmdb.Environment, "lib_version") else {}
         )
         if not self.readonly:
-            self._make_reader_table()
+            _make_reader_table(self.path)
         try:
             self._env = lmdb.open(
                 str(self.path),
@@ -180,7 +121,7 @@ class Environment:
                 **engine,
             )
         except lmdb.Error as error:
-            raise self._translated(error) from error
+            raise translated(error, self._data_file) from error
         try:
             self._identity = self._find_identity()
             if not self.readonly:
@@ -188,7 +129,7 @@ class Environment:
             self._open_databases()
         except lmdb.Error as error:
             self._env.close()
-            raise self._translated(error) from error
+            raise translated(error, self._data_file) from error
         except BaseException:
             self._env.close()
             raise
@@ -213,25 +154,6 @@ class Environment:
             "take a snapshot of the running node, which still has the old file open, stop it, "
             "and restore that snapshot with --replace"
         )
-
-    def _make_reader_table(self) -> None:
-        """Give the table of readers all its pages, while a lack of room is still an error."""
-        try:
-            descriptor = os.open(
-                self.path / LMDB_LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-            try:
-                size = os.fstat(descriptor).st_size
-                missing = max(0, _READER_TABLE_BYTES - size)
-                written = os.pwrite(descriptor, bytes(missing), size)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            if error.errno in _NO_ROOM:
-                raise self._full(self.path) from error
-            return  # LMDB finds the same, and its word counts.
-        if written < missing:
-            raise self._full(self.path)
 
     def _open_databases(self) -> None:
         if not self._create:
@@ -272,7 +194,7 @@ class Environment:
         """Wait for the readers and the writer to leave, then close. A second call does nothing."""
         if self._pid != os.getpid():
             return
-        with self._write_lock, self._gate.alone():
+        with self._write_lock, self._map_lock.exclusive():
             if not self._closed:
                 self._closed = True
                 self._env.close()
@@ -285,19 +207,19 @@ class Environment:
         cannot is ``long``, and only the writer waits for it.
         """
         self._check_process()
-        self._gate.enter(long=long)
+        self._map_lock.acquire_shared(long=long)
         try:
             if self._closed:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
-            with short_turns(), self._env.begin() as txn:
+            with short_switch_interval(), self._env.begin() as txn:
                 yield txn
         except (lmdb.Error, struct.error) as error:
-            problem = self._translated(error)
+            problem = translated(error, self._data_file)
             if isinstance(problem, StoreCorrupt):
                 self.condition.found_damage(problem)
             raise problem from error
         finally:
-            self._gate.leave(long=long)
+            self._map_lock.release_shared(long=long)
 
     @contextmanager
     def write(self) -> Iterator["lmdb.Transaction[bytes]"]:
@@ -312,13 +234,13 @@ class Environment:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
             try:
                 self._require_file()
-                with short_turns(), self._env.begin(write=True) as txn:
+                with short_switch_interval(), self._env.begin(write=True) as txn:
                     yield txn
                 self._require_file()
             except lmdb.MapFullError as error:
                 raise MapFull from error
             except (lmdb.Error, StoreGone, struct.error) as error:
-                problem = self._translated(error)
+                problem = translated(error, self._data_file)
                 self.condition.failed(problem)
                 if isinstance(error, lmdb.Error):
                     self._reopen_after_panic()
@@ -327,7 +249,7 @@ class Environment:
 
     def grow(self) -> None:
         """Double the map (at most MAX_MAP_STEP_BYTES more), once no reader is inside."""
-        with self._write_lock, self._gate.alone():
+        with self._write_lock, self._map_lock.exclusive():
             self._enlarge(self._env.info()["map_size"])
 
     def reserve(self, free_bytes: int) -> None:
@@ -336,7 +258,7 @@ class Environment:
             size = self.size()
             missing = free_bytes - (size.map_bytes - size.used_bytes)
             if missing > 0:
-                with self._gate.alone():
+                with self._map_lock.exclusive():
                     self._enlarge(missing)
 
     def _enlarge(self, extra: int) -> None:
@@ -361,7 +283,7 @@ class Environment:
             self._env.begin(write=not self.readonly).abort()
         except lmdb.PanicError:
             self._require_file()
-            with self._gate.alone():
+            with self._map_lock.exclusive():
                 self._env.close()
                 self._closed = True
                 self._open()
@@ -372,15 +294,15 @@ class Environment:
     def copy(self, target: Path) -> None:
         """Write a compacted copy of the last committed state into the existing folder target."""
         self._check_process()
-        self._gate.enter(long=True)
+        self._map_lock.acquire_shared(long=True)
         try:
             if self._closed:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
             self._env.copy(str(target), compact=True)
         except lmdb.Error as error:
-            raise self._translated(error, target) from error
+            raise translated(error, self._data_file, target) from error
         finally:
-            self._gate.leave(long=True)
+            self._map_lock.release_shared(long=True)
 
     def size(self) -> StoreSize:
         """How large the map, its used part and the file are."""
@@ -410,46 +332,20 @@ class Environment:
                 "after a fork; open it in the child"
             )
 
-    @staticmethod
-    def _full(folder: Path) -> StoreFull:
-        return StoreFull(
-            f"no room on the disk of {folder}; nothing was written, make room and try again"
-        )
 
-    def _translated(self, error: Exception, written: Path | None = None) -> StoreError:
-        if isinstance(error, StoreError):
-            return error
-        folder = written or self.path
-        if isinstance(error, struct.error):
-            return StoreCorrupt(
-                f"the store {self.path} holds a record that is none ({error}); restore a snapshot"
-            )
-        if isinstance(error, _DAMAGE):
-            return StoreCorrupt(f"the store {self.path} is damaged ({error}); restore a snapshot")
-        if os.strerror(errno.EROFS) in str(error):
-            return StoreError(
-                f"the disk of {self.path} is read-only, nothing was written; see the system's log "
-                "for why, and mount it for writing"
-            )
-        if _is_without_room(error, folder):
-            return self._full(folder)
-        return StoreError(
-            f"the store {self.path} failed: {error}; see the disk and the system's log"
-        )
-
-
-def _is_without_room(error: Exception, folder: Path) -> bool:
-    """Whether it failed for lack of space. LMDB makes EIO of a short write, so EIO is looked at."""
-    reason = str(error)
-    if any(os.strerror(code) in reason for code in _NO_ROOM):
-        return True
-    if os.strerror(errno.EIO) not in reason:
-        return False
-    room = os.statvfs(folder)
-    if room.f_bavail * room.f_frsize < _LITTLE_ROOM:
-        return True
-    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if limit == resource.RLIM_INFINITY:
-        return False
-    file = folder / DATA_FILE
-    return limit - (file.stat().st_size if file.exists() else 0) < _LITTLE_ROOM
+def _make_reader_table(folder: Path) -> None:
+    """Give the table of readers all its pages, while a lack of room is still an error."""
+    try:
+        descriptor = os.open(folder / LMDB_LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            missing = max(0, _READER_TABLE_BYTES - size)
+            written = os.pwrite(descriptor, bytes(missing), size)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise no_room(folder) from error
+        return  # LMDB finds the same, and its word counts.
+    if written < missing:
+        raise no_room(folder)

@@ -1,4 +1,4 @@
-"""Short turns at the interpreter lock while a transaction runs.
+"""A short switch interval of the interpreter lock while a transaction runs.
 
 py-lmdb gives the interpreter lock (GIL) up around every call into LMDB, though a put or a step of a
 cursor takes well under a microsecond. If another thread computes meanwhile, it takes the lock and
@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-__all__ = ["INTERVAL", "short_turns"]
+__all__ = ["INTERVAL", "short_switch_interval"]
 
 INTERVAL: Final = 1e-5
 """Seconds after which a computing thread gives way to one that comes back from LMDB."""
 
 
-class _Turns:
+class _Blocks:
     """How many blocks are open in the process, and the interval to go back to."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class _Turns:
         self._usual = 0.0
 
     @contextmanager
-    def short(self) -> Iterator[None]:
+    def enter(self) -> Iterator[None]:
         with self._lock:
             if not self._open:
                 self._usual = sys.getswitchinterval()
@@ -45,9 +45,9 @@ class _Turns:
                     sys.setswitchinterval(self._usual)
 
 
-_turns = _Turns()
+_blocks = _Blocks()
 
 
-def short_turns() -> AbstractContextManager[None]:
-    """Let threads take short turns during the block; from several threads at once, and nested."""
-    return _turns.short()
+def short_switch_interval() -> AbstractContextManager[None]:
+    """Let threads switch often during the block; from several threads at once, and nested."""
+    return _blocks.enter()

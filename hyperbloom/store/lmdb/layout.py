@@ -8,18 +8,18 @@ database key                                            data
 meta     name (UTF-8; ``store.`` is ours)               bytes
 feeds    feed key (32)                                  ``FEED`` struct, then settings as JSON
 log      feed id u32, seq u64                           received-at u64 µs, origin (32), value
-index    feed id u32, bucket u64, key part              seq u64, or tag u8 and u64 (see index.py)
+index    feed id u32, bucket u64, key part              seq u64, or tag u8 and u64 (ordered_index.py)
 links    feed id u32, issuer (32), hash of raw (32)     ``LINK`` struct, then the link as it came
 refused  feed id u32, hash of value (32)                ``REFUSED`` struct, reason, value
 peers    feed key (32), address (UTF-8)                 JSON
-objects  tag, hash (8) (see object_records.py)          a version of an object
+objects  tag, hash (8) (see objects/records.py)         a version of an object
 denied   key (32)                                       denied-at u64 µs, reason
-aside    feed id u32, tag u8 (see forgetting.py)        ``FEED`` struct of a set kept aside
+aside    feed id u32, tag u8 (see forgotten.py)         ``FEED`` struct of a set kept aside
 ======== ============================================== =========================================
 
 Among ``meta`` are also ``store.sum.`` and a feed id: the ``SUM`` struct of that set, and, while not
-all its values are in it (summing.py), ``store.unsummed.`` and the id: the key of its record in
-``feeds`` or ``aside``.
+all its values are in it (digest_migration.py), ``store.unsummed.`` and the id: the key of its
+record in ``feeds`` or ``aside``.
 
 A feed id is a small local number, never given twice. It makes keys short and lets a dropped feed
 vanish at once, while its records are removed bit by bit under the old id. A set that is kept aside
@@ -31,7 +31,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hyperbloom.digests import ELEMENT_BYTES, EMPTY_DIGEST, set_digest
+from hyperbloom.digests import ELEMENT_BYTES, EMPTY_DIGEST, SUM_MODULUS, set_digest
 
 __all__ = [
     "ASIDE_TAGS",
@@ -47,9 +47,9 @@ __all__ = [
     "META_SUM",
     "META_UNSUMMED",
     "NO_EXPIRY",
-    "ORIGIN_BYTES",
     "REFUSED",
     "STORE_FORMAT",
+    "SUMMED_SCHEMA",
     "U32",
     "U64",
     "FeedState",
@@ -69,11 +69,13 @@ META_DROPPING: Final = b"store.dropping."
 META_SUM: Final = b"store.sum."
 META_UNSUMMED: Final = b"store.unsummed."
 
+SUMMED_SCHEMA: Final = 4
+"""From this version on a feed's digest is digests.set_digest; before, it is sum_of_schema_3."""
+
 ASIDE_TAGS: Final = (b"v", b"h")
 """The sets kept aside for a feed: forgotten values whole, and hashes of forgotten values."""
 
 KEY_BYTES: Final = 32
-ORIGIN_BYTES: Final = 32
 NO_EXPIRY: Final = float("inf")
 
 U32: Final = struct.Struct(">I")
@@ -167,6 +169,10 @@ class KeptSum:
     def counts(self, seq: int) -> bool:
         """Whether the value with this number is in the sum."""
         return not self.left or not self.done < seq <= self.last
+
+    def add(self, number: int) -> None:
+        """Add the sum of some elements, or take it out (negative)."""
+        self.total = (self.total + number) % SUM_MODULUS
 
     def digest(self, count: int) -> bytes:
         """The digest of the set, which has so many values; zero while it is not known."""

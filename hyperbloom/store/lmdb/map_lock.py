@@ -1,55 +1,55 @@
-"""The gate that readers pass, so that the map can be exchanged when none is inside.
+"""The lock on the map, so that it can be exchanged while no transaction is open.
 
 LMDB's map may grow only while no transaction is open in the process: a transaction points into the
-old map. Readers enter and leave; whoever must exchange the map closes the gate, waits until nobody
-is inside, and opens it again. Readers wait at a closed gate, so they must not wait for one that
-takes long (a copy, a verification). Long readers therefore say that they are: as long as one is
-inside the gate stays open, and only the exchange waits.
+old map. Readers share the lock; whoever exchanges the map holds it alone. Readers wait while one
+holds it alone, so that one must not wait for a reader that takes long (a copy, a verification).
+Long readers therefore say that they are: as long as one holds the lock, others may still share it,
+and only the exchange waits.
 """
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["ReadGate"]
+__all__ = ["MapLock"]
 
 
-class ReadGate:
-    """Counts readers, and lets one thread at a time be alone. Not reentrant."""
+class MapLock:
+    """Shared by readers, or held by one thread alone. Not reentrant."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.Lock())
-        self._inside = 0
-        self._long_inside = 0
+        self._readers = 0
+        self._long_readers = 0
         self._waiting = 0
-        self._closed = False
+        self._is_exclusive = False
 
-    def enter(self, *, long: bool = False) -> None:
-        """Go in. Waits while somebody is alone; a long reader also while somebody wants to be."""
+    def acquire_shared(self, *, long: bool = False) -> None:
+        """Wait while a thread holds the lock alone; a long reader also while one waits for that."""
         with self._changed:
-            while self._closed or (long and self._waiting):
+            while self._is_exclusive or (long and self._waiting):
                 self._changed.wait()
-            self._inside += 1
-            self._long_inside += long
+            self._readers += 1
+            self._long_readers += long
 
-    def leave(self, *, long: bool = False) -> None:
-        """Go out again; ``long`` as it was on entering."""
+    def release_shared(self, *, long: bool = False) -> None:
+        """Give the shared lock up; ``long`` as it was when it was acquired."""
         with self._changed:
-            self._inside -= 1
-            self._long_inside -= long
+            self._readers -= 1
+            self._long_readers -= long
             if self._waiting:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Be inside with nobody else; waits for the readers to leave."""
+    def exclusive(self) -> Iterator[None]:
+        """Hold the lock alone during the block; waits for the readers to leave."""
         with self._changed:
             self._waiting += 1
             try:
-                while self._closed or self._long_inside:
+                while self._is_exclusive or self._long_readers:
                     self._changed.wait()
-                self._closed = True
-                while self._inside:
+                self._is_exclusive = True
+                while self._readers:
                     self._changed.wait()
             finally:
                 self._waiting -= 1
@@ -57,5 +57,5 @@ class ReadGate:
             yield
         finally:
             with self._changed:
-                self._closed = False
+                self._is_exclusive = False
                 self._changed.notify_all()

@@ -55,7 +55,7 @@ _COUNTS: Final = struct.Struct(">QQQQ32s")
 
 
 class Verdict(Enum):
-    """What came of an offer (objects.py)."""
+    """What came of an offer (rule.py)."""
 
     CREATED = "created"
     CHANGED = "changed"

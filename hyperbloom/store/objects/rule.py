@@ -29,139 +29,29 @@ the fields are not, hashCode fails to tell two objects apart: a clash, refused a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any
 
-from hyperbloom.store.limits import (
-    MAX_FIELD_NAME_BYTES,
-    MAX_OBJECT_BYTES,
-    MAX_OBJECT_FIELDS,
+from hyperbloom.store.limits import MAX_OBJECT_BYTES
+from hyperbloom.store.lmdb.transaction import WriteTransaction
+from hyperbloom.store.objects.offers import (
+    Offer,
+    OfferedChange,
+    OfferedObject,
+    OfferedRemoval,
+    later_than,
 )
 from hyperbloom.store.objects.records import (
-    MAX_ANCESTORS,
     ObjectRecord,
     Outcome,
     PastVersion,
     Verdict,
-    hash_bytes,
     pack_fields,
 )
 from hyperbloom.store.objects.table import ObjectTable
 from hyperbloom.store.operations import OVERHEAD_BYTES, check_time
-from hyperbloom.store.transaction import WriteTransaction
 
-__all__ = [
-    "Offer",
-    "OfferObjects",
-    "OfferedChange",
-    "OfferedObject",
-    "OfferedRemoval",
-    "later_than",
-]
-
-_MAX_STAMP = (1 << 63) - 1
-
-
-def later_than(stamp: int) -> int:
-    """The next stamp; the greatest one is its own next, and then the hash alone decides."""
-    return min(stamp + 1, _MAX_STAMP)
-
-
-def _check_hash(number: int) -> None:
-    if not isinstance(number, int):
-        raise TypeError("a hash is an integer")
-    try:
-        hash_bytes(number)
-    except OverflowError:
-        raise ValueError(f"a hash has 64 bits, signed: {number}") from None
-
-
-def _check_stamp(stamp: int) -> None:
-    if not isinstance(stamp, int):
-        raise TypeError("a stamp is a whole number of milliseconds")
-    if not 0 <= stamp <= _MAX_STAMP:
-        raise ValueError(f"a stamp is between 0 and 2^63 milliseconds, not {stamp}")
-
-
-def _check_fields(fields: Mapping[str, Any]) -> int:
-    """Refuse what cannot be stored; how many bytes the fields take."""
-    if not 0 < len(fields) <= MAX_OBJECT_FIELDS:
-        raise ValueError(f"an object has 1 to {MAX_OBJECT_FIELDS} fields, not {len(fields)}")
-    for name in fields:
-        if not isinstance(name, str):
-            raise TypeError("the names of fields are texts")
-        if not 0 < len(name.encode()) <= MAX_FIELD_NAME_BYTES:
-            raise ValueError(f"a field's name has 1 to {MAX_FIELD_NAME_BYTES} bytes")
-    try:
-        size = len(pack_fields(fields))
-    except OverflowError as error:
-        raise ValueError(f"a field cannot be stored: {error}") from None
-    if size > MAX_OBJECT_BYTES:
-        raise ValueError(f"an object has at most {MAX_OBJECT_BYTES} bytes, not {size}")
-    return size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedObject:
-    """A version of an object, whole: CREATION, or one of INITIALIZE.
-
-    `stamp` in ms (0: nobody told), `ancestors` the hashes it is known to have had before. A `local`
-    one is made here and now: its stamp is made greater than that of an end it had before.
-    """
-
-    hash: int
-    stamp: int
-    fields: Mapping[str, Any]
-    type_name: str | None = None
-    ancestors: tuple[int, ...] = ()
-    local: bool = False
-    size: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _check_hash(self.hash)
-        _check_stamp(self.stamp)
-        if len(self.ancestors) > MAX_ANCESTORS:
-            raise ValueError(f"at most {MAX_ANCESTORS} earlier hashes")
-        for ancestor in self.ancestors:
-            _check_hash(ancestor)
-        if self.type_name is not None and not (
-            0 < len(self.type_name.encode()) <= MAX_FIELD_NAME_BYTES
-        ):
-            raise ValueError(f"a type's name has 1 to {MAX_FIELD_NAME_BYTES} bytes")
-        object.__setattr__(self, "size", _check_fields(self.fields) + OVERHEAD_BYTES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedChange:
-    """The version `old` gets these fields and becomes the version `hash`, at `stamp` (ms)."""
-
-    old: int
-    hash: int
-    stamp: int
-    fields: Mapping[str, Any]
-    size: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _check_hash(self.old)
-        _check_hash(self.hash)
-        _check_stamp(self.stamp)
-        object.__setattr__(self, "size", _check_fields(self.fields) + OVERHEAD_BYTES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedRemoval:
-    """The version `hash` is removed, at `stamp` (ms)."""
-
-    hash: int
-    stamp: int
-    size: int = field(default=OVERHEAD_BYTES, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _check_hash(self.hash)
-        _check_stamp(self.stamp)
-
-
-Offer: TypeAlias = OfferedObject | OfferedChange | OfferedRemoval
+__all__ = ["OfferObjects"]
 
 
 @dataclass(frozen=True, slots=True)

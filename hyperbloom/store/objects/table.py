@@ -10,6 +10,7 @@ import lmdb
 
 from hyperbloom.keys import keyed_hash
 from hyperbloom.store.limits import MAX_PAST_BYTES, MAX_PAST_OBJECTS
+from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.objects.records import (
     COUNTS_KEY,
     HASH_BYTES,
@@ -29,7 +30,6 @@ from hyperbloom.store.objects.records import (
     unpack_live,
     unpack_past,
 )
-from hyperbloom.store.transaction import WriteTransaction
 
 __all__ = ["POOL_DIGEST_MODULUS", "ObjectTable", "object_digest"]
 

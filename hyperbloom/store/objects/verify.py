@@ -3,8 +3,7 @@
 import struct
 from collections.abc import Callable
 
-import lmdb
-
+from hyperbloom.store.lmdb.transaction import ReadTransaction
 from hyperbloom.store.objects.records import (
     COUNTS_KEY,
     HASH_BYTES,
@@ -19,7 +18,6 @@ from hyperbloom.store.objects.records import (
     unpack_past,
 )
 from hyperbloom.store.objects.table import POOL_DIGEST_MODULUS, object_digest
-from hyperbloom.store.transaction import scan_prefix
 
 __all__ = ["verify_objects"]
 
@@ -28,37 +26,35 @@ _KEY_BYTES = len(LIVE) + HASH_BYTES
 
 
 def verify_objects(
-    txn: "lmdb.Transaction[bytes]",
-    objects: "lmdb._Database",
+    transaction: ReadTransaction,
     problem: Callable[[str], None],
 ) -> int:
     """Name each problem; return the number of objects."""
     try:
-        kept = ObjectCounts.unpack(txn.get(COUNTS_KEY, db=objects))
+        kept = ObjectCounts.unpack(transaction.get("objects", COUNTS_KEY))
     except struct.error:
         problem("objects: the figures cannot be read")
         kept = ObjectCounts()
     found = ObjectCounts()
-    _check_live(txn, objects, found, problem)
-    aged = _check_past(txn, objects, found, problem)
+    _check_live(transaction, found, problem)
+    aged = _check_past(transaction, found, problem)
     for name in ("count", "size", "past", "past_size", "digest"):
         if getattr(kept, name) != getattr(found, name):
             problem(
                 f"objects: {name} is kept as {getattr(kept, name)} and comes to "
                 f"{getattr(found, name)}"
             )
-    if aged != sum(1 for _ in scan_prefix(txn, objects, PAST_BY_AGE)):
+    if aged != sum(1 for _ in transaction.scan("objects", PAST_BY_AGE)):
         problem("objects: the order of age does not name each past version once")
     return found.count
 
 
 def _check_live(
-    txn: "lmdb.Transaction[bytes]",
-    objects: "lmdb._Database",
+    transaction: ReadTransaction,
     found: ObjectCounts,
     problem: Callable[[str], None],
 ) -> None:
-    for key, data in scan_prefix(txn, objects, LIVE):
+    for key, data in transaction.scan("objects", LIVE):
         try:
             record = unpack_live(hash_number(key[len(LIVE) :]), data)
         except _UNREADABLE:
@@ -67,7 +63,7 @@ def _check_live(
         if len(key) != _KEY_BYTES:
             problem(f"objects: the key {key.hex()} is malformed")
             continue
-        if txn.get(PAST + key[len(LIVE) :], db=objects) is not None:
+        if transaction.get("objects", PAST + key[len(LIVE) :]) is not None:
             problem(f"objects: {record.hash} is in the pool and a past version, too")
         found.count += 1
         found.size += len(pack_fields(record.fields))
@@ -75,14 +71,13 @@ def _check_live(
 
 
 def _check_past(
-    txn: "lmdb.Transaction[bytes]",
-    objects: "lmdb._Database",
+    transaction: ReadTransaction,
     found: ObjectCounts,
     problem: Callable[[str], None],
 ) -> int:
     """Count the past versions; return how many of them have their place in the order of age."""
     aged = 0
-    for key, data in scan_prefix(txn, objects, PAST):
+    for key, data in transaction.scan("objects", PAST):
         try:
             past = unpack_past(data)
         except _UNREADABLE:
@@ -91,7 +86,7 @@ def _check_past(
         found.past += 1
         found.past_size += len(pack_fields(past.fields))
         number = hash_number(key[len(PAST) :])
-        if txn.get(age_key(past.at, number), db=objects) is None:
+        if transaction.get("objects", age_key(past.at, number)) is None:
             problem(f"objects: the past version {number} is missing in the order of age")
         else:
             aged += 1

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from hyperbloom.store.limits import MAX_DENIED_KEYS, MAX_REASON_BYTES
 from hyperbloom.store.lmdb.layout import U64
+from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.operations import OVERHEAD_BYTES, check_key, check_time
 from hyperbloom.store.records import DeniedRecord
-from hyperbloom.store.transaction import WriteTransaction
 
 __all__ = ["AllowKey", "DenyKey", "TooManyDenied", "parse_denied_record"]
 

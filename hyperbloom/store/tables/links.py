@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from hyperbloom.keys import keyed_hash
 from hyperbloom.store.limits import MAX_LINK_BYTES, MAX_LINKS_PER_FEED, MAX_LINKS_PER_ISSUER
 from hyperbloom.store.lmdb.layout import KEY_BYTES, LINK, NO_EXPIRY, U32, FeedState
+from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.operations import OVERHEAD_BYTES, check_key, check_time
 from hyperbloom.store.records import LinkRecord
-from hyperbloom.store.transaction import WriteTransaction
 
 __all__ = ["DropExpiredLinks", "PutLinks", "link_key", "parse_link_record"]
 

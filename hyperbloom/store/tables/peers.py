@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from hyperbloom.store.limits import MAX_ADDRESS_BYTES, MAX_PEERS_PER_FEED
 from hyperbloom.store.lmdb.layout import KEY_BYTES
+from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.operations import OVERHEAD_BYTES, check_key, check_time
 from hyperbloom.store.records import PeerRecord
-from hyperbloom.store.transaction import WriteTransaction
 
 __all__ = ["DropPeer", "PutPeer", "parse_peer_record"]
 

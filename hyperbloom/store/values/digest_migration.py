@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from hyperbloom.digests import EMPTY_DIGEST, SUM_MODULUS, element_sum
+from hyperbloom.digests import EMPTY_DIGEST, element_sum
 from hyperbloom.store.limits import SUM_STEP, SUM_STEP_BYTES
 from hyperbloom.store.lmdb.layout import (
     KEY_BYTES,
@@ -24,8 +24,8 @@ from hyperbloom.store.lmdb.layout import (
     FeedState,
     KeptSum,
 )
+from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.operations import OVERHEAD_BYTES, Unfinished
-from hyperbloom.store.transaction import WriteTransaction
 
 __all__ = ["SumUp", "begin_sums"]
 
@@ -33,7 +33,7 @@ __all__ = ["SumUp", "begin_sums"]
 def begin_sums(transaction: WriteTransaction) -> None:
     """Note for each set of values that its sum is still to be made, from nothing."""
     for database in ("feeds", "aside"):
-        for key, data in list(transaction.scan(database, b"")):
+        for key, data in list(transaction.scan(database)):
             state = FeedState.unpack(data)
             state.digest = EMPTY_DIGEST
             transaction.put(database, key, state.pack())
@@ -83,7 +83,7 @@ def _add_step(transaction: WriteTransaction, state: FeedState) -> bool:
         size += len(value)
         if len(values) >= min(SUM_STEP, kept.left) or size >= SUM_STEP_BYTES:
             break
-    kept.total = (kept.total + element_sum(values)) % SUM_MODULUS
+    kept.add(element_sum(values))
     kept.left -= len(values)
     return bool(values and kept.left)
 
@@ -92,7 +92,7 @@ def _records(
     transaction: WriteTransaction, state: FeedState, kept: KeptSum
 ) -> Iterator[tuple[int, bytes]]:
     """The records that are still to be added, as they are asked for."""
-    cursor = transaction.txn.cursor(transaction.databases["log"])
+    cursor = transaction.cursor("log")
     if kept.done < kept.last and cursor.set_range(state.prefix + U64.pack(kept.done + 1)):
         end = state.prefix + U64.pack(kept.last)
         for key, data in takewhile(lambda item: item[0] <= end, cursor):

@@ -29,6 +29,7 @@ from hyperbloom.store.limits import (
     MAX_VALUE_BYTES,
 )
 from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD, FeedState
+from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.operations import (
     OVERHEAD_BYTES,
     FeedOperation,
@@ -37,7 +38,6 @@ from hyperbloom.store.operations import (
     written_bytes,
 )
 from hyperbloom.store.records import Appended, Forgotten
-from hyperbloom.store.transaction import WriteTransaction
 from hyperbloom.store.values.value_set import (
     add_values,
     forgotten_among,

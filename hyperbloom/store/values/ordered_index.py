@@ -28,9 +28,17 @@ from typing import Final
 
 import lmdb
 
-from hyperbloom.store.lmdb.layout import U32, U64
+from hyperbloom.store.lmdb.layout import U32, U64, FeedState
+from hyperbloom.store.lmdb.transaction import ReadTransaction
 
-__all__ = ["HEAD_BYTES", "LONG_KEY_BYTES", "PART_BYTES", "OrderedIndex", "decode_entry"]
+__all__ = [
+    "HEAD_BYTES",
+    "LONG_KEY_BYTES",
+    "PART_BYTES",
+    "OrderedIndex",
+    "decode_entry",
+    "index_of",
+]
 
 LONG_KEY_BYTES: Final = 511
 HEAD_BYTES: Final = U32.size + U64.size
@@ -269,6 +277,18 @@ class OrderedIndex:
         if end is not None and end <= start:
             return
         yield from _Walk(self, start, end, wanted).run()
+
+
+def index_of(transaction: ReadTransaction, state: FeedState) -> OrderedIndex:
+    """The index of a set; who inserts by it keeps its ``next_bucket``."""
+    prefix = state.prefix
+    return OrderedIndex(
+        transaction.txn,
+        transaction.databases["index"],
+        prefix,
+        lambda seq: transaction.value_at(prefix, seq),
+        state.next_bucket,
+    )
 
 
 class _Walk:

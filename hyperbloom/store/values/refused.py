@@ -17,11 +17,11 @@ from hyperbloom.store.limits import (
     MAX_VALUE_BYTES,
 )
 from hyperbloom.store.lmdb.layout import REFUSED, U32, FeedState
-from hyperbloom.store.operations import OVERHEAD_BYTES, FeedOperation, check_key, check_time
+from hyperbloom.store.lmdb.transaction import WriteTransaction
+from hyperbloom.store.operations import OVERHEAD_BYTES, check_key, check_time
 from hyperbloom.store.records import RefusedRecord
-from hyperbloom.store.transaction import WriteTransaction
 
-__all__ = ["ForgetRefused", "RememberRefused", "parse_refused_record"]
+__all__ = ["RememberRefused", "parse_refused_record"]
 
 # When the room is used up a tenth of it is made free at once: looking for the oldest reads all.
 _KEPT_TENTHS = 9
@@ -89,17 +89,6 @@ class RememberRefused:
         data = REFUSED.pack(self.at, count + 1, len(reason)) + reason + value
         transaction.put("refused", key, data)
         feed.refused_bytes += len(data)
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetRefused(FeedOperation):
-    """Forget all refused values of a feed, as when the policy changed. Result: how many."""
-
-    def apply(self, transaction: WriteTransaction) -> int:
-        feed = transaction.feed(self.feed_key)
-        deleted = transaction.delete_prefix("refused", feed.prefix, MAX_REFUSED_VALUES + 1)
-        feed.refused = feed.refused_bytes = 0
-        return deleted
 
 
 def _make_room(transaction: WriteTransaction, feed: FeedState) -> None:

@@ -1,8 +1,8 @@
 """Reading a snapshot in bulk: records as LMDB holds them, in chunks, without an object a field.
 
-``Store.log_slice`` makes a tuple of every record, which is what a node wants and three times too
-slow for an export. Here a key cursor and a data cursor run abreast over the same records and hand
-out lists of keys and of data, from which columns are cut in one piece (0.4 µs a record against
+``ValueReader.log_slice`` makes a tuple of every record, which is what a node wants and three times
+too slow for an export. Here a key cursor and a data cursor run abreast over the same records and
+hand out lists of keys and of data, from which columns are cut in one piece (0.4 µs a record against
 1.1 µs). A chunk is bounded in records and in bytes, since a value may have 256 KiB.
 
 One read transaction is held as long as a scan goes on, so this is for snapshots, not for the store
@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 import lmdb
 
 from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
+from hyperbloom.store.lmdb.transaction import ReadTransaction, read
 from hyperbloom.store.records import LogRecord
-from hyperbloom.store.store import Store
-from hyperbloom.store.transaction import no_such_feed, read_value
-from hyperbloom.store.values.ordered_index import OrderedIndex
+from hyperbloom.store.values.ordered_index import index_of
+from hyperbloom.store.values.reading import ValueReader
 
 __all__ = [
     "CHUNK_BYTES",
@@ -49,36 +49,35 @@ class LogChunk(NamedTuple):
     data: list[bytes]
 
 
-def feed_generation(store: Store, feed_key: bytes) -> int:
+def feed_generation(values: ValueReader, feed_key: bytes) -> int:
     """A number that changes when what was read of the feed's log may be there no more.
 
     That is when it is dropped and joined anew, its seqs beginning again (the lower 32 bits), and
     when it has forgotten values (31 bits above them, which count what was ever forgotten).
     """
-    with store.environment.read() as txn:
-        state = _state(txn, store, feed_key)
-        forgotten = sum(aside.top_seq for aside in _asides(txn, store, state))
-    return state.feed_id | (forgotten & _FORGOTTEN_MASK) << 32
+    with read(values.environment) as transaction:
+        feed = transaction.feed(feed_key)
+        forgotten = sum(aside.top_seq for aside in _asides(transaction, feed))
+    return feed.feed_id | (forgotten & _FORGOTTEN_MASK) << 32
 
 
-def forgotten_digest(store: Store, feed_key: bytes) -> bytes:
+def forgotten_digest(values: ValueReader, feed_key: bytes) -> bytes:
     """A digest of what the feed remembers of forgotten values; empty if it has forgotten none."""
-    with store.environment.read() as txn:
-        asides = _asides(txn, store, _state(txn, store, feed_key))
+    with read(values.environment) as transaction:
+        asides = _asides(transaction, transaction.feed(feed_key))
     return b"".join(aside.digest for aside in asides)
 
 
-def _asides(txn: "lmdb.Transaction[bytes]", store: Store, state: FeedState) -> list[FeedState]:
-    database = store.environment.databases["aside"]
-    found = (txn.get(state.prefix + tag, db=database) for tag in ASIDE_TAGS)
-    return [FeedState.unpack(data) for data in found if data is not None]
+def _asides(transaction: ReadTransaction, feed: FeedState) -> list[FeedState]:
+    found = (transaction.find_aside(feed, tag) for tag in ASIDE_TAGS)
+    return [aside for aside in found if aside is not None]
 
 
-def last_record(store: Store, feed_key: bytes, up_to_seq: int) -> LogRecord | None:
+def last_record(values: ValueReader, feed_key: bytes, up_to_seq: int) -> LogRecord | None:
     """The record with the highest number that is not above ``up_to_seq``, if there is one."""
-    with store.environment.read() as txn:
-        prefix = _state(txn, store, feed_key).prefix
-        cursor = txn.cursor(store.environment.databases["log"])
+    with read(values.environment) as transaction:
+        prefix = transaction.feed(feed_key).prefix
+        cursor = transaction.cursor("log")
         if cursor.set_range(prefix + U64.pack(min(up_to_seq, _LAST_SEQ))):
             found = cursor.key() == prefix + U64.pack(up_to_seq) or cursor.prev()
         else:
@@ -91,14 +90,15 @@ def last_record(store: Store, feed_key: bytes, up_to_seq: int) -> LogRecord | No
     return LogRecord(seq, received_at, origin, data[LOG_HEAD_BYTES:])
 
 
-def scan_log(store: Store, feed_key: bytes, after_seq: int, last_seq: int) -> Iterator[LogChunk]:
+def scan_log(
+    values: ValueReader, feed_key: bytes, after_seq: int, last_seq: int
+) -> Iterator[LogChunk]:
     """The records with ``after_seq`` < seq <= ``last_seq`` in arrival order, in chunks."""
     if last_seq <= after_seq:
         return
-    with store.environment.read(long=True) as txn:
-        prefix = _state(txn, store, feed_key).prefix
-        log = store.environment.databases["log"]
-        keys, data = txn.cursor(log), txn.cursor(log)
+    with read(values.environment, long=True) as transaction:
+        prefix = transaction.feed(feed_key).prefix
+        keys, data = transaction.cursor("log"), transaction.cursor("log")
         start, end = prefix + U64.pack(after_seq + 1), prefix + U64.pack(last_seq)
         if not keys.set_range(start) or not data.set_range(start):
             return
@@ -130,26 +130,20 @@ def _next_chunk(key_steps: "Iterator[bytes]", data_steps: "Iterator[bytes]") -> 
 
 
 def scan_values(
-    store: Store, feed_key: bytes, start: bytes, end: bytes | None
+    values: ValueReader, feed_key: bytes, start: bytes, end: bytes | None
 ) -> Iterator[LogChunk]:
     """The records whose values v are ``start`` <= v < ``end`` (None: no end), in byte order.
 
     Each record is looked up, which costs some 5 µs, but nothing outside of the range is read.
     """
-    with store.environment.read(long=True) as txn:
-        prefix = _state(txn, store, feed_key).prefix
-        log = store.environment.databases["log"]
-        index = OrderedIndex(
-            txn,
-            store.environment.databases["index"],
-            prefix,
-            lambda seq: read_value(txn, log, prefix, seq),
-        )
+    with read(values.environment, long=True) as transaction:
+        feed = transaction.feed(feed_key)
+        prefix, index = feed.prefix, index_of(transaction, feed)
         chunk, size = LogChunk([], []), 0
-        for values in index.walk(start, end, wanted=CHUNK_RECORDS):
-            for value in values:
+        for found in index.walk(start, end, wanted=CHUNK_RECORDS):
+            for value in found:
                 seq = index.find(value)
-                record = None if seq is None else txn.get(prefix + U64.pack(seq), db=log)
+                record = None if seq is None else transaction.get("log", prefix + U64.pack(seq))
                 if seq is None or record is None:
                     raise lmdb.CorruptedError("the index leads to a record that is missing")
                 chunk.keys.append(prefix + U64.pack(seq))
@@ -162,20 +156,13 @@ def scan_values(
             yield chunk
 
 
-def sample_values(store: Store, feed_key: bytes, seqs: Sequence[int]) -> list[bytes]:
+def sample_values(values: ValueReader, feed_key: bytes, seqs: Sequence[int]) -> list[bytes]:
     """For each number the first value that arrived with it or later, where there is one."""
     found: list[bytes] = []
-    with store.environment.read() as txn:
-        prefix = _state(txn, store, feed_key).prefix
-        cursor = txn.cursor(store.environment.databases["log"])
+    with read(values.environment) as transaction:
+        prefix = transaction.feed(feed_key).prefix
+        cursor = transaction.cursor("log")
         for seq in seqs:
             if cursor.set_range(prefix + U64.pack(seq)) and cursor.key().startswith(prefix):
                 found.append(cursor.value()[LOG_HEAD_BYTES:])
     return found
-
-
-def _state(txn: "lmdb.Transaction[bytes]", store: Store, feed_key: bytes) -> FeedState:
-    data = txn.get(feed_key, db=store.environment.databases["feeds"])
-    if data is None:
-        raise no_such_feed(feed_key)
-    return FeedState.unpack(data)

@@ -1,7 +1,9 @@
 """One set of values inside a write transaction: its log, its index and its sums, kept in step.
 
-A feed is one, and so is what is kept aside for a feed (forgetting.py). The three functions that
-change a set change all of it; whoever writes a record anywhere else breaks what verify.py checks.
+A feed is one, and so is what is kept aside for a feed (forgotten.py). `add_values` and
+`remove_values` alone change a set; whoever writes a record anywhere else breaks what verify.py
+checks. What is kept of a set beside its records (today its figures and the sum behind its digest)
+is told of every value that comes and goes, in the same transaction: see `_added` and `_removed`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,33 +11,20 @@ from itertools import islice
 
 import lmdb
 
-from hyperbloom.digests import SUM_MODULUS, element_sum
+from hyperbloom.digests import element_sum
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD_BYTES, U32, U64, FeedState
-from hyperbloom.store.transaction import WriteTransaction, read_value
-from hyperbloom.store.values.ordered_index import OrderedIndex
+from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD_BYTES, U64, FeedState
+from hyperbloom.store.lmdb.transaction import WriteTransaction
+from hyperbloom.store.values.ordered_index import index_of
 
 __all__ = [
     "add_values",
     "forgotten_among",
-    "index_of",
     "log_heads",
     "oldest_records",
     "remove_values",
     "take_back",
 ]
-
-
-def index_of(transaction: WriteTransaction, state: FeedState) -> OrderedIndex:
-    """The index of a set; who inserts by it keeps its ``next_bucket``."""
-    txn, log, prefix = transaction.txn, transaction.databases["log"], state.prefix
-    return OrderedIndex(
-        txn,
-        transaction.databases["index"],
-        prefix,
-        lambda seq: read_value(txn, log, prefix, seq),
-        state.next_bucket,
-    )
 
 
 def add_values(
@@ -58,16 +47,13 @@ def add_values(
         return [], first_seq
     prefix, pack = state.prefix, U64.pack
     items = [(prefix + pack(seq), head + value) for seq, value, head in fresh]
-    _, added = transaction.txn.cursor(transaction.databases["log"]).putmulti(items, overwrite=False)
+    _, added = transaction.cursor("log").putmulti(items, overwrite=False)
     if added != len(items):
         raise lmdb.CorruptedError("the log has records beyond the feed's top number")
+    seqs = [seq for seq, _, _ in fresh]
     new = [value for _, value, _ in fresh]
-    state.top_seq = fresh[-1][0]
-    state.count += len(new)
-    state.size += sum(map(len, new))
-    kept = transaction.sum_of(state)
-    kept.total = (kept.total + element_sum(new)) % SUM_MODULUS
-    return new, fresh[0][0]
+    _added(transaction, state, seqs, new)
+    return new, seqs[0]
 
 
 def remove_values(
@@ -75,29 +61,40 @@ def remove_values(
 ) -> list[tuple[bytes, bytes]]:
     """Remove those of these values that are there; each with the head of its log record.
 
-    Their numbers are not given again.
+    Their numbers are not given again. Raises lmdb.CorruptedError if a record is missing.
     """
     index, log = index_of(transaction, state), transaction.databases["log"]
-    kept = transaction.sum_of(state)
-    keys = []
-    for value in dict.fromkeys(values):
-        seq = index.remove(value)
-        if seq is not None:
-            keys.append(state.prefix + U64.pack(seq))
-    removed, summed = [], []
-    for key in keys:
-        data = transaction.txn.pop(key, db=log)
+    seqs = [seq for value in dict.fromkeys(values) if (seq := index.remove(value)) is not None]
+    removed = []
+    for seq in seqs:
+        data = transaction.txn.pop(state.prefix + U64.pack(seq), db=log)
         if data is None:
             raise lmdb.CorruptedError("the index led to a record that is missing")
-        value = data[LOG_HEAD_BYTES:]
-        removed.append((value, data[:LOG_HEAD_BYTES]))
-        if kept.counts(U64.unpack_from(key, U32.size)[0]):
-            summed.append(value)
-    state.count -= len(removed)
-    state.size -= sum(len(value) for value, _ in removed)
-    kept.left -= len(removed) - len(summed)
-    kept.total = (kept.total - element_sum(summed)) % SUM_MODULUS
+        removed.append((data[LOG_HEAD_BYTES:], data[:LOG_HEAD_BYTES]))
+    _removed(transaction, state, seqs, [value for value, _ in removed])
     return removed
+
+
+def _added(
+    transaction: WriteTransaction, state: FeedState, seqs: Sequence[int], values: Sequence[bytes]
+) -> None:
+    """Tell all that is kept of a set of the values that came, in the order of their numbers."""
+    state.top_seq = seqs[-1]
+    state.count += len(values)
+    state.size += sum(map(len, values))
+    transaction.sum_of(state).add(element_sum(values))
+
+
+def _removed(
+    transaction: WriteTransaction, state: FeedState, seqs: Sequence[int], values: Sequence[bytes]
+) -> None:
+    """Tell all that is kept of a set of the values that are gone, with the numbers they had."""
+    state.count -= len(values)
+    state.size -= sum(map(len, values))
+    kept = transaction.sum_of(state)
+    summed = [value for seq, value in zip(seqs, values, strict=True) if kept.counts(seq)]
+    kept.left -= len(values) - len(summed)
+    kept.add(-element_sum(summed))
 
 
 def log_heads(
@@ -143,7 +140,7 @@ def forgotten_among(
 def take_back(
     transaction: WriteTransaction, feed: FeedState, values: Sequence[bytes]
 ) -> list[tuple[bytes, bytes]]:
-    """Remember no more that these were forgotten; those kept whole, with their log heads."""
+    """Take values out of the two sets of forgotten ones; those kept whole, with their log heads."""
     whole, hashed = (transaction.find_aside(feed, tag) for tag in ASIDE_TAGS)
     if hashed is not None and hashed.count:
         remove_values(transaction, hashed, [keyed_hash(value) for value in values])

@@ -11,14 +11,13 @@ from typing import Final
 from hyperbloom.store.errors import SchemaMismatch, StoreCorrupt
 from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.lmdb.layout import META_FORMAT, META_SCHEMA, STORE_FORMAT, U32
+from hyperbloom.store.lmdb.transaction import WriteTransaction, read, write
 from hyperbloom.store.objects.records import COUNTS_KEY, ObjectCounts
-from hyperbloom.store.transaction import WriteTransaction, write
 from hyperbloom.store.values.digest_migration import begin_sums
 
 __all__ = [
     "MIGRATIONS",
     "OLDEST_READABLE",
-    "SUMMED_SCHEMA",
     "Migration",
     "check_schema",
     "initialize",
@@ -32,7 +31,7 @@ Migration = Callable[[WriteTransaction], None]
 
 
 def _begin_object_pool(transaction: WriteTransaction) -> None:
-    """1 → 2: the database `objects` has a layout, and its figures (object_records.py).
+    """1 → 2: the database `objects` has a layout, and its figures (objects/records.py).
 
     It was there and empty. A program of schema 1 would take a store without its objects' rules.
     """
@@ -47,9 +46,9 @@ def _begin_forgetting(transaction: WriteTransaction) -> None:
 
 
 def _begin_sums(transaction: WriteTransaction) -> None:
-    """3 → 4: digests that cannot be forged (digests.py), whose sums are made later (summing.py).
+    """3 → 4: digests that cannot be forged (digests.py).
 
-    A program of schema 3 would leave out of them what it adds.
+    Their sums are made later (digest_migration.py). A program of schema 3 would leave out of them what it adds.
     """
     begin_sums(transaction)
 
@@ -57,9 +56,6 @@ def _begin_sums(transaction: WriteTransaction) -> None:
 MIGRATIONS: Final[Sequence[Migration]] = (_begin_object_pool, _begin_forgetting, _begin_sums)
 """The step from version n to n + 1 is the n-th (from 1); the newest version is one more than
 these."""
-
-SUMMED_SCHEMA: Final = 4
-"""From this version on a feed's digest is digests.set_digest; before, it is sum_of_schema_3."""
 
 OLDEST_READABLE: Final = 3
 """The oldest version that is read as it is, such as in a snapshot: only its digests differ."""
@@ -76,15 +72,14 @@ def initialize(environment: Environment, migrations: Sequence[Migration] = MIGRA
 
 
 def schema_version(environment: Environment) -> int:
-    """The store's version; StoreCorrupt if it does not say so."""
-    with environment.read() as txn:
-        version = txn.get(META_SCHEMA, db=environment.databases["meta"])
-    if version is None or len(version) != U32.size:
+    """The store's version; raises StoreCorrupt if it does not say so."""
+    with read(environment) as transaction:
+        version = transaction.schema
+    if not version:
         raise StoreCorrupt(
             f"the store {environment.path} does not say which schema it has; restore a snapshot"
         )
-    number: int = U32.unpack(version)[0]
-    return number
+    return version
 
 
 def check_schema(environment: Environment, migrations: Sequence[Migration] = MIGRATIONS) -> None:
