@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from npm_peer import CACHE, HERE, NpmPeer, UnavailableError, install
+from make_peers import DHT_NODES
+from npm_peer import CACHE, NpmPeer, UnavailableError, install
 from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 
@@ -147,9 +148,8 @@ class LibtorrentNode:
 
 def bittorrent_dht() -> NpmPeer:
     """A process with nodes of bittorrent-dht; see dht/driver.js for its commands."""
-    folder = HERE / "dht"
-    modules: Path = install(CACHE, manifests=folder)
-    return NpmPeer(modules, driver=folder / "driver.js")
+    modules: Path = install(CACHE, manifests=DHT_NODES)
+    return NpmPeer(modules, driver=DHT_NODES / "driver.js")
 
 
 class RawAsker:

@@ -235,6 +235,7 @@ class Environment:
             try:
                 self._require_file()
                 with short_switch_interval(), self._env.begin(write=True) as txn:
+                    number = txn.id()
                     yield txn
                 self._require_file()
             except lmdb.MapFullError as error:
@@ -245,7 +246,9 @@ class Environment:
                 if isinstance(error, lmdb.Error):
                     self._reopen_after_panic()
                 raise problem from error
-            self.condition.committed()
+            # One that changes nothing is committed on a disk that takes no writes, too.
+            if self._env.info()["last_txnid"] == number:
+                self.condition.committed()
 
     def grow(self) -> None:
         """Double the map (at most MAX_MAP_STEP_BYTES more), once no reader is inside."""

@@ -1,0 +1,34 @@
+"""Makes what the tests of this folder talk to: the npm packages and the Rust program.
+
+    python tests/interop/make_peers.py
+
+Each test makes what it needs by itself. Run before the tests, this makes all of it meanwhile; it
+needs no package of Python's.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import npm_peer
+import tracker_crate
+
+DHT_NODES = npm_peer.HERE / "dht"
+"""The folder of the package files of the DHT nodes that npm has."""
+
+
+def main() -> None:
+    """Make them all at once; raises what the first that fails raises."""
+    with ThreadPoolExecutor() as threads:
+        made: list[Future[Path]] = [
+            threads.submit(tracker_crate.build),
+            threads.submit(npm_peer.install),
+            threads.submit(npm_peer.install, manifests=DHT_NODES),
+        ]
+    for each in made:
+        each.result()
+
+
+if __name__ == "__main__":
+    main()
