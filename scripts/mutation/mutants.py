@@ -124,7 +124,8 @@ class _Finder:
             for index, child in enumerate(value if isinstance(value, list) else [value]):
                 if not isinstance(child, ast.AST) or _is_pointless(child, parent, name):
                     continue
-                if not self._in_function(names) and self._is_declared(child):
+                is_default = isinstance(parent, _FUNCTIONS) and name == "args"
+                if (is_default or not self._in_function(names)) and self._is_declared(child):
                     continue
                 for new in _changes(child):
                     yield Mutant(
