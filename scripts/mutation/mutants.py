@@ -47,6 +47,7 @@ _CHOSEN_NUMBERS = ("limits.py", "settings.py")
 _LISTS_OF_NAMES = ("__all__", "__slots__", "__match_args__")
 _SHOWN = ("__repr__", "__str__")
 _LOGS = ("log", "_log", "logger", "_logger")
+_OF_NO_EFFECT = ("strict", "usedforsecurity")
 _DECLARED_ONLY = ("overload", "abstractmethod")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -123,7 +124,8 @@ class _Finder:
             for index, child in enumerate(value if isinstance(value, list) else [value]):
                 if not isinstance(child, ast.AST) or _is_pointless(child, parent, name):
                     continue
-                if not self._in_function(names) and self._is_declared(child):
+                is_default = isinstance(parent, _FUNCTIONS) and name == "args"
+                if (is_default or not self._in_function(names)) and self._is_declared(child):
                     continue
                 for new in _changes(child):
                     yield Mutant(
@@ -180,7 +182,7 @@ def _is_pointless(node: ast.AST, parent: ast.AST, name: str) -> bool:
     if isinstance(node, ast.ClassDef):
         return any(_last_name(base) == "Protocol" for base in node.bases)
     if isinstance(node, ast.keyword):
-        return node.arg == "strict"
+        return node.arg in _OF_NO_EFFECT
     if isinstance(parent, ast.Call) and _last_name(parent.func) in ("isinstance", "cast"):
         return name == "args" and node is parent.args[-1 if len(parent.args) == 2 else 0]
     return False

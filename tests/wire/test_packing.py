@@ -56,6 +56,7 @@ def test_the_longest_value_of_all() -> None:
 def test_lengths_around_a_longer_varint(length: int) -> None:
     exact = frame_length((bytes(length),))
     assert list(pack_values([bytes(length)], frame_bytes=exact)) == [(bytes(length),)]
+    assert max_value_bytes(exact) == length
     with pytest.raises(LocalProtocolError):
         list(pack_values([bytes(length)], frame_bytes=exact - 1))
 

@@ -20,7 +20,7 @@ node ids in front of it are still good. Single addresses that nobody can dial ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from itertools import zip_longest
@@ -127,13 +127,7 @@ def _decode_trailer(trailer: bytes) -> list[list[Address]]:
     by_owner: list[list[Address]] = [[] for _ in range(1 + SLOTS)]
     if not trailer or trailer[0] != _TRAILER_VERSION:
         return by_owner
-    entries = list(_entries(trailer[1:]))
-    if None in entries:
-        return by_owner
-    for entry in entries:
-        if entry is None:
-            continue
-        owner, packed, port = entry
+    for owner, packed, port in _entries(trailer[1:]):
         address = _address(packed, port)
         addresses = by_owner[owner]
         if address is None or address in addresses or len(addresses) >= MAX_ADDRESSES_PER_NODE:
@@ -142,8 +136,9 @@ def _decode_trailer(trailer: bytes) -> list[list[Address]]:
     return by_owner
 
 
-def _entries(data: bytes) -> Iterator[tuple[int, bytes, int] | None]:
-    """Owner, packed IP address and port of each entry; None where the form is broken."""
+def _entries(data: bytes) -> list[tuple[int, bytes, int]]:
+    """Owner, packed IP address and port of each entry; none at all where the form is broken."""
+    entries = []
     at = 0
     while at < len(data):
         head = data[at]
@@ -151,10 +146,11 @@ def _entries(data: bytes) -> Iterator[tuple[int, bytes, int] | None]:
         end = at + 1 + size + _PORT_BYTES
         owner = head & _OWNER
         if head & ~(_IPV6 | _OWNER) or owner > SLOTS or end > len(data):
-            yield None
-            return
-        yield owner, data[at + 1 : at + 1 + size], int.from_bytes(data[end - 2 : end], "big")
+            return []
+        port = int.from_bytes(data[end - _PORT_BYTES : end], "big")
+        entries.append((owner, data[at + 1 : at + 1 + size], port))
         at = end
+    return entries
 
 
 def _address(packed: bytes, port: int) -> Address | None:

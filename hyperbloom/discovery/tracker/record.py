@@ -20,7 +20,6 @@ from typing import Final
 
 from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.discovery.tracker.content import (
-    ARRAYS_BYTES,
     RecordContent,
     decode_content,
     encode_content,
@@ -129,8 +128,6 @@ def sign_record(identity: Identity, keys: TopicKeys, content: RecordContent) -> 
 
 def decode_record(data: bytes) -> Record:
     """The record of these bytes, not verified. Raises `RecordRefused` (malformed)."""
-    if len(data) < _HEADER_BYTES + ARRAYS_BYTES + SIGNATURE_BYTES:
-        raise RecordRefused(Refusal.MALFORMED)
     content = data[_HEADER_BYTES:-SIGNATURE_BYTES]
     decoded = decode_content(content)
     if decoded is None:
