@@ -48,7 +48,8 @@ def _begin_forgetting(transaction: WriteTransaction) -> None:
 def _begin_sums(transaction: WriteTransaction) -> None:
     """3 → 4: digests that cannot be forged (digests.py).
 
-    Their sums are made later (digest_migration.py). A program of schema 3 would leave out of them what it adds.
+    Their sums are made later (digest_migration.py). A program of schema 3 would leave out of them
+    what it adds.
     """
     begin_sums(transaction)
 

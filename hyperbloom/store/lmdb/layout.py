@@ -8,7 +8,7 @@ database key                                            data
 meta     name (UTF-8; ``store.`` is ours)               bytes
 feeds    feed key (32)                                  ``FEED`` struct, then settings as JSON
 log      feed id u32, seq u64                           received-at u64 µs, origin (32), value
-index    feed id u32, bucket u64, key part              seq u64, or tag u8 and u64 (ordered_index.py)
+index    feed id u32, bucket u64, key part              seq u64, or tag u8, u64 (ordered_index.py)
 links    feed id u32, issuer (32), hash of raw (32)     ``LINK`` struct, then the link as it came
 refused  feed id u32, hash of value (32)                ``REFUSED`` struct, reason, value
 peers    feed key (32), address (UTF-8)                 JSON
