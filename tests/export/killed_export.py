@@ -1,4 +1,4 @@
-"""An export in a process of its own, to be killed: `killed_export.py MODE TARGET SNAPSHOT`.
+"""An export in a process of its own, to be killed.
 
 Its tasks run in this process one after the other instead of in Spark's workers, so that a kill
 meets planning, writing and committing, and not the seconds in which Java starts. All else is the
@@ -7,7 +7,6 @@ real thing.
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,8 +53,6 @@ def session():
     yield OneProcess()
 
 
-if __name__ == "__main__":
-    mode, target, snapshot = sys.argv[1:]
-    sys.stdout.write("started\n")
-    sys.stdout.flush()
-    export_snapshots([snapshot], Path(target), sessions=session, mode=mode)
+def export(mode: str, target: Path, snapshot: Path) -> None:
+    """Export the snapshot."""
+    export_snapshots([snapshot], target, sessions=session, mode=mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import shutil
@@ -11,15 +12,16 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 
+import killed_export
 import pytest
 from deltalake import DeltaTable
 from export_nodes import random_values
 
 KILLS = int(os.environ.get("HYPERBLOOM_KILLS", "50"))
 SPARK_KILLS = int(os.environ.get("HYPERBLOOM_SPARK_KILLS", "3"))
-SCRIPT = Path(__file__).with_name("killed_export.py")
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["killed_export"])
 
 pytestmark = pytest.mark.slow
 
@@ -30,26 +32,64 @@ def rows(target):
     return sorted(found.column("seq").to_pylist())
 
 
-def in_one_process(mode, target, snapshot):
-    return [sys.executable, str(SCRIPT), mode, str(target), str(snapshot)]
+class Forked:
+    """An export in one process, forked from one that has read all modules."""
+
+    def __init__(self, mode, target, snapshot):
+        self._process = FORKS.Process(
+            target=killed_export.export, args=(mode, target, snapshot), daemon=True
+        )
+        self._process.start()
+
+    def is_at_work(self):
+        return self._process.is_alive()
+
+    def finish(self):
+        self._process.join()
+        assert self._process.exitcode == 0
+
+    def kill(self):
+        self._process.kill()
+        self._process.join()
 
 
-def by_command(mode, target, snapshot):
-    command = "from hyperbloom.cli import main; main()"
-    options = ["--mode", mode, "--to", str(target), "--master", "local[2]"]
-    return [sys.executable, "-c", command, "export", str(snapshot), *options]
+class ByCommand:
+    """An export by the command, with Spark and its workers."""
+
+    def __init__(self, mode, target, snapshot):
+        command = "from hyperbloom.cli import main; main()"
+        options = ["--mode", mode, "--to", str(target), "--master", "local[2]"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", command, "export", str(snapshot), *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def is_at_work(self):
+        return self._process.poll() is None
+
+    def finish(self):
+        output, _ = self._process.communicate()
+        assert self._process.returncode == 0, output
+
+    def kill(self):
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
 
 
 class Exports:
     """Two snapshots, the tables of the first one, and what readers may see."""
 
-    def __init__(self, node, folder, command):
+    def __init__(self, node, folder, kind):
         node.append(random_values(20_000, seed=1, longest=60))
         self.first = node.snapshot("first")
         node.append(random_values(20_000, seed=2, longest=60))
         self.second = node.snapshot("second")
         self.kept, self.target = folder / "kept", folder / "tables"
-        self._command = command
+        self._kind = kind
         self.finish(self.first, self.kept)
         self.before = rows(self.kept)
         self.reset()
@@ -63,61 +103,46 @@ class Exports:
         shutil.copytree(self.kept, self.target)
 
     def start(self, snapshot, mode="incremental", target=None):
-        return subprocess.Popen(
-            self._command(mode, target or self.target, snapshot),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        return self._kind(mode, target or self.target, snapshot)
 
     def finish(self, snapshot, target=None):
-        """Seconds that it took; those before its first line, if it prints one, are left out."""
-        process = self.start(snapshot, target=target)
+        """Seconds that it took."""
         begun = time.monotonic()
-        output = process.stdout.readline()
-        if output == "started\n":
-            begun = time.monotonic()
-        output += process.communicate()[0]
-        assert process.returncode == 0, output
+        self.start(snapshot, target=target).finish()
         return time.monotonic() - begun
 
-    def kill(self, mode, wait, first_wait):
+    def kill(self, mode, wait, *, from_first_file):
         """Start one, read all the time, kill it with all its workers after ``wait`` seconds."""
         process = self.start(self.second, mode)
         try:
-            if first_wait:
-                process.stdout.readline()
             seen = []
-            if not first_wait:
+            if from_first_file:
                 # Most of a real one is Spark's start: the moments are counted from the first file.
                 known = len(list(self.target.rglob("*.parquet")))
-                while process.poll() is None:
+                while process.is_at_work():
                     if len(list(self.target.rglob("*.parquet"))) > known:
                         break
                     time.sleep(0.01)
             end = time.monotonic() + wait
-            while time.monotonic() < end and process.poll() is None:
+            while time.monotonic() < end and process.is_at_work():
                 seen.append(rows(self.target))
                 time.sleep(0.02)
         finally:
-            was_at_work = process.poll() is None
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            was_at_work = process.is_at_work()
+            process.kill()
         for state in [*seen, rows(self.target)]:
             assert state in (self.before, self.after), len(state)
         return was_at_work
 
 
-def kill_often(exports, times, *, first_wait, seconds=None):
+def kill_often(exports, times, *, from_first_file=False, seconds=None):
     numbers = random.Random()
     landed = Counter()
     # Later rather than earlier, for what is written is written in the end.
     while landed.total() < times:
         mode = ("incremental", "full")[landed.total() % 2]
         moment = (seconds or exports.seconds) * numbers.triangular(0.0, 1.3, 1.0)
-        if exports.kill(mode, moment, first_wait):
+        if exports.kill(mode, moment, from_first_file=from_first_file):
             landed["after" if rows(exports.target) == exports.after else "before"] += 1
         if numbers.random() < 0.5 or rows(exports.target) == exports.after:
             exports.reset()
@@ -129,8 +154,8 @@ def kill_often(exports, times, *, first_wait, seconds=None):
 
 @pytest.mark.timeout(900)
 def test_killed_between_any_two_steps(node, tmp_path):
-    exports = Exports(node, tmp_path, in_one_process)
-    landed = kill_often(exports, KILLS, first_wait=True)
+    exports = Exports(node, tmp_path, Forked)
+    landed = kill_often(exports, KILLS)
     print(f"\nkills that left the table {dict(landed)}")
 
 
@@ -138,6 +163,6 @@ def test_killed_between_any_two_steps(node, tmp_path):
 @pytest.mark.usefixtures("java")
 @pytest.mark.soak
 def test_killed_with_spark_and_its_workers(node, tmp_path):
-    exports = Exports(node, tmp_path, by_command)
-    landed = kill_often(exports, SPARK_KILLS, first_wait=False, seconds=0.2)
+    exports = Exports(node, tmp_path, ByCommand)
+    landed = kill_often(exports, SPARK_KILLS, from_first_file=True, seconds=0.2)
     print(f"\nkills that left the table {dict(landed)}")
