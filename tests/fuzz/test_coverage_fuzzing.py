@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from fuzz_targets import FOLDER, TARGETS
 
-SECONDS = int(os.environ.get("HYPERBLOOM_FUZZ_SECONDS", "2"))
+SECONDS = int(os.environ.get("HYPERBLOOM_FUZZ_SECONDS", "1"))
 SEED = os.environ.get("HYPERBLOOM_FUZZ_SEED", "20261121")
 #: Inputs at most where nothing else is asked for; a fast decoder is done before its seconds are.
 RUNS = 20_000

@@ -1,26 +1,13 @@
 """Every kind of damage, planted one at a time, is named; an undamaged store has no problems."""
 
 import pytest
+from sound_store import FEED, ORIGIN, OTHER, STEM, VALUES, fill
 
-from hyperbloom.store import (
-    AppendValues,
-    LinkRecord,
-    PeerRecord,
-    PutFeed,
-    PutLinks,
-    PutPeer,
-    RememberRefused,
-    verify_path,
-)
+from hyperbloom.store import AppendValues, verify_path
 from hyperbloom.store.lmdb.layout import META_NEXT_FEED, U32, U64, FeedState
 from hyperbloom.store.lmdb.transaction import write
 from hyperbloom.store.values.ordered_index import PART_BYTES
 
-FEED = b"f" * 32
-OTHER = b"g" * 32
-ORIGIN = b"o" * 32
-STEM = b"s" * PART_BYTES
-VALUES = [b"a", b"b", STEM + b"1", STEM + b"2", STEM * 3 + b"1", STEM * 3 + b"2", b"l" * 600]
 ROOT, BUCKET = U64.pack(0), U64.pack(1)
 HEAD = U64.pack(7) + ORIGIN
 
@@ -28,20 +15,7 @@ HEAD = U64.pack(7) + ORIGIN
 @pytest.fixture
 def sound(store, run):
     """A store with something of everything, without a fault."""
-    run(PutFeed(OTHER, {}))
-    run(AppendValues(FEED, VALUES, ORIGIN, 7))
-    run(AppendValues(OTHER, VALUES[:3], ORIGIN, 7))
-    link = LinkRecord(
-        issuer=FEED,
-        trustee=b"t" * 32,
-        expires=9.5,
-        first_seen=1,
-        introduced_by=ORIGIN,
-        raw=b"link",
-    )
-    run(PutLinks(FEED, [link]))
-    run(PutPeer(PeerRecord(address="127.0.0.1:1", feed_key=FEED)))
-    run(RememberRefused(FEED, [(b"bad", "policy")], 5))
+    fill(run)
     return store
 
 
