@@ -157,8 +157,6 @@ class LinkGraph:
                     reach = _Reach(min(lasts, link.expires), issuer, link)
                     if trustee not in layer or reach.beats(layer[trustee]):
                         layer[trustee] = reach
-            if not layer:
-                return
             yield layer
             seen.update(layer)
             border = {key: reach.expires for key, reach in layer.items()}

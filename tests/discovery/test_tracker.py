@@ -100,6 +100,33 @@ def test_it_reads_older_minutes_first_if_told_so() -> None:
     one.stop()
 
 
+def test_it_reads_older_minutes_only_in_its_first_attempt() -> None:
+    settings = TrackerSettings()
+    settings = replace(settings, bootstrap=replace(settings.bootstrap, check_older_first=True))
+    one = world(settings=settings)
+    newcomer = Identity(b"n" * 32)
+    place(one, STRANGER, minute(one) - 2, RecordContent())
+    place(one, newcomer, minute(one), RecordContent())
+    node = one.node()
+    one.run(10)
+    first, *later = [candidate.node_id for candidate in node.swarm.joins]
+    assert first == STRANGER.public_key
+    assert set(later) == {newcomer.public_key}
+    one.stop()
+
+
+def test_before_it_has_done_anything_its_status_says_so() -> None:
+    one = world()
+    status = one.node().tracker.status()
+    assert not status.joined
+    assert (status.records_seen, status.records_now, status.refused) == (0, 0, {})
+    assert (status.lookup_asked, status.lookup_answered, status.candidates) == (0, 0, 0)
+    assert (status.puts, status.put_asked, status.put_stored) == (0, 0, 0)
+    assert (status.put_refused, status.put_silent, status.rate_limited) == (0, 0, 0)
+    assert (status.last_lookup, status.last_publish, status.reachable) == (None, None, None)
+    one.stop()
+
+
 def test_five_records_of_others_keep_it_from_publishing() -> None:
     one = world(storers=6)
     for number, storer in enumerate(one.storers[:5]):
