@@ -38,9 +38,7 @@ from hyperbloom.client.requests import (
 from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:
-    from hyperbloom.api.endpoints.object_types import TypeForm
-    from hyperbloom.api.endpoints.objects import ObjectForm
-    from hyperbloom.api.schemas import (
+    from hyperbloom.api.schemas.answers import (
         FeedForm,
         InvitationForm,
         LinkForm,
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
         PutForm,
         SessionOfferForm,
     )
+    from hyperbloom.api.schemas.objects import ObjectForm, TypeForm
 
 __all__ = [
     "Arrival",
