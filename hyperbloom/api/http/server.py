@@ -69,7 +69,7 @@ class ApiResource(Resource):
         if request.refusal is not None:
             raise request.refusal
         path, method = request.path.decode("latin-1"), request.method.decode("latin-1")
-        route, call.arguments = ROUTER.find(method, path)
+        route, call.arguments = self._router.find(method, path)
         _check_rights(request, route)
         if request.received > request.most:
             raise Problem(
