@@ -21,6 +21,7 @@ import base64
 import binascii
 from dataclasses import dataclass
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.keys import PUBLIC_KEY_BYTES, keyed_hash
 
 __all__ = [
@@ -46,8 +47,10 @@ MAX_INVITATION_CHARACTERS = 8_192
 _AGAIN = "ask for it again, or paste it as a whole"
 
 
-class InvitationError(ValueError):
+class InvitationError(HyperbloomError, ValueError):
     """A line that is no usable invitation; the message is one sentence that says what to do."""
+
+    kind = ErrorKind.BAD_INVITATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,8 @@ from typing import Final
 from nacl import bindings
 from nacl.exceptions import BadSignatureError
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
+
 __all__ = [
     "DRAFT_HASH_KEY",
     "HASH_BYTES",
@@ -124,8 +126,10 @@ def parse_public_key(text: str) -> bytes:
     return bytes.fromhex(text)
 
 
-class KeyFileError(Exception):
+class KeyFileError(HyperbloomError):
     """A key file could not be made or read; the message says why and what to do."""
+
+    kind = ErrorKind.BAD_CONFIG
 
 
 def create_key_file(path: str | os.PathLike[str], seed: bytes) -> Identity:

@@ -7,6 +7,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
+
 __all__ = ["MAX_PASSPHRASE_BYTES", "PassphraseError", "load_passphrase"]
 
 MAX_PASSPHRASE_BYTES: Final = 1_024
@@ -15,8 +17,10 @@ MAX_PASSPHRASE_BYTES: Final = 1_024
 _FORBIDDEN_MODE: Final = 0o077
 
 
-class PassphraseError(Exception):
+class PassphraseError(HyperbloomError):
     """The file cannot be used; the message says why and what to do."""
+
+    kind = ErrorKind.BAD_CONFIG
 
 
 def load_passphrase(path: Path, *, what: str = "passphrase") -> str:

@@ -23,26 +23,25 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger, globalLogPublisher
 from twisted.python.threadpool import ThreadPool
 
-from hyperbloom.api.control_socket import SocketBusy, SocketError
 from hyperbloom.api.http.access import Access, load_token
-from hyperbloom.api.http.server import ControlService, TcpService
 from hyperbloom.api.monitoring.recent_errors import RecentErrors
+from hyperbloom.api.service import ControlService, TcpService
 from hyperbloom.config import Config, ConfigError
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
-from hyperbloom.exit_codes import ExitCode
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.feed_keys import FeedKeys
-from hyperbloom.keys import Identity, KeyFileError
+from hyperbloom.keys import Identity
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.classes.types import Types
 from hyperbloom.objects.peers.network import PoolContext
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.service import ObjectsService
-from hyperbloom.passphrase import PassphraseError, load_passphrase
+from hyperbloom.passphrase import load_passphrase
 from hyperbloom.process.crashes import CrashFile
 from hyperbloom.process.descriptors import make_room
 from hyperbloom.process.store_log import StoreLog
-from hyperbloom.process.systemd import NoInheritedPort, Notifier, listening_endpoints
+from hyperbloom.process.systemd import Notifier, listening_endpoints
 from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.node import Node, settle_feeds
@@ -68,12 +67,14 @@ SWITCH_SECONDS = 0.0005
 log = Logger()
 
 
-class StartError(Exception):
-    """The node cannot start; the text is one sentence, `code` the exit code of the process."""
+class StartError(HyperbloomError):
+    """The node cannot start; its kind has the exit code of the process."""
 
-    def __init__(self, code: ExitCode, sentence: str) -> None:
+    kind: ErrorKind
+
+    def __init__(self, kind: ErrorKind, sentence: str) -> None:
         super().__init__(sentence)
-        self.code = code
+        self.kind = kind
 
 
 class NodeService(MultiService):
@@ -346,25 +347,19 @@ def _logged(outcome: object) -> None:
 
 
 def _start_error(error: BaseException, config: Config) -> StartError | None:
-    """The sentence and exit code for a failed start; None for what nobody foresaw."""
-    if isinstance(error, StoreError):
-        return StartError(ExitCode.STORE, str(error))
+    """What a failed start tells the operator; None for what nobody foresaw."""
     if isinstance(error, DhtPortTaken):
         return StartError(
-            ExitCode.BUSY,
+            ErrorKind.BUSY,
             f"{error}; stop what uses it or change port under [discovery] in {config.path}",
         )
-    if isinstance(error, (KeyFileError, PassphraseError, NoInheritedPort)):
-        return StartError(ExitCode.CONFIG, str(error))
-    if isinstance(error, SocketBusy):
-        return StartError(ExitCode.BUSY, str(error))
-    if isinstance(error, SocketError):
-        return StartError(ExitCode.CONFIG, str(error))
     if isinstance(error, CannotListenError):
         reason = getattr(error.socketError, "strerror", None) or error.socketError
         return StartError(
-            ExitCode.BUSY,
+            ErrorKind.BUSY,
             f"cannot listen on port {error.port}: {reason}; stop what uses it or change "
             f"listen in {config.path}",
         )
+    if isinstance(error, HyperbloomError) and error.kind is not None:
+        return StartError(error.kind, str(error))
     return None

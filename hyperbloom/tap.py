@@ -75,7 +75,7 @@ class _Guarded(MultiService):
                 # but says nothing of an exit, and it would wait for ever.
                 log.critical("{problem}", problem=str(problem))
                 raise
-            _fail(problem.code, str(problem))
+            _fail(problem.kind.exit_code, str(problem))
 
 
 def _fail(code: ExitCode, sentence: str) -> NoReturn:

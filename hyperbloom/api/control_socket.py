@@ -14,6 +14,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
+
 __all__ = [
     "SocketBusy",
     "SocketError",
@@ -29,12 +31,16 @@ MAX_ADDRESS_BYTES = 100
 PROBE_SECONDS = 1.0
 
 
-class SocketError(Exception):
+class SocketError(HyperbloomError):
     """The control socket cannot be made; the message is one sentence that says what to do."""
+
+    kind = ErrorKind.BAD_CONFIG
 
 
 class SocketBusy(SocketError):
     """A living process listens on the control socket."""
+
+    kind = ErrorKind.BUSY
 
 
 @contextlib.contextmanager

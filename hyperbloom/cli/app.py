@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.cli.output import Output, OutputClosed, OutputLost, say
+from hyperbloom.errors import HyperbloomError
 from hyperbloom.exit_codes import EXIT_MEANINGS, ExitCode
 from hyperbloom.units import parse_duration
 
@@ -35,22 +35,6 @@ CONFIG_VARIABLE = "HYPERBLOOM_CONFIG"
 _META = "hyperbloom.options"
 #: Arguments from this length on are kept out of cli.log: shorter ones are options and small words.
 LEAST_HIDDEN = 16
-
-_PROBLEM_CODES = {
-    ProblemKind.NOT_TRUSTED: ExitCode.REFUSED,
-    ProblemKind.EXPIRED: ExitCode.REFUSED,
-    ProblemKind.BAD_CHAIN: ExitCode.REFUSED,
-    ProblemKind.BAD_CONFIG: ExitCode.CONFIG,
-    ProblemKind.BAD_INVITATION: ExitCode.CONFIG,
-    ProblemKind.UNKNOWN_FEED: ExitCode.NOT_FOUND,
-    ProblemKind.UNKNOWN_OBJECT: ExitCode.NOT_FOUND,
-    ProblemKind.UNKNOWN_PEER: ExitCode.NOT_FOUND,
-    ProblemKind.NOT_IN_SYNC: ExitCode.TIMEOUT,
-    ProblemKind.STORE: ExitCode.STORE,
-    ProblemKind.STORE_FULL: ExitCode.STORE,
-    ProblemKind.TIMEOUT: ExitCode.TIMEOUT,
-    ProblemKind.UNEXPECTED: ExitCode.UNEXPECTED,
-}
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -300,41 +284,13 @@ def code_of(error: Exception) -> ExitCode | None:
     """The exit code of an error that was foreseen; None for any other."""
     if isinstance(error, click.UsageError):
         return ExitCode.USAGE
-    if isinstance(error, Problem):
-        return _PROBLEM_CODES.get(error.kind, ExitCode.FAILED)
-    # By name, so that nothing is imported to find out what did not happen.
-    for kind in type(error).__mro__:
-        code = _NAMED_CODES.get(f"{kind.__module__}.{kind.__name__}")
-        if code is not None:
-            return code
+    if isinstance(error, HyperbloomError) and error.kind is not None:
+        return error.kind.exit_code
     return ExitCode.FAILED if isinstance(error, click.ClickException) else None
 
 
 #: What click raises, from 8.2 on, where a group is called without a command.
 _HELP_INSTEAD: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
-
-_NAMED_CODES = {
-    "hyperbloom.config.table.ConfigError": ExitCode.CONFIG,
-    "hyperbloom.keys.KeyFileError": ExitCode.CONFIG,
-    "hyperbloom.invitation.InvitationError": ExitCode.CONFIG,
-    "hyperbloom.client.requests.NodeUnreachable": ExitCode.UNREACHABLE,
-    "hyperbloom.client.requests.NodeTimeout": ExitCode.TIMEOUT,
-    "hyperbloom.store.errors.StoreExists": ExitCode.FAILED,
-    "hyperbloom.store.errors.ForeignSnapshot": ExitCode.FAILED,
-    "hyperbloom.store.errors.NoSuchFeed": ExitCode.NOT_FOUND,
-    "hyperbloom.store.errors.StoreError": ExitCode.STORE,
-    "hyperbloom.cli.guard.ReaderDied": ExitCode.STORE,
-    "hyperbloom.cli.commands.dht_session.NoNodeAnswered": ExitCode.UNREACHABLE,
-    "hyperbloom.cli.commands.dht_session.StateUnusable": ExitCode.CONFIG,
-    "hyperbloom.cli.commands.dht_session.DhtTimeout": ExitCode.TIMEOUT,
-    "hyperbloom.discovery.dht.common.errors.LocalProtocolError": ExitCode.FAILED,
-    "hyperbloom.cli.commands.dht_session.PortTaken": ExitCode.BUSY,
-    "hyperbloom.export.errors.SnapshotUnusable": ExitCode.STORE,
-    "hyperbloom.export.errors.ExportFull": ExitCode.STORE,
-    "hyperbloom.export.errors.ExportBusy": ExitCode.BUSY,
-    "hyperbloom.export.errors.MasterUnreachable": ExitCode.UNREACHABLE,
-    "hyperbloom.export.errors.ExportError": ExitCode.FAILED,
-}
 
 
 def report(error: Exception, command: str = "hyperbloom") -> ExitCode:

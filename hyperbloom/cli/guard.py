@@ -22,6 +22,7 @@ from typing import Any, Final
 import click
 
 from hyperbloom.cli.app import Command
+from hyperbloom.errors import ErrorKind, HyperbloomError
 
 __all__ = ["GuardedCommand", "ReaderDied", "bound_reader"]
 
@@ -45,8 +46,10 @@ _parents: Final[list[int]] = []
 """In the child, that pipe."""
 
 
-class ReaderDied(click.ClickException):
+class ReaderDied(HyperbloomError):
     """The child that read the files died of them."""
+
+    kind = ErrorKind.STORE
 
 
 class GuardedCommand(Command):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from hyperbloom.addresses import parse_host_port
+from hyperbloom.feed_words import Dialect
 from hyperbloom.units import parse_duration, parse_expiry
 
 __all__ = [
     "AGE",
-    "DIALECT_NAMES",
     "EXPIRES",
     "HOST_PORT",
     "PUBLIC_KEY",
@@ -29,9 +29,6 @@ __all__ = [
 ]
 
 _KEY_DIGITS = 64
-
-#: As in `hyperbloom.config`, repeated because that loads more than `--help` needs; a test compares.
-DIALECT_NAMES = ("2", "1", "draft")
 
 
 def whole_hex(text: str, *lengths: int) -> bytes | None:
@@ -139,7 +136,7 @@ def dialect_option(command: Any) -> Any:
     """--dialect NAME."""
     return click.option(
         "--dialect",
-        type=click.Choice(DIALECT_NAMES),
+        type=click.Choice(get_args(Dialect)),
         help="The protocol's version that the feed's nodes speak: 2 (default) or an older one.",
     )(command)
 

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hyperbloom.client.client import Client
 from hyperbloom.client.requests import Closing, NodeTimeout
+from hyperbloom.json_fields import from_json_fields, hash_text, json_fields
 from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.classes.types import ObjectType, Types, bind, binding_of, declaration_of
 from hyperbloom.objects.wire.errors import ObjectError, ObjectGone
-from hyperbloom.store.objects.json_fields import from_json_fields, hash_text, json_fields
 
 if TYPE_CHECKING:
-    from hyperbloom.api.endpoints.objects import ObjectForm
+    from hyperbloom.api.schemas.objects import ObjectForm
 
 __all__ = ["RemotePool", "RemoteRecord"]
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
 from hyperbloom.api.limits import MAX_EVENT_BYTES, MAX_TARGET_BYTES
-from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.problems import Problem
+from hyperbloom.errors import ErrorKind, HyperbloomError
 
 if TYPE_CHECKING:
-    from hyperbloom.api.endpoints.objects import ObjectForm
+    from hyperbloom.api.schemas.objects import ObjectForm
 
 __all__ = [
     "Arrival",
@@ -35,15 +36,19 @@ __all__ = [
     "with_query",
 ]
 
-_KINDS = {kind.type: kind for kind in ProblemKind}
+_KINDS = {kind.type: kind for kind in ErrorKind}
 
 
-class NodeUnreachable(Exception):
+class NodeUnreachable(HyperbloomError):
     """No node answers on the socket; the message is one sentence that says what to do."""
 
+    kind = ErrorKind.UNREACHABLE
 
-class NodeTimeout(Exception):
+
+class NodeTimeout(HyperbloomError):
     """The node did not answer in the time it was given."""
+
+    kind = ErrorKind.TIMEOUT
 
 
 class Closing(ABC):
@@ -121,7 +126,7 @@ def hex_list(values: Sequence[bytes]) -> list[str]:
 def problem_of(form: object) -> Problem:
     """The problem that an answer tells of."""
     told: Mapping[str, Any] = form if isinstance(form, Mapping) else {}
-    kind = _KINDS.get(str(told.get("type")), ProblemKind.UNEXPECTED)
+    kind = _KINDS.get(str(told.get("type")), ErrorKind.UNEXPECTED)
     return Problem(kind, str(told.get("detail", kind.title)))
 
 

@@ -43,7 +43,7 @@ from hyperbloom.client.requests import (
 from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas import CountForm, FeedForm, LinkForm, MemberForm, PutForm
+    from hyperbloom.api.schemas.answers import CountForm, FeedForm, LinkForm, MemberForm, PutForm
 
 __all__ = ["TwistedClient", "Watch"]
 

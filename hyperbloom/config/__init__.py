@@ -8,7 +8,6 @@ bounds and help in the metadata, or a line in the reader here; `scripts/config-d
 from __future__ import annotations
 
 from hyperbloom.config.api import ApiSettings
-from hyperbloom.config.feeds import KNOWN_DIALECTS, check_alias
 from hyperbloom.config.file import (
     CONFIG_NAME,
     CONTROL_SOCKET_NAME,
@@ -26,17 +25,15 @@ from hyperbloom.config.table import ConfigError
 from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.objects.settings import ObjectsSettings
 from hyperbloom.replication.limits import Limits
-from hyperbloom.replication.settings import DEFAULT_DIALECT, SyncSettings
+from hyperbloom.replication.settings import SyncSettings
 
 __all__ = [
     "CONFIG_NAME",
     "CONTROL_SOCKET_NAME",
-    "DEFAULT_DIALECT",
     "DEFAULT_LISTEN",
     "DEFAULT_PORT",
     "FEED_KEYS_NAME",
     "IDENTITY_NAME",
-    "KNOWN_DIALECTS",
     "LOG_LEVELS",
     "STORE_NAME",
     "ApiSettings",
@@ -46,7 +43,6 @@ __all__ = [
     "Limits",
     "ObjectsSettings",
     "SyncSettings",
-    "check_alias",
     "load_config",
     "parse_config",
 ]

@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, get_args
 
 from hyperbloom.addresses import parse_host_port
 from hyperbloom.config.table import ConfigTable, one_of
+from hyperbloom.feed_words import DEFAULT_DIALECT, Dialect, Mode, Tombstones, check_alias
 from hyperbloom.keys import parse_public_key
-from hyperbloom.replication.settings import (
-    DEFAULT_DIALECT,
-    FeedSettings,
-    KeyRange,
-    Mode,
-    Tombstones,
-)
+from hyperbloom.replication.settings import FEED_SETTINGS, FeedSettings, KeyRange
 
-__all__ = ["FEED_KEYS", "KNOWN_DIALECTS", "RANGE_KEYS", "check_alias", "read_feeds"]
+__all__ = ["RANGE_KEYS", "read_feeds"]
 
-FEED_KEYS = (
-    "key", "alias", "mode", "ranges", "dialect", "peers", "issue_links",
-    "retain_age", "retain_values", "retain_bytes", "tombstones",
-)  # fmt: skip
 RANGE_KEYS = ("start", "end", "start_hex", "end_hex")
-#: Dialects that this version speaks, see `hyperbloom.wire.DIALECTS`; repeated here because reading
-#: a configuration should not cost the loading of the wire; a test compares the two.
-KNOWN_DIALECTS = ("2", "1", "draft")
-_ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_HEX_KEY = re.compile(r"[0-9A-Fa-f]{64}")
-
-
-def check_alias(alias: str) -> str:
-    """The alias itself, or `ValueError` with what is wrong with it.
-
-    `own` would hide the node's own feed from its owner, and `feed leave own` would mean another.
-    """
-    if alias == "own":
-        raise ValueError("'own' is no alias: it names the node's own feed; choose another")
-    if not _ALIAS.fullmatch(alias) or _HEX_KEY.fullmatch(alias):
-        raise ValueError(
-            f"{alias!r} is no alias: it has 1 to 63 letters, digits, '.', '_' or '-', begins with "
-            "a letter or digit and does not look like a key"
-        )
-    return alias
 
 
 def _bound(table: ConfigTable, name: str) -> bytes | None:
@@ -71,7 +41,7 @@ def _range(table: ConfigTable) -> KeyRange:
 
 
 def _feed(table: ConfigTable) -> FeedSettings:
-    table.refuse_unknown(FEED_KEYS)
+    table.refuse_unknown(FEED_SETTINGS)
     if "key" not in table:
         raise table.error("key", "is missing; it is the feed's public key, 64 hex digits")
     mode: Any = table.text("mode", "full", one_of(get_args(Mode), "mode"))
@@ -85,7 +55,7 @@ def _feed(table: ConfigTable) -> FeedSettings:
         alias=table.text("alias", "", check_alias) or None,
         mode=mode,
         ranges=ranges,
-        dialect=table.text("dialect", DEFAULT_DIALECT, one_of(KNOWN_DIALECTS, "dialect")),
+        dialect=table.text("dialect", DEFAULT_DIALECT, one_of(get_args(Dialect), "dialect")),
         peers=table.texts("peers", (), parse_host_port),
         issue_links=table.value("issue_links", bool, True),
         retain_age=table.bounded("retain_age", table.seconds("retain_age", 0.0), 0),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.units import parse_duration
 
 __all__ = ["ConfigError", "ConfigTable", "nearest", "one_of"]
@@ -26,8 +27,10 @@ _KINDS: dict[type, str] = {
 }
 
 
-class ConfigError(Exception):
+class ConfigError(HyperbloomError):
     """The configuration cannot be used; the message is one sentence with file, key and remedy."""
+
+    kind = ErrorKind.BAD_CONFIG
 
 
 def _kind_of(value: object) -> str:

@@ -27,6 +27,7 @@ from hyperbloom.discovery.lan import LanDiscovery, LanStatus
 from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.discovery.tracker.tracker import Tracker
+from hyperbloom.errors import ErrorKind, HyperbloomError
 
 __all__ = ["DhtPortTaken", "DiscoveryService", "DiscoveryStatus"]
 
@@ -39,8 +40,10 @@ SAVE_SECONDS = 600.0
 log = Logger()
 
 
-class DhtPortTaken(Exception):
+class DhtPortTaken(HyperbloomError):
     """The DHT's UDP port cannot be had; the text says why."""
+
+    kind = ErrorKind.BUSY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

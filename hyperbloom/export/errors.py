@@ -3,6 +3,8 @@
 After any of them the tables are as they were: files that no commit names are no part of a table.
 """
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
+
 __all__ = [
     "ExportBusy",
     "ExportConflict",
@@ -16,12 +18,16 @@ __all__ = [
 ]
 
 
-class ExportError(Exception):
+class ExportError(HyperbloomError):
     """Anything an export refuses or fails to do; the base of the errors below."""
+
+    kind = ErrorKind.FAILED
 
 
 class ExportBusy(ExportError):
     """Another export, compaction or vacuum works on the same folder."""
+
+    kind = ErrorKind.BUSY
 
 
 class ExportConflict(ExportError):
@@ -31,9 +37,13 @@ class ExportConflict(ExportError):
 class ExportFull(ExportError):
     """The disk of the tables (or Spark's scratch folder) has no room."""
 
+    kind = ErrorKind.STORE_FULL
+
 
 class MasterUnreachable(ExportError):
     """No Spark master answers."""
+
+    kind = ErrorKind.UNREACHABLE
 
 
 class MissingJava(ExportError):
@@ -46,6 +56,8 @@ class MissingPackage(ExportError):
 
 class SnapshotUnusable(ExportError):
     """The snapshot is damaged, of another schema, or does not say whose it is."""
+
+    kind = ErrorKind.STORE
 
 
 class TableUnusable(ExportError):

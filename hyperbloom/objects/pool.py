@@ -23,6 +23,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from hyperbloom.connections.workers import InThread
+from hyperbloom.json_fields import hash_text
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.classes.types import ObjectType, Types, bind, binding_of
 from hyperbloom.objects.limits import TURN_SECONDS
@@ -44,7 +45,6 @@ from hyperbloom.store import (
     Writer,
     WriterInline,
 )
-from hyperbloom.store.objects.json_fields import hash_text
 from hyperbloom.store.objects.offers import later_than
 
 __all__ = ["SLICE_OBJECTS", "ObjectPool", "Record", "Subscriber"]

@@ -24,6 +24,8 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
+
 __all__ = [
     "INHERITED",
     "NoInheritedPort",
@@ -148,8 +150,10 @@ class Supervision(Service):
         log.failure("The watchdog's pings ended", failure=failure)
 
 
-class NoInheritedPort(Exception):
+class NoInheritedPort(HyperbloomError):
     """`listen` names ports of systemd's and there are none, or they are not TCP's."""
+
+    kind = ErrorKind.BAD_CONFIG
 
 
 def listening_endpoints(reactor: Any, listen: Sequence[str]) -> list[IStreamServerEndpoint]:

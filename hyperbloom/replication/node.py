@@ -22,6 +22,7 @@ from twisted.python.failure import Failure
 from hyperbloom import __version__
 from hyperbloom.addresses import format_host_port
 from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.feed_keys import HeldKey
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.feed import Feed
@@ -68,8 +69,10 @@ _WILDCARDS = ("0.0.0.0:", "[::]:")
 log = Logger()
 
 
-class UnknownFeed(Exception):
+class UnknownFeed(HyperbloomError):
     """No feed of this node goes by that key or alias; the text lists what there is."""
+
+    kind = ErrorKind.UNKNOWN_FEED
 
 
 def settle_feeds(

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, get_args
 
 from hyperbloom.addresses import parse_host_port
 from hyperbloom.feed_keys import feed_name_digits
+from hyperbloom.feed_words import DEFAULT_DIALECT, Mode, Tombstones
 from hyperbloom.keys import PUBLIC_KEY_BYTES
 
 __all__ = [
-    "DEFAULT_DIALECT",
+    "FEED_SETTINGS",
     "WHOLE",
     "FeedSettings",
     "KeyRange",
-    "Mode",
     "SyncSettings",
-    "Tombstones",
 ]
-
-Mode = Literal["full", "range", "light"]
-
-#: Whose tombstones a feed follows (tombstones.py).
-Tombstones = Literal["off", "owner", "members"]
 
 #: start (inclusive), end (exclusive; None: open) in byte order.
 KeyRange = tuple[bytes, bytes | None]
 
 WHOLE: KeyRange = (b"", None)
-
-#: What a feed speaks that names none: nothing weaker is ever chosen by itself.
-DEFAULT_DIALECT = "2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,36 +135,25 @@ class FeedSettings:
 
     def to_json(self) -> dict[str, object]:
         """A JSON form (byte strings as hex), the one the store keeps."""
-        return {
-            "key": self.key.hex(),
-            "alias": self.alias,
-            "mode": self.mode,
-            "ranges": [[s.hex(), None if e is None else e.hex()] for s, e in self.ranges],
-            "dialect": self.dialect,
-            "peers": list(self.peers),
-            "issue_links": self.issue_links,
-            "retain_age": self.retain_age,
-            "retain_values": self.retain_values,
-            "retain_bytes": self.retain_bytes,
-            "tombstones": self.tombstones,
-        }
+        ranges = [[s.hex(), None if e is None else e.hex()] for s, e in self.ranges]
+        plain = {name: getattr(self, name) for name in FEED_SETTINGS}
+        return {**plain, "key": self.key.hex(), "ranges": ranges, "peers": list(self.peers)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> FeedSettings:
-        """The inverse of `to_json`; raises `ValueError` or `KeyError` on another shape."""
-        return cls(
-            key=bytes.fromhex(data["key"]),
-            alias=data.get("alias"),
-            mode=data["mode"],
-            ranges=tuple(
-                (bytes.fromhex(s), None if e is None else bytes.fromhex(e))
-                for s, e in data["ranges"]
-            ),
-            dialect=data["dialect"],
-            peers=tuple(data["peers"]),
-            issue_links=bool(data["issue_links"]),
-            retain_age=float(data.get("retain_age", 0)),
-            retain_values=int(data.get("retain_values", 0)),
-            retain_bytes=int(data.get("retain_bytes", 0)),
-            tombstones=data.get("tombstones", "off"),
+    def from_json(cls, form: Mapping[str, Any]) -> FeedSettings:
+        """The inverse of `to_json`; what is left out or null has its default.
+
+        Raises `ValueError`, `TypeError` or `KeyError` on another shape.
+        """
+        given = {name: form[name] for name in FEED_SETTINGS if form.get(name) is not None}
+        given["key"] = bytes.fromhex(form["key"])
+        given["ranges"] = tuple(
+            (bytes.fromhex(start or ""), None if end is None else bytes.fromhex(end))
+            for start, end in given.get("ranges", ())
         )
+        given["peers"] = tuple(given.get("peers", ()))
+        return cls(**given)
+
+
+#: Every setting of a feed, under the name that it has in files, requests and answers.
+FEED_SETTINGS = tuple(setting.name for setting in fields(FeedSettings))

@@ -7,6 +7,8 @@ a log line can show it as it is.
 import struct
 from typing import Final
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
+
 __all__ = [
     "NONSENSE",
     "ForeignSnapshot",
@@ -35,8 +37,10 @@ NONSENSE: Final = (
 """What reading a damaged record may raise, where a whole one cannot: LMDB keeps no checksums."""
 
 
-class StoreError(Exception):
+class StoreError(HyperbloomError):
     """Anything the store refuses or fails to do; the base of the errors below."""
+
+    kind = ErrorKind.STORE
 
 
 class StoreLocked(StoreError):
@@ -54,6 +58,8 @@ class SchemaMismatch(StoreError):
 class StoreFull(StoreError):
     """The disk (or a quota, or the address space) has no room; nothing of the write was kept."""
 
+    kind = ErrorKind.STORE_FULL
+
 
 class StoreGone(StoreError):
     """The data file was removed or replaced; what is written to the open one would be lost."""
@@ -66,10 +72,16 @@ class StoreClosed(StoreError):
 class StoreExists(StoreError):
     """A store is in the way of one to be made; nothing was changed."""
 
+    kind = ErrorKind.CONFLICT
+
 
 class ForeignSnapshot(StoreError):
     """The snapshot is of another node than it is to be restored for."""
 
+    kind = ErrorKind.CONFLICT
+
 
 class NoSuchFeed(StoreError):
     """The store holds no feed with that key."""
+
+    kind = ErrorKind.UNKNOWN_FEED

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.keys import PUBLIC_KEY_BYTES, Identity, keyed_hash
 from hyperbloom.trust.format import LINK_FORMAT_2, LinkFormat
 from hyperbloom.trust.link import TrustLink, issue_link, parse_link
@@ -35,12 +36,14 @@ MAX_CHAIN_LINKS: Final = 5
 """Most links in a chain (protocol text, "Signature Chain")."""
 
 
-class ChainError(Exception):
+class ChainError(HyperbloomError):
     """A chain does not prove the right to write.
 
     ``index`` is the first bad link, counted from 0 at the feed's end. The message is for people and
     counts from 1.
     """
+
+    kind = ErrorKind.BAD_CHAIN
 
     def __init__(self, index: int, problem: str) -> None:
         super().__init__(f"trust link {index + 1}: {problem}")
@@ -53,6 +56,8 @@ class ChainMalformed(ChainError):
 
 class ChainExpired(ChainError):
     """A link no longer counts."""
+
+    kind = ErrorKind.EXPIRED
 
 
 class ChainForged(ChainError):

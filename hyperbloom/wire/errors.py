@@ -6,6 +6,7 @@ call of ours that the protocol does not allow, nothing but LocalProtocolError.
 
 from __future__ import annotations
 
+from hyperbloom.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from hyperbloom.trust import ChainError
 
 __all__ = [
@@ -16,18 +17,6 @@ __all__ = [
     "RemoteProtocolError",
     "UntrustedPeer",
 ]
-
-
-class ProtocolError(Exception):
-    """The protocol was broken; the message says how."""
-
-
-class LocalProtocolError(ProtocolError):
-    """We misused the protocol: out of turn, too large, or with values it does not allow."""
-
-
-class RemoteProtocolError(ProtocolError):
-    """The peer broke the protocol; its connection is of no more use."""
 
 
 class FrameTooLong(RemoteProtocolError):

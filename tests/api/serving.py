@@ -18,7 +18,7 @@ from twisted.internet.epollreactor import EPollReactor
 
 from hyperbloom.api.control_socket import connect_unix
 from hyperbloom.api.http.access import Access, load_token
-from hyperbloom.api.http.server import ControlService, TcpService
+from hyperbloom.api.service import ControlService, TcpService
 from hyperbloom.client.client import Client
 
 PATIENCE = 120.0

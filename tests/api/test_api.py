@@ -14,8 +14,8 @@ from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
 from hyperbloom import __version__
-from hyperbloom.api.endpoints.routes import ROUTES
 from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.routes import ROUTES
 from hyperbloom.client.client import Client, NodeTimeout
 from hyperbloom.invitation import Invitation, decode_invitation, encode_invitation
 from hyperbloom.keys import Identity

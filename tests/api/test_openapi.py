@@ -15,9 +15,10 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 from serving import ServedOverTcp
 
-from hyperbloom.api.endpoints.routes import ROUTES, Route
 from hyperbloom.api.http.json_schema import schema_of
 from hyperbloom.api.http.openapi import describe
+from hyperbloom.api.http.router import Route
+from hyperbloom.api.routes import ROUTES
 
 schemathesis.checks.load_all_checks()
 #: Texts in these bodies mean something (an address, a link that is signed) that no schema says, and

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +18,12 @@ from twisted.logger import Logger, LogLevel, LogPublisher
 from twisted.web.http_headers import Headers
 
 from hyperbloom.api.endpoints.status_page import CONTENT_SECURITY_POLICY
-from hyperbloom.api.endpoints.status_stream import ANSWER_SECONDS, Frames, LiveReader, step
+from hyperbloom.api.endpoints.status_stream import (
+    ANSWER_SECONDS,
+    StatusFrames,
+    StatusReader,
+    step,
+)
 from hyperbloom.api.limits import (
     FRAME_SECONDS,
     MAX_ERROR_CHARACTERS,
@@ -131,8 +135,10 @@ class NumberedFrames:
 
 def test_a_reader_that_is_behind_is_sent_nothing_but_the_newest_frame():
     clock, request, frames = Clock(), RecordingRequest(), NumberedFrames()
-    call = SimpleNamespace(request=request, context=SimpleNamespace(clock=clock))
-    LiveReader(call, frames).begin()
+    call = SimpleNamespace(
+        request=request, context=SimpleNamespace(clock=clock, status_frames=frames)
+    )
+    StatusReader(call).begin()
     assert request.written == [b"1"]
     request.producer.pauseProducing()
     for _ in range(100):
@@ -146,9 +152,12 @@ def test_a_reader_that_is_behind_is_sent_nothing_but_the_newest_frame():
     assert not clock.getDelayedCalls()
 
 
+def frames_of(node, clock):
+    return StatusFrames(node, discovery=None, objects=None, recent=None, clock=clock)
+
+
 def test_readers_share_a_frame(over_tcp):
-    context = over_tcp.service.context
-    frames = Frames(replace(context, clock=(clock := Clock())))
+    frames = frames_of(over_tcp.node, clock := Clock())
     first = frames.newest()
     over_tcp.client().put([b"a"])
     assert frames.newest() is first
@@ -157,7 +166,7 @@ def test_readers_share_a_frame(over_tcp):
 
 
 def test_a_frame_grows_with_the_feeds_and_not_with_the_peers(crowded):
-    frames = Frames(replace(crowded.service.context, clock=(clock := Clock())))
+    frames = frames_of(crowded.node, clock := Clock())
     first = len(frames.newest())
     assert first < FEEDS * 1_000
     crowded.node.connected *= 10

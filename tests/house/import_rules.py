@@ -30,8 +30,13 @@ CORE_PACKAGES = ("hyperbloom.discovery.dht",)
 
 _CORE_AND_STORE = (*CORE, "store")
 
+GROUND = ("errors",)
+"""What every room stands on: the base of all errors, which knows the exit codes alone."""
+
 ROOMS: Mapping[str, Room] = MappingProxyType(
     {
+        "exit_codes": Room(),
+        "errors": Room(knows=("exit_codes",)),
         "keys": Room(packages=("nacl",)),
         "feed_keys": Room(knows=("keys",)),
         "bloom": Room(packages=("mmh3", "numpy")),
@@ -43,7 +48,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
-        "exit_codes": Room(),
+        "feed_words": Room(),
+        "json_fields": Room(),
         "invitation": Room(knows=("keys",)),
         "passphrase": Room(),
         "process": Room(knows=("store",), packages=("twisted", "zope")),
@@ -51,7 +57,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "connections": Room(knows=("addresses",), packages=("twisted",)),
         # The three network parts, which do not know each other.
         "replication": Room(
-            knows=(*_CORE_AND_STORE, "addresses", "connections", "feed_keys"),
+            knows=(*_CORE_AND_STORE, "addresses", "connections", "feed_keys", "feed_words"),
             packages=("twisted", "zope"),
         ),
         "discovery": Room(
@@ -59,22 +65,24 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             packages=("bencode2", "ifaddr", "nacl", "pyhpke", "twisted", "zeroconf", "zope"),
         ),
         "objects": Room(
-            knows=(*_CORE_AND_STORE, "addresses", "connections"),
+            knows=(*_CORE_AND_STORE, "addresses", "connections", "json_fields"),
             packages=("cryptography", "lz4", "msgpack", "twisted", "zope"),
         ),
         "export": Room(
-            knows=("keys", "store", "units"), packages=("deltalake", "numpy", "pyarrow", "pyspark")
+            knows=("keys", "store", "units", "json_fields"),
+            packages=("deltalake", "numpy", "pyarrow", "pyspark")
         ),
         "config": Room(
-            knows=("keys", "units", "addresses", "replication", "discovery", "objects")
+            knows=("keys", "units", "addresses", "feed_words", "replication", "discovery",
+                   "objects"),
         ),
         "api": Room(
             knows=(*CORE, "histogram", "store", "units", "addresses", "invitation", "passphrase",
-                   "config", "connections", "objects", "replication"),
+                   "connections", "feed_words", "json_fields", "objects", "replication"),
             packages=("prometheus_client", "twisted", "zope"),
         ),
         "client": Room(
-            knows=("addresses", "api", "objects", "passphrase", "store"),
+            knows=("addresses", "api", "json_fields", "objects", "passphrase"),
             packages=("twisted", "zope"),
         ),
         # The plugin's side: everything meets here, replication and discovery in `swarms`.
@@ -82,7 +90,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "reload": Room(knows=("config", "keys", "replication", "store"), packages=("twisted",)),
         "service": Room(
             knows=(*CORE, "store", "addresses", "feed_keys", "replication", "discovery", "objects",
-                   "swarms", "config", "api", "exit_codes", "passphrase", "process", "reload"),
+                   "swarms", "config", "api", "passphrase", "process", "reload"),
             packages=("twisted", "zope"),
         ),
         "tap": Room(
@@ -92,8 +100,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # The command's side: it reaches a node through the control socket, and offline the files.
         "cli": Room(
             knows=("keys", "feed_keys", "trust", "wire", "store", "units", "addresses",
-                   "exit_codes", "invitation", "config", "api", "client", "export", "discovery",
-                   "objects", "replication"),
+                   "exit_codes", "feed_words", "json_fields", "invitation", "config", "api",
+                   "client", "export", "discovery", "objects", "replication"),
             packages=("click", "rich", "twisted"),
         ),
     }
@@ -222,7 +230,7 @@ def _upward(module: Module, rooms: Mapping[str, Room]) -> Iterator[str]:
             continue
         parts = reach.name.split(".")
         room = parts[1] if len(parts) > 1 else ""
-        if room in ("", "__version__", module.room) or room in allowed:
+        if room in ("", "__version__", module.room, *GROUND) or room in allowed:
             continue
         yield _breach(module, reach.line, f"{module.room or PACKAGE} may not know {room}")
 

@@ -12,10 +12,10 @@ from nodes import real_nodes, wait_until
 from test_jvm_scenarios import CLASSES, DECLARED
 from test_pool_processes import PoolNodes
 
+from hyperbloom.json_fields import hash_text, parse_hash
 from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.classes.types import Types
 from hyperbloom.store import OfferedObject, OfferObjects, Store, WriterInline
-from hyperbloom.store.objects.json_fields import hash_text, parse_hash
 
 SETTINGS = {"hash_rule": "jvm", "types": [str(one) for one in DECLARED]}
 

@@ -12,7 +12,7 @@ import pytest
 from nodes import Nodes, free_port, wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
-from hyperbloom.api.endpoints.routes import ROUTES
+from hyperbloom.api.routes import ROUTES
 from hyperbloom.client.client import Client
 
 OPEN_ENDED = {"/v1/live", "/v1/feeds/{feed}/watch", "/v1/objects/watch"}

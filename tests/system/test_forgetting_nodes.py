@@ -152,7 +152,7 @@ def test_what_the_api_refuses_and_what_commands_refuse(nodes):
     with node.client() as client:
         for method, path, body in BAD:
             with pytest.raises(Problem) as refused:
-                client._ask(method, path, body)
+                client.ask(method, path, body)
             assert refused.value.kind is ProblemKind.BAD_REQUEST, (path, body)
         with pytest.raises(Problem, match="own key"):
             client.deny(node.key)

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperbloom.api.endpoints.values import page_form
-from hyperbloom.api.http.request import Answer, Call
+from hyperbloom.api.http.request import Answer, Call, range_of
 from hyperbloom.api.limits import MAX_SEQ, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
-from hyperbloom.api.schemas import bad_request, bytes_list, hex_bytes, member, only
+from hyperbloom.api.problems import bad_request, value_errors_as_problems
+from hyperbloom.api.schemas.bodies import BoundsForm, ForgetForm, PageForm, SelectionForm
+from hyperbloom.keys import parse_public_key
 from hyperbloom.replication.feed.forgetting import Selection
 from hyperbloom.replication.feed.tombstones import make_tombstone
 from hyperbloom.store import FORGET_STEP
@@ -20,10 +22,14 @@ from hyperbloom.store import FORGET_STEP
 if TYPE_CHECKING:
     from hyperbloom.store import OriginSlice
 
-__all__ = ["drop_hashes", "forget_values", "list_forgotten", "undo_forgetting", "values_by"]
-
-_SELECTION = ("values", "by", "start", "end", "after")
-KEY_BYTES = 32
+__all__ = [
+    "drop_hashes",
+    "forget_values",
+    "list_forgotten",
+    "post_forgotten_range",
+    "undo_forgetting",
+    "values_by",
+]
 
 
 def values_by(call: Call) -> Answer:
@@ -33,7 +39,8 @@ def values_by(call: Call) -> Answer:
     """
     call.only_query("after", "limit")
     feed, store = call.feed(), call.node.store
-    key = _key(call.arguments[1])
+    with value_errors_as_problems():
+        key = parse_public_key(call.arguments[1])
     after = call.number("after", 0, 0, MAX_SEQ)
     limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
 
@@ -61,12 +68,10 @@ async def forget_values(call: Call) -> Mapping[str, Any]:
     `next` of the step before. `erase`: keep hashes alone. `publish` (with `values`): also put
     tombstones into the feed, signed by this node.
     """
-    feed, body = call.feed(), call.body()
-    only(body, (*_SELECTION, "erase", "dry_run", "publish"))
-    selection, position = _selection(body)
-    dry_run = member(body, "dry_run", bool, False)
-    publish = member(body, "publish", bool, False)
-    erase = member(body, "erase", bool, False)
+    feed, form = call.feed(), call.body(ForgetForm)
+    selection, position = _selection(form)
+    dry_run, erase = bool(form.get("dry_run")), bool(form.get("erase"))
+    publish = bool(form.get("publish"))
     if publish and (selection.values is None or erase):
         raise bad_request("publish goes with values, and not with erase: it names them")
     if publish and not dry_run:
@@ -80,10 +85,9 @@ async def forget_values(call: Call) -> Mapping[str, Any]:
 
 async def undo_forgetting(call: Call) -> Mapping[str, Any]:
     """The same selections: one step of bringing forgotten values back."""
-    feed, body = call.feed(), call.body()
-    only(body, (*_SELECTION, "dry_run"))
-    selection, position = _selection(body)
-    dry_run = member(body, "dry_run", bool, False)
+    feed, form = call.feed(), call.body(SelectionForm)
+    selection, position = _selection(form)
+    dry_run = bool(form.get("dry_run"))
     done = await feed.forgetting.undo_step(selection, position, dry_run=dry_run)
     return _step_form(done.count, done.size, done.absent, done.next)
 
@@ -96,19 +100,23 @@ async def drop_hashes(call: Call) -> None:
 async def list_forgotten(call: Call) -> bytes:
     """`start`, `end`, `limit`: a page of the forgotten values that are kept whole."""
     call.only_query("start", "end", "limit")
+    return await _page(call, call.bounds(), call.number("limit", PAGE_VALUES, 1, MAX_VALUES))
+
+
+async def post_forgotten_range(call: Call) -> bytes:
+    """`{"start"?, "end"?, "limit"?}`: the same page, for bounds too long for a path."""
+    form = call.body(PageForm)
+    return await _page(call, form, form.get("limit", PAGE_VALUES))
+
+
+async def _page(call: Call, bounds: BoundsForm, limit: int) -> bytes:
     feed, store = call.feed(), call.node.store
-    start, end = call.range()
-    limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
+    start, end = range_of(bounds)
     page = await call.context.in_thread(
         lambda: store.forgotten_slice(feed.key, start, end, limit=limit, max_bytes=PAGE_BYTES)
     )
     figures = feed.forgetting.figures()
     return page_form(page, f',"count":{figures.count},"hashes":{figures.hashes}')
-
-
-async def post_forgotten_range(call: Call) -> bytes:
-    """`{"start"?, "end"?, "limit"?}`: the same page, for bounds too long for a path."""
-    return await list_forgotten(call)
 
 
 def _tombstones(call: Call, selection: Selection) -> list[bytes]:
@@ -124,35 +132,24 @@ def _step_form(
     return {"count": count, "bytes": size, "absent": absent, "next": shown}
 
 
-def _key(text: object) -> bytes:
-    key = hex_bytes(text, "the key")
-    if len(key) != KEY_BYTES:
-        raise bad_request(f"a key has {2 * KEY_BYTES} hex digits")
-    return key
-
-
-def _selection(body: Mapping[str, Any]) -> tuple[Selection, bytes | int | None]:
-    """What is meant, and the position in it."""
-    after = body.get("after")
-    if "values" in body:
-        if len(body) > len({"values", "erase", "dry_run", "publish"} & body.keys()):
+def _selection(form: SelectionForm) -> tuple[Selection, bytes | int | None]:
+    """What is meant, and the position in it; raises `Problem` where members do not go together."""
+    after = form.get("after")
+    if "values" in form:
+        if form.keys() & {"by", "start", "end", "after"}:
             raise bad_request("values go without by, start, end and after")
-        values = bytes_list(body, "values", most=FORGET_STEP)
-        if not all(values):
-            raise bad_request("a value has at least one byte")
-        return Selection(values=tuple(values)), None
-    if "by" in body:
-        if "start" in body or "end" in body:
+        if len(form["values"]) > FORGET_STEP:
+            raise bad_request(f"values may hold {FORGET_STEP:,} here; send fewer")
+        return Selection(values=tuple(map(bytes.fromhex, form["values"]))), None
+    if "by" in form:
+        if "start" in form or "end" in form:
             raise bad_request("by goes without start and end")
-        after = None if after is None else member(body, "after", int)
-        if after is not None and not 0 <= after <= MAX_SEQ:
+        if isinstance(after, str) or not 0 <= (after or 0) <= MAX_SEQ:
             raise bad_request("after must be the next of the step before")
-        return Selection(origin=_key(body["by"])), after
-    if "start" not in body:
+        return Selection(origin=bytes.fromhex(form["by"])), after
+    if form.get("start") is None:
         raise bad_request('say what is meant: values, by, or start ("" for the first value)')
-    end = body.get("end")
-    selection = Selection(
-        start=hex_bytes(member(body, "start", str), "start"),
-        end=None if end is None else hex_bytes(end, "end"),
-    )
-    return selection, None if after is None else hex_bytes(after, "after")
+    if isinstance(after, int):
+        raise bad_request("after must be the next of the step before")
+    start, end = range_of(form)
+    return Selection(start=start, end=end), None if after is None else bytes.fromhex(after)

@@ -1,4 +1,4 @@
-"""Endpoints of the node itself: feeds, peers, status, snapshots, verify."""
+"""Endpoints of the node itself: status, health, metrics, peers, snapshots, verify, reload."""
 
 from __future__ import annotations
 
@@ -6,33 +6,29 @@ import os
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+from prometheus_client.exposition import choose_encoder
+
 from hyperbloom import __version__
 from hyperbloom.api.endpoints.discovery import discovery_of
+from hyperbloom.api.endpoints.feed_forms import trust_word
 from hyperbloom.api.endpoints.own_addresses import own_addresses
-from hyperbloom.api.http.request import Answer, Call, Context, told
+from hyperbloom.api.http.request import Answer, Call
 from hyperbloom.api.limits import MAX_OFFSET, MAX_VALUES
-from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.api.schemas import (
-    bad_request,
-    feed_form,
-    feed_settings,
-    flat_json,
-    member,
-    only,
-    snapshot_target,
-    trust_word,
-)
-from hyperbloom.keys import KeyFileError
+from hyperbloom.api.problems import Problem
+from hyperbloom.api.schemas.bodies import NothingForm, TargetForm
+from hyperbloom.api.schemas.flat import flat_json
+from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
+from hyperbloom.api.snapshot_target import snapshot_target
+from hyperbloom.errors import ErrorKind
 from hyperbloom.replication.status import PeerStatus
 
 __all__ = [
     "PeersForm",
-    "join_feed",
-    "leave_feed",
-    "list_feeds",
     "list_peers",
     "ping",
-    "show_feed",
+    "reload_config",
+    "show_health",
+    "show_metrics",
     "status",
     "status_form",
     "take_snapshot",
@@ -56,17 +52,18 @@ def status(call: Call) -> Answer:
     `/v1/discovery` has it), `objects` (the pool, or null) and, for each feed, `trust` and `dials`
     (the peers its settings name).
     """
-    return status_form(call.context)
+    context = call.context
+    return status_form(context.node, context.discovery, context.objects)
 
 
-def status_form(context: Context) -> dict[str, Any]:
+def status_form(
+    node: ServedNode, discovery: ServedDiscovery | None, objects: ServedObjects | None
+) -> dict[str, Any]:
     """The answer of `status`."""
-    node = context.node
     form: dict[str, Any] = flat_json(node.status())
-    objects = context.objects
     form["objects"] = None if objects is None else flat_json(objects.status().as_json())
     form["addresses"] = own_addresses(node)
-    form["discovery"] = discovery_of(context)
+    form["discovery"] = discovery_of(discovery)
     for shown in form["feeds"]:
         feed = node.feeds[bytes.fromhex(shown["key"])]
         shown["trust"] = trust_word(feed, node.identity.public_key)
@@ -94,46 +91,9 @@ def list_peers(call: Call) -> Answer:
     return {"peers": [flat_json(peer) for peer in page], "total": len(found)}
 
 
-def list_feeds(call: Call) -> Answer:
-    """Every feed of the node."""
-    own = call.node.identity.public_key
-    return {"feeds": [feed_form(feed, own) for feed in call.node.feeds.values()]}
-
-
-def show_feed(call: Call) -> Answer:
-    """One feed."""
-    return feed_form(call.feed(), call.node.identity.public_key)
-
-
-async def join_feed(call: Call) -> Mapping[str, Any]:
-    """A feed's settings (the keys of `[[feeds]]`): the node takes part in it from now on."""
-    settings = feed_settings(call.body())
-    call.check_alias_is_free(settings.key, settings.alias)
-    await told(lambda: call.node.join(settings))
-    call.status = 201
-    return feed_form(call.feed_of(settings.key), call.node.identity.public_key)
-
-
-async def leave_feed(call: Call) -> None:
-    """The node takes no part any more, and removes the feed's values and links.
-
-    With `delete_key=yes` the key of a feed that the node owns goes, too.
-    """
-    call.only_query("delete_key")
-    key, delete_key = call.feed().key, call.query.get("delete_key", "no")
-    if delete_key not in ("yes", "no"):
-        raise bad_request("delete_key must be yes or no")
-    try:
-        await told(lambda: call.node.leave(key, delete_key=delete_key == "yes"))
-    except KeyFileError as error:
-        raise Problem(ProblemKind.BAD_CONFIG, str(error)) from None
-
-
 async def take_snapshot(call: Call) -> Mapping[str, Any]:
     """`{"target": absolute path}`: a copy of the store in a new folder, made while it runs."""
-    body = call.body()
-    only(body, ("target",))
-    text, store = member(body, "target", str), call.node.store
+    text, store = call.body(TargetForm)["target"], call.node.store
     info = await call.context.in_thread(lambda: store.snapshot(snapshot_target(text)))
     call.status = 201
     return {"target": text, **flat_json(info)}
@@ -145,3 +105,32 @@ async def verify_store(call: Call) -> Mapping[str, Any]:
     report = await call.context.in_thread(lambda: store.verify(None))
     form: dict[str, Any] = flat_json(report)
     return form
+
+
+async def reload_config(call: Call) -> Mapping[str, Any]:
+    """`changed`: what is different from now on. `needs_restart`: what is only after a restart."""
+    call.body(NothingForm)
+    if call.context.reload is None:
+        raise Problem(ErrorKind.NOT_FOUND, "this node was not made from a configuration file")
+    done = await call.context.reload()
+    form: dict[str, Any] = flat_json(done.as_json())
+    return form
+
+
+def show_metrics(call: Call) -> Answer:
+    """All figures, in the text format of Prometheus or, if it is asked for, OpenMetrics."""
+    accepted = call.request.getHeader(b"accept") or b""
+    try:
+        encode, media_type = choose_encoder(accepted.decode("latin-1"))
+    except (TypeError, ValueError):  # it takes every version for a row of numbers
+        encode, media_type = choose_encoder("")
+    call.media_type = media_type.encode("ascii")
+    body: bytes = encode(call.context.registry)
+    return body
+
+
+def show_health(call: Call) -> Answer:
+    """Whether the node answers and can write: 200 or 503, and nothing more for strangers."""
+    failing = call.node.store_problem() is not None
+    call.status = 503 if failing else 200
+    return {"status": "failing" if failing else "ok"}

@@ -1,6 +1,6 @@
-"""Endpoints of the object pool: list, add, show, change, remove.
+"""Endpoints of the object pool: its objects, and the types that are declared in it.
 
-A hash is 16 hex digits; fields are JSON (`hyperbloom.store.objects.json_fields`). A program that
+A hash is 16 hex digits; fields are JSON (`hyperbloom.json_fields`). A program that
 knows its types' hashCodes gives the hash itself; without, it is computed from the type's name and
 the fields in the order in which they stand.
 """
@@ -8,73 +8,41 @@ the fields in the order in which they stand.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
-from hyperbloom.api.http.request import Answer, Call, told
+from hyperbloom.api.http.request import Answer, Call
 from hyperbloom.api.limits import MAX_OBJECTS, OBJECTS_PAGE_BYTES
-from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.api.schemas import bad_request, member, only
-from hyperbloom.api.served import ServedObjects
-from hyperbloom.store import ObjectRecord
-from hyperbloom.store.objects.json_fields import (
-    from_json_fields,
-    hash_text,
-    json_fields,
-    parse_hash,
+from hyperbloom.api.problems import Problem, bad_request, value_errors_as_problems
+from hyperbloom.api.schemas.objects import (
+    NewObjectForm,
+    NewTypeForm,
+    ObjectChangeForm,
+    ObjectForm,
+    TypeForm,
 )
+from hyperbloom.api.served import ServedObjects
+from hyperbloom.errors import ErrorKind
+from hyperbloom.json_fields import from_json_fields, hash_text, json_fields, parse_hash
+from hyperbloom.objects.classes.declarations import Declaration, java_type
+from hyperbloom.store import ObjectRecord
 
 __all__ = [
-    "NewObjectForm",
-    "ObjectChangeForm",
-    "ObjectForm",
-    "ObjectsForm",
     "add_object",
     "change_object",
+    "declare_type",
     "list_objects",
+    "list_types",
     "object_form",
     "remove_object",
     "served_objects",
     "show_object",
+    "undeclare_type",
 ]
-
 
 #: Objects that are read from the store at once.
 _READ_OBJECTS = 4
-
-Hash: TypeAlias = Annotated[str, ("pattern", "^[0-9a-fA-F]{16}$")]
-
-
-class NewObjectForm(TypedDict):
-    """An object to add; the hash is computed where it is left out."""
-
-    fields: dict[str, Any]
-    type: NotRequired[str | None]
-    hash: NotRequired[Hash | None]
-
-
-class ObjectChangeForm(TypedDict):
-    """Fields to change, and the hash afterwards, computed where it is left out."""
-
-    fields: dict[str, Any]
-    hash: NotRequired[Hash | None]
-
-
-class ObjectForm(TypedDict):
-    """An object. Times are seconds since 1970: when this node learned of it, and of its version."""
-
-    hash: str
-    type: str | None
-    fields: dict[str, Any]
-    created: float
-    changed: float
-
-
-class ObjectsForm(TypedDict):
-    """Objects in the order of their hashes; `next` is the hash to go on behind, null at the end."""
-
-    objects: list[ObjectForm]
-    next: Hash | None
 
 
 def object_form(record: ObjectRecord) -> ObjectForm:
@@ -92,31 +60,19 @@ def served_objects(call: Call) -> ServedObjects:
     """The pool's service; a problem where the node has none."""
     if call.context.objects is None:
         raise Problem(
-            ProblemKind.NOT_FOUND,
+            ErrorKind.NOT_FOUND,
             "this node takes part in no object pool; set enabled = true under [objects]",
         )
     return call.context.objects
 
 
 def _hash(text: str) -> int:
-    try:
+    with value_errors_as_problems():
         return parse_hash(text)
-    except ValueError as error:
-        raise bad_request(str(error)) from None
 
 
-def _fields(body: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return from_json_fields(member(body, "fields", dict))
-    except ValueError as error:
-        raise bad_request(str(error)) from None
-
-
-def _optional_hash(body: Mapping[str, Any]) -> int | None:
-    text = body.get("hash")
-    if text is not None and type(text) is not str:
-        raise bad_request("hash must be a text")
-    return None if text is None else _hash(text)
+def _optional_hash(text: str | None) -> int | None:
+    return None if text is None else parse_hash(text)
 
 
 def list_objects(call: Call) -> Answer:
@@ -141,13 +97,11 @@ def list_objects(call: Call) -> Answer:
 
 async def add_object(call: Call) -> Mapping[str, Any]:
     """`fields`, and if known `type` (its name) and `hash`; answered when it is on disk."""
-    pool, body = served_objects(call).pool, call.body()
-    only(body, ("fields", "type", "hash"))
-    name = body.get("type")
-    if name is not None and type(name) is not str:
-        raise bad_request("type must be a text")
-    fields, number = _fields(body), _optional_hash(body)
-    record = await _told(lambda: pool.put_fields(fields, name, number=number))
+    pool, form = served_objects(call).pool, call.body(NewObjectForm)
+    number = _optional_hash(form.get("hash"))
+    with _refusals_as_problems():
+        fields = from_json_fields(form["fields"])
+        record = await pool.put_fields(fields, form.get("type"), number=number)
     call.status = 201
     return object_form(record)
 
@@ -157,27 +111,69 @@ def show_object(call: Call) -> Answer:
     number = _hash(call.arguments[0])
     record = served_objects(call).pool.store.object(number)
     if record is None:
-        raise Problem(ProblemKind.UNKNOWN_OBJECT, f"there is no object {call.arguments[0]}")
+        raise Problem(ErrorKind.UNKNOWN_OBJECT, f"there is no object {call.arguments[0]}")
     return object_form(record)
 
 
 async def change_object(call: Call) -> Mapping[str, Any]:
     """`fields` to change, and if known the `hash` afterwards; answered when it is on disk."""
-    pool, body = served_objects(call).pool, call.body()
-    only(body, ("fields", "hash"))
-    number, fields, changed = _hash(call.arguments[0]), _fields(body), _optional_hash(body)
-    return object_form(await _told(lambda: pool.change_fields(number, fields, changed=changed)))
+    pool, form = served_objects(call).pool, call.body(ObjectChangeForm)
+    number, changed = _hash(call.arguments[0]), _optional_hash(form.get("hash"))
+    with _refusals_as_problems():
+        fields = from_json_fields(form["fields"])
+        record = await pool.change_fields(number, fields, changed=changed)
+    return object_form(record)
 
 
 async def remove_object(call: Call) -> None:
     """The object is no more, here and everywhere; answered when that is on disk."""
     pool, number = served_objects(call).pool, _hash(call.arguments[0])
-    await told(lambda: pool.remove_hash(number))
+    with value_errors_as_problems():
+        await pool.remove_hash(number)
 
 
-async def _told(operation: Any) -> ObjectRecord:
+@contextmanager
+def _refusals_as_problems() -> Iterator[None]:
+    """Fields of the wrong type are a mistake of who asked, too."""
     try:
-        record: ObjectRecord = await told(operation)
+        with value_errors_as_problems():
+            yield
     except TypeError as error:
         raise bad_request(str(error)) from None
-    return record
+
+
+# Types: what classes there are in the Java programs that share the pool.
+
+
+def _type_form(declaration: Declaration, configured: frozenset[str]) -> TypeForm:
+    return {
+        "name": declaration.name,
+        "fields": [{"name": name, "type": kind} for name, kind in declaration.pairs().items()],
+        "configured": declaration.name in configured,
+    }
+
+
+def list_types(call: Call) -> Answer:
+    """The declared types."""
+    call.only_query()
+    types = served_objects(call).pool.types
+    forms = [_type_form(declaration, types.configured) for declaration in types.declarations()]
+    return {"types": forms}
+
+
+async def declare_type(call: Call) -> Mapping[str, Any]:
+    """Declares a type, or declares it anew; answered when it is on disk."""
+    pool, form = served_objects(call).pool, call.body(NewTypeForm)
+    with value_errors_as_problems():
+        fields = tuple((field["name"], java_type(field["type"])) for field in form["fields"])
+        declaration = Declaration(form["name"], fields)
+        await pool.declare(declaration)
+    call.status = 201
+    return _type_form(declaration, pool.types.configured)
+
+
+async def undeclare_type(call: Call) -> None:
+    """The type is declared no more; its objects stay as they are."""
+    pool, name = served_objects(call).pool, call.arguments[0]
+    with value_errors_as_problems():
+        await pool.undeclare(name)

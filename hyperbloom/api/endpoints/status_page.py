@@ -1,4 +1,4 @@
-"""The status page: three files of the package, and what a browser may do with them.
+"""The status page: three files of the package, and a browser's way to a session of its own.
 
 The page holds nothing of the node's; all it shows it asks for with its session (`access`). Nothing
 in it comes from elsewhere, and the policy sent with it lets it run, load and reach nothing else.
@@ -9,9 +9,22 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
+from hyperbloom.api.http.access import Access
 from hyperbloom.api.http.request import Answer, Call
+from hyperbloom.api.limits import CODE_SECONDS, SESSION_SECONDS
+from hyperbloom.api.problems import Problem
+from hyperbloom.api.schemas.answers import SessionForm, SessionOfferForm
+from hyperbloom.api.schemas.bodies import CodeForm, NothingForm
+from hyperbloom.errors import ErrorKind
 
-__all__ = ["CONTENT_SECURITY_POLICY", "show_page", "show_script", "show_style"]
+__all__ = [
+    "CONTENT_SECURITY_POLICY",
+    "claim_session",
+    "offer_session",
+    "show_page",
+    "show_script",
+    "show_style",
+]
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -46,3 +59,34 @@ def show_style(call: Call) -> Answer:
 def show_script(call: Call) -> Answer:
     """Its program."""
     return _show(call, "status.js", b"text/javascript")
+
+
+def _access(call: Call) -> Access:
+    access = call.context.access
+    if access is None:
+        raise Problem(
+            ErrorKind.CONFLICT,
+            "the node has no TCP port for browsers; set listen under [api] in its configuration",
+        )
+    return access
+
+
+def offer_session(call: Call) -> Answer:
+    """A link to the status page by which one browser comes to a session."""
+    access = _access(call)
+    call.body(NothingForm)
+    code = access.issue_code()
+    call.status = 201
+    offer: SessionOfferForm = {"url": f"{access.url}#{code}", "code": code, "seconds": CODE_SECONDS}
+    return offer
+
+
+def claim_session(call: Call) -> Answer:
+    """A session for a code: the code does not hold any more afterwards."""
+    access, form = _access(call), call.body(CodeForm)
+    call.status = 201
+    session: SessionForm = {
+        "token": access.claim(form["code"]),
+        "seconds": SESSION_SECONDS,
+    }
+    return session

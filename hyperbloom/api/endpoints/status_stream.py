@@ -11,8 +11,6 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from twisted.logger import Logger
-
 from hyperbloom.api.endpoints.node import status_form
 from hyperbloom.api.http.events import EventStream
 from hyperbloom.api.http.request import STREAMED, Answer, Call
@@ -20,15 +18,16 @@ from hyperbloom.api.limits import FRAME_SECONDS, SHARED_SECONDS
 from hyperbloom.api.monitoring.recent_errors import ErrorForm
 
 if TYPE_CHECKING:
-    from hyperbloom.api.http.request import Context
+    from hyperbloom.api.monitoring.recent_errors import RecentErrors
+    from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
     from hyperbloom.replication.status import PeerStatus
 
 __all__ = [
     "ANSWER_SECONDS",
-    "Frames",
-    "LiveReader",
+    "StatusFrames",
+    "StatusReader",
     "Step",
-    "StepForm",
+    "SyncStepForm",
     "step",
     "watch_node",
 ]
@@ -40,10 +39,8 @@ ANSWER_SECONDS = 2.0
 #: something that was missing here, since our last Sync; `in-step`: it had nothing.
 Step = Literal["asking", "receiving", "in-step"]
 
-log = Logger()
 
-
-class StepForm(TypedDict):
+class SyncStepForm(TypedDict):
     """How the peers of a feed stand; `last_sync`: seconds since 1970, null: none yet."""
 
     peers: int
@@ -64,8 +61,8 @@ def step(peer: PeerStatus, *, now: float) -> Step:
     return "in-step" if now - asked >= ANSWER_SECONDS else "asking"
 
 
-def _steps(peers: Iterable[PeerStatus], now: float) -> dict[str, StepForm]:
-    found: dict[str, StepForm] = {}
+def _steps(peers: Iterable[PeerStatus], now: float) -> dict[str, SyncStepForm]:
+    found: dict[str, SyncStepForm] = {}
     for peer in peers:
         form = found.setdefault(peer.feed.hex(), {"peers": 0, "in_step": 0, "last_sync": None})
         form["peers"] += 1
@@ -76,18 +73,31 @@ def _steps(peers: Iterable[PeerStatus], now: float) -> dict[str, StepForm]:
     return found
 
 
-class Frames:
-    """Makes the frames. `errors`: what the log said last."""
+class StatusFrames:
+    """Makes the frames for all readers of the status page.
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    recent: what the log said last; the other arguments are those of the API's `Context`.
+    """
+
+    def __init__(
+        self,
+        node: ServedNode,
+        *,
+        discovery: ServedDiscovery | None,
+        objects: ServedObjects | None,
+        recent: RecentErrors | None,
+        clock: Any,
+    ) -> None:
+        self._node = node
+        self._discovery, self._objects = discovery, objects
+        self._recent = recent
+        self._clock = clock
         self._made: bytes = b""
         self._at = float("-inf")
 
     def newest(self) -> bytes:
         """A frame that is not older than `SHARED_SECONDS`, as an event."""
-        context = self._context
-        moment = context.clock.seconds()
+        moment = self._clock.seconds()
         if moment - self._at >= SHARED_SECONDS:
             text = json.dumps(self._frame(), separators=(",", ":"))
             self._made = f"event: node\ndata: {text}\n\n".encode()
@@ -95,13 +105,12 @@ class Frames:
         return self._made
 
     def _frame(self) -> dict[str, Any]:
-        context = self._context
-        now, recent = context.now(), context.recent
-        errors: list[ErrorForm] = [] if recent is None else recent.newest()
+        now = self._node.context.now()
+        errors: list[ErrorForm] = [] if self._recent is None else self._recent.newest()
         return {
             "at": now,
-            "status": status_form(context),
-            "steps": _steps(context.node.peers(), now),
+            "status": status_form(self._node, self._discovery, self._objects),
+            "steps": _steps(self._node.peers(), now),
             "errors": errors,
         }
 
@@ -109,18 +118,18 @@ class Frames:
 def watch_node(call: Call) -> Answer:
     """The node at a glance, as an event every two seconds, for as long as the client stays."""
     call.only_query()
-    LiveReader(call, call.context.frames).begin()
+    StatusReader(call).begin()
     return STREAMED
 
 
-class LiveReader(EventStream):
+class StatusReader(EventStream):
     """One reader of the frames: the producer of its response."""
 
     BEAT_SECONDS = FRAME_SECONDS
 
-    def __init__(self, call: Call, frames: Frames) -> None:
+    def __init__(self, call: Call) -> None:
         super().__init__(call)
-        self._frames = frames
+        self._frames = call.context.status_frames
 
     def started(self) -> None:
         """Sends the first frame."""

@@ -1,21 +1,27 @@
-"""Endpoints of a feed's values: put, range, has, count, fetch."""
+"""Endpoints of a feed's values: put, range, has, count, fetch, and whether peers have the same."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from hyperbloom.api.http.request import Answer, Call
-from hyperbloom.api.limits import MAX_FETCH_SECONDS, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
-from hyperbloom.api.schemas import Hex, bad_request, bytes_list, digest_hex, hex_bytes, member, only
+from hyperbloom.api.endpoints.feed_forms import digest_hex
+from hyperbloom.api.http.request import Answer, Call, range_of
+from hyperbloom.api.limits import MAX_VALUES, PAGE_BYTES, PAGE_VALUES
+from hyperbloom.api.problems import value_errors_as_problems
+from hyperbloom.api.schemas.bodies import (
+    BoundsForm,
+    FetchForm,
+    PageForm,
+    SyncedForm,
+    ValuesForm,
+)
+from hyperbloom.api.schemas.flat import flat_json
 
 if TYPE_CHECKING:
-    from twisted.python.failure import Failure
-
-    from hyperbloom.store import Appended, RangeSlice
+    from hyperbloom.store import RangeSlice
 
 __all__ = [
-    "RangeAskedForm",
     "count_values",
     "fetch_values",
     "has_values",
@@ -23,50 +29,39 @@ __all__ = [
     "post_range",
     "put_values",
     "range_values",
+    "wait_synced",
 ]
 
-
-class RangeAskedForm(TypedDict):
-    """A range of values: `start` ≤ value < `end`; left out: from the first, to the last on."""
-
-    start: NotRequired[Hex | None]
-    end: NotRequired[Hex | None]
-    limit: NotRequired[Annotated[int, ("minimum", 1), ("maximum", MAX_VALUES)]]
+#: Seconds where a request names none.
+FETCH_SECONDS = 10.0
+SYNCED_SECONDS = 30.0
 
 
-def put_values(call: Call) -> Answer:
+async def put_values(call: Call) -> bytes:
     """`{"values": [hex, …]}`: stores them; answers once they are on disk."""
-    feed = call.feed()
-    body = call.body()
-    only(body, ("values",))
-    values = bytes_list(body, "values")
-    given = len(values)
-
-    def answer(appended: Appended) -> bytes:
-        new = len(appended.values)
-        return b'{"new":%d,"known":%d,"top_seq":%d}' % (new, given - new, appended.top_seq)
-
-    def refused(failure: Failure) -> None:
-        raise bad_request(str(failure.value)) if failure.check(ValueError) else failure
-
-    try:
-        return feed.insert(values).addCallbacks(answer, refused)
-    except ValueError as error:
-        raise bad_request(str(error)) from None
+    feed, form = call.feed(), call.body(ValuesForm)
+    values = list(map(bytes.fromhex, form["values"]))
+    with value_errors_as_problems():
+        appended = await feed.insert(values)
+    new = len(appended.values)
+    return b'{"new":%d,"known":%d,"top_seq":%d}' % (new, len(values) - new, appended.top_seq)
 
 
-def range_values(call: Call) -> Answer:
+async def range_values(call: Call) -> bytes:
     """`start`, `end` (hex), `limit`: a page of values in byte order, with where to go on."""
     call.only_query("start", "end", "limit")
-    start, end = call.range()
-    limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
-
-    return call.feed().read(start, end, limit=limit, max_bytes=PAGE_BYTES).addCallback(page_form)
+    return await _page(call, call.bounds(), call.number("limit", PAGE_VALUES, 1, MAX_VALUES))
 
 
-def post_range(call: Call) -> Answer:
+async def post_range(call: Call) -> bytes:
     """`{"start"?, "end"?, "limit"?}`: the same page, for bounds too long for a path."""
-    return range_values(call)
+    form = call.body(PageForm)
+    return await _page(call, form, form.get("limit", PAGE_VALUES))
+
+
+async def _page(call: Call, bounds: BoundsForm, limit: int) -> bytes:
+    start, end = range_of(bounds)
+    return page_form(await call.feed().read(start, end, limit=limit, max_bytes=PAGE_BYTES))
 
 
 def page_form(page: RangeSlice, more: str = "") -> bytes:
@@ -80,10 +75,8 @@ def page_form(page: RangeSlice, more: str = "") -> bytes:
 
 def has_values(call: Call) -> Answer:
     """`{"values": [hex, …]}`: whether each of them is there."""
-    feed = call.feed()
-    body = call.body()
-    only(body, ("values",))
-    return {"has": feed.has(bytes_list(body, "values"))}
+    feed, form = call.feed(), call.body(ValuesForm)
+    return {"has": feed.has(list(map(bytes.fromhex, form["values"])))}
 
 
 def count_values(call: Call) -> Answer:
@@ -101,21 +94,35 @@ def count_values(call: Call) -> Answer:
     }
 
 
-def _fetch_range(body: Mapping[str, Any]) -> tuple[bytes, bytes | None]:
-    start, end = member(body, "start", str, ""), body.get("end")
-    return hex_bytes(start, "start"), None if end is None else hex_bytes(end, "end")
-
-
 async def fetch_values(call: Call) -> Mapping[str, Any]:
     """`{"start"?, "end"?, "limit"?, "timeout"?}`: asks the peers for a range not kept here.
 
     Answers how many values came. A full node keeps every range and asks nobody.
     """
-    feed, body = call.feed(), call.body()
-    only(body, ("start", "end", "limit", "timeout"))
-    start, end = _fetch_range(body)
-    limit = None if body.get("limit") is None else member(body, "limit", int)
-    if limit is not None and limit < 1:
-        raise bad_request("limit must be at least 1")
-    timeout = call.seconds(body.get("timeout", 10.0), "timeout", MAX_FETCH_SECONDS)
-    return {"received": await feed.fetch(start, end, limit=limit, timeout=timeout)}
+    feed, form = call.feed(), call.body(FetchForm)
+    start, end = range_of(form)
+    timeout = form.get("timeout", FETCH_SECONDS)
+    return {"received": await feed.fetch(start, end, limit=form.get("limit"), timeout=timeout)}
+
+
+async def wait_synced(call: Call) -> Mapping[str, Any]:
+    """`{"peers": [name, …], "timeout"?}`: answers once each peer was seen to hold the same.
+
+    A name is a key, the beginning of one, or an address. `at` is when, `source` whether by
+    `digest` or by `sync` alone. Count and digest are this node's at the end.
+    """
+    feed, form = call.feed(), call.body(SyncedForm)
+    timeout = form.get("timeout", SYNCED_SECONDS)
+    with value_errors_as_problems():
+        waiting = call.node.wait_synced(feed.key, form["peers"], timeout=timeout)
+        # Who asked may go before it is answered: nobody waits then.
+        call.request.notifyFinish().addErrback(lambda _: waiting.cancel())
+        found = await waiting
+    record = feed.record()
+    return {
+        "feed": feed.key.hex(),
+        "count": record.count,
+        "digest": digest_hex(record),
+        "digest_left": record.digest_left,
+        "peers": [flat_json(one) for one in found],
+    }

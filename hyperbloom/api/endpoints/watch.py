@@ -7,35 +7,28 @@ reader therefore costs one slice of memory and no value is left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
+from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.api.http.events import EventStream
-from hyperbloom.api.http.request import STREAMED, Answer, Call
+from hyperbloom.api.http.request import STREAMED, Answer, Call, range_of
 from hyperbloom.api.limits import MAX_SEQ, SLICE_BYTES, SLICE_VALUES
-from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.api.schemas import Hex
+from hyperbloom.api.problems import Problem
+from hyperbloom.api.schemas.bodies import BoundsForm, WatchForm
+from hyperbloom.errors import ErrorKind
 from hyperbloom.store import NoSuchFeed
 
 if TYPE_CHECKING:
     from hyperbloom.api.served import ServedFeed
     from hyperbloom.store import LogRecord, LogSlice
 
-__all__ = ["WatchAskedForm", "Watcher", "post_watch_range", "watch_values"]
+__all__ = ["Watcher", "post_watch_range", "watch_values"]
 
-FEED_LEFT = Problem(ProblemKind.UNKNOWN_FEED, "the feed was left")
+FEED_LEFT = Problem(ErrorKind.UNKNOWN_FEED, "the feed was left")
 
 log = Logger()
-
-
-class WatchAskedForm(TypedDict):
-    """A range of values to watch; `after`: the arrival number to begin behind."""
-
-    start: NotRequired[Hex | None]
-    end: NotRequired[Hex | None]
-    after: NotRequired[Annotated[int, ("minimum", 0), ("maximum", MAX_SEQ)]]
 
 
 def watch_values(call: Call) -> Answer:
@@ -45,19 +38,24 @@ def watch_values(call: Call) -> Answer:
     on behind it. Where the watch cannot go on, its last event is called `problem`.
     """
     call.only_query("start", "end", "after")
-    feed = call.feed()
-    start, end = call.range()
-    after = call.number("after", feed.record().top_seq, 0, MAX_SEQ)
-    resumed = call.request.getHeader(b"last-event-id")
-    if resumed is not None and resumed.isdigit():
-        after = min(int(resumed[:20]), MAX_SEQ)
-    Watcher(call, feed, start, end, after).begin()
-    return STREAMED
+    after = call.number("after", -1, 0, MAX_SEQ)
+    return _watch(call, call.bounds(), None if after < 0 else after)
 
 
 def post_watch_range(call: Call) -> Answer:
     """`{"start"?, "end"?, "after"?}`: the same watch, for bounds too long for a path."""
-    return watch_values(call)
+    form = call.body(WatchForm)
+    return _watch(call, form, form.get("after"))
+
+
+def _watch(call: Call, bounds: BoundsForm, after: int | None) -> Answer:
+    feed = call.feed()
+    start, end = range_of(bounds)
+    resumed = call.request.getHeader(b"last-event-id")
+    if resumed is not None and resumed.isdigit():
+        after = min(int(resumed[:20]), MAX_SEQ)
+    Watcher(call, feed, start, end, feed.record().top_seq if after is None else after).begin()
+    return STREAMED
 
 
 class Watcher(EventStream):
@@ -148,5 +146,5 @@ class Watcher(EventStream):
             return
         log.failure("A watch ended early", failure)
         self.end(
-            Problem(ProblemKind.UNEXPECTED, "the watch ended early; the node's log has the details")
+            Problem(ErrorKind.UNEXPECTED, "the watch ended early; the node's log has the details")
         )

@@ -14,10 +14,11 @@ from hyperbloom.api.endpoints.objects import object_form, served_objects
 from hyperbloom.api.http.events import EventStream
 from hyperbloom.api.http.request import STREAMED, Answer, Call
 from hyperbloom.api.limits import MAX_WAITING_BYTES
-from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.problems import Problem
 from hyperbloom.api.served import ServedPool
+from hyperbloom.errors import ErrorKind
+from hyperbloom.json_fields import hash_text
 from hyperbloom.store import Outcome, Verdict
-from hyperbloom.store.objects.json_fields import hash_text
 
 __all__ = ["ObjectWatcher", "watch_objects"]
 
@@ -28,7 +29,7 @@ _KINDS = {
     Verdict.MERGED: "removed",
 }
 BEHIND = Problem(
-    ProblemKind.TOO_MANY, "the watch fell behind and has missed something; list the objects again"
+    ErrorKind.TOO_MANY, "the watch fell behind and has missed something; list the objects again"
 )
 
 

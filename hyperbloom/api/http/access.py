@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Final
 
 from hyperbloom.addresses import format_host_port
 from hyperbloom.api.limits import CODE_SECONDS, MAX_CODES, MAX_SESSIONS, SESSION_SECONDS
-from hyperbloom.api.problems import Problem, ProblemKind
+from hyperbloom.api.problems import Problem
+from hyperbloom.errors import ErrorKind
 from hyperbloom.passphrase import PassphraseError, load_passphrase
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Access:
         """The token of a new session for a code; raises `Problem` UNAUTHORIZED."""
         if not self._codes.take(code):
             raise Problem(
-                ProblemKind.UNAUTHORIZED,
+                ErrorKind.UNAUTHORIZED,
                 "the link was used already or is too old; `hyperbloom status --web` gives another",
             )
         return self._sessions.issue()
@@ -161,17 +162,17 @@ class Access:
                 return Rights.ALL
             if self._sessions.knows(token):
                 return Rights.READ
-        raise Problem(ProblemKind.UNAUTHORIZED, "the token is not this node's, or no longer valid")
+        raise Problem(ErrorKind.UNAUTHORIZED, "the token is not this node's, or no longer valid")
 
     def _check_origin(self, headers: Headers) -> None:
         hosts = _texts(headers, b"host")
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
             raise Problem(
-                ProblemKind.FORBIDDEN, "the Host header does not name this server's address"
+                ErrorKind.FORBIDDEN, "the Host header does not name this server's address"
             )
         for origin in _texts(headers, b"origin"):
             if origin.lower() != f"http://{hosts[0].lower()}":
-                raise Problem(ProblemKind.FORBIDDEN, "pages of other origins may not use this API")
+                raise Problem(ErrorKind.FORBIDDEN, "pages of other origins may not use this API")
 
     @staticmethod
     def check_page(headers: Headers) -> None:
@@ -181,4 +182,4 @@ class Access:
         """
         for site in _texts(headers, b"sec-fetch-site"):
             if site not in ("same-origin", "none"):
-                raise Problem(ProblemKind.FORBIDDEN, "pages of other sites may not use this API")
+                raise Problem(ErrorKind.FORBIDDEN, "pages of other sites may not use this API")

@@ -37,8 +37,9 @@ from hyperbloom.api.limits import (
     REQUESTS_PER_TURN,
     TURN_SECONDS,
 )
-from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
+from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem
 from hyperbloom.connections.reactor_budget import ReactorBudget
+from hyperbloom.errors import ErrorKind
 
 __all__ = ["ApiChannel", "ApiRequest", "ApiSite"]
 
@@ -267,7 +268,7 @@ class ApiChannel(HTTPChannel):
 
     def refuse(self, status: int, sentence: str) -> None:
         """Answers a request that is not read to its end, and closes."""
-        form = Problem(ProblemKind.BAD_REQUEST, sentence).as_json() | {"status": status}
+        form = Problem(ErrorKind.BAD_REQUEST, sentence).as_json() | {"status": status}
         body = json.dumps(form).encode()
         head = (
             f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {PROBLEM_MEDIA_TYPE}\r\n"

@@ -1,26 +1,22 @@
-"""The description of the API (OpenAPI 3.1), made from the table of routes and the forms."""
+"""The description of the API (OpenAPI 3.1), made from a table of routes and their forms."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Iterable
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hyperbloom import __version__
 from hyperbloom.api.http.json_schema import Definitions, Schema, schema_of
-from hyperbloom.api.http.request import Answer, Call
+from hyperbloom.api.http.router import Route
 from hyperbloom.api.limits import MAX_OFFSET, MAX_SEQ, MAX_VALUES
-from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, ProblemKind
-from hyperbloom.api.schemas import Problems, TrustWord
+from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE
+from hyperbloom.api.schemas.answers import Problems, TrustWord
+from hyperbloom.errors import ErrorKind
 from hyperbloom.replication.status import NodeStatus
 
-if TYPE_CHECKING:
-    from hyperbloom.api.endpoints.routes import Route
-
-__all__ = ["describe", "show_description"]
+__all__ = ["describe"]
 
 _HEX: Schema = {"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}
 _QUERY: dict[str, tuple[Schema, str]] = {
@@ -68,19 +64,19 @@ def _parameters(route: Route) -> list[Schema]:
     return found
 
 
-def _kinds(route: Route) -> Iterable[ProblemKind]:
+def _kinds(route: Route) -> Iterable[ErrorKind]:
     """What a request of this kind may meet."""
-    yield ProblemKind.UNEXPECTED
-    yield ProblemKind.FORBIDDEN
+    yield ErrorKind.UNEXPECTED
+    yield ErrorKind.FORBIDDEN
     if not route.is_page:
-        yield ProblemKind.UNAUTHORIZED
+        yield ErrorKind.UNAUTHORIZED
     if route.query or route.body is not None:
-        yield ProblemKind.BAD_REQUEST
+        yield ErrorKind.BAD_REQUEST
     if route.body is not None:
-        yield ProblemKind.TOO_LARGE
+        yield ErrorKind.TOO_LARGE
     if "{feed}" in route.path or "feed" in route.query:
-        yield ProblemKind.UNKNOWN_FEED
-        yield ProblemKind.STORE
+        yield ErrorKind.UNKNOWN_FEED
+        yield ErrorKind.STORE
     yield from route.problems
 
 
@@ -125,7 +121,7 @@ def _operation(route: Route, definitions: Definitions) -> Schema:
 
 
 def _complete_status(definitions: Definitions) -> None:
-    """To what the node says of itself the API adds a little, see `nodes.status`."""
+    """To what the node says of itself the API adds a little, see `node.status`."""
     schema_of(NodeStatus, definitions)
     texts = {"type": "array", "items": {"type": "string"}}
     additions: dict[str, dict[str, Schema]] = {
@@ -166,16 +162,3 @@ def describe(routes: Iterable[Route]) -> Schema:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
-
-
-@cache
-def _description() -> bytes:
-    # The table names this module's endpoint, so that it can be read only once it is complete.
-    from hyperbloom.api.endpoints.routes import ROUTES
-
-    return json.dumps(describe(ROUTES)).encode()
-
-
-def show_description(call: Call) -> Answer:
-    """This description."""
-    return _description()

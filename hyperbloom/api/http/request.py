@@ -6,40 +6,39 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
 
+from hyperbloom.api.http.checking import check
 from hyperbloom.api.limits import MAX_QUERY_FIELDS
-from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.api.schemas import bad_request, hex_bytes, member
+from hyperbloom.api.problems import Problem, bad_request
+from hyperbloom.api.schemas.bodies import BoundsForm
+from hyperbloom.errors import ErrorKind
 from hyperbloom.replication.node import UnknownFeed
-from hyperbloom.units import parse_duration
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from twisted.web.server import Request
 
-    from hyperbloom.api.endpoints.status_stream import Frames
     from hyperbloom.api.http.access import Access
-    from hyperbloom.api.monitoring.recent_errors import RecentErrors
     from hyperbloom.api.served import ServedDiscovery, ServedFeed, ServedNode, ServedObjects
 
-__all__ = ["STREAMED", "Answer", "Call", "Context", "Result", "told"]
+__all__ = [
+    "STREAMED",
+    "Answer",
+    "Call",
+    "Context",
+    "Result",
+    "SharedFrames",
+    "range_of",
+]
 
-T = TypeVar("T")
+Form = TypeVar("Form")
 
 
-async def told(operation: Callable[[], Deferred[T]]) -> T:
-    """What an operation of the node comes to; its `ValueError` is a mistake of who asked for it."""
-    try:
-        return await operation()
-    except ValueError as error:
-        raise bad_request(str(error)) from None
-
-
-#: What the feed whose key is the node's own is called where it has no alias.
+#: Names the feed whose key is the node's own.
 OWN = "own"
 
 
@@ -54,14 +53,20 @@ Result = Mapping[str, Any] | bytes | _Streamed | None
 Answer = Result | Deferred[Any] | Coroutine[Any, Any, Result]
 
 
-@dataclass(frozen=True, kw_only=True)
+class SharedFrames(Protocol):
+    """Frames of an event stream that are made once for all its readers."""
+
+    def newest(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What the endpoints share.
 
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
     reactor. discovery: None where it is off. objects: the object pool, None without one. reload:
     reads the node's configuration anew. access: of the TCP port, None where there is none.
-    registry: the metrics. recent: the last errors of the log.
+    registry: the metrics. status_frames: what the readers of the status page share.
     """
 
     node: ServedNode
@@ -73,14 +78,7 @@ class Context:
     reload: Callable[[], Deferred[Any]] | None = None
     access: Access | None = None
     registry: CollectorRegistry
-    recent: RecentErrors | None = None
-
-    @cached_property
-    def frames(self) -> Frames:
-        """What the readers of the status page share."""
-        from hyperbloom.api.endpoints.status_stream import Frames
-
-        return Frames(self)
+    status_frames: SharedFrames
 
 
 class Call:
@@ -130,11 +128,14 @@ class Call:
         """The feed of a key that was there a moment ago."""
         feed = self.context.node.feeds.get(key)
         if feed is None:
-            raise Problem(ProblemKind.UNKNOWN_FEED, "the feed was left")
+            raise Problem(ErrorKind.UNKNOWN_FEED, "the feed was left")
         return feed
 
-    def body(self) -> dict[str, Any]:
-        """The body, which must be a JSON object."""
+    def body(self, form: type[Form]) -> Form:
+        """The body, which must be a JSON object with the members of `form`; raises `Problem`."""
+        return check(self._json_body(), form)
+
+    def _json_body(self) -> dict[str, Any]:
         data: bytes = self.request.content.read()  # type: ignore[union-attr]
         try:
             found = json.loads(data)
@@ -150,9 +151,7 @@ class Call:
 
     @cached_property
     def query(self) -> dict[str, str]:
-        """The query's parameters; each may be there once. Of a POST, the members of its body."""
-        if self.request.method == b"POST":
-            return self._query_in_body()
+        """The query's parameters; each may be there once. Raises `Problem`."""
         _, _, text = self.request.uri.partition(b"?")
         try:
             pairs = parse_qsl(
@@ -167,14 +166,6 @@ class Call:
         if len(found) != len(pairs):
             raise bad_request("a query parameter is there twice")
         return found
-
-    def _query_in_body(self) -> dict[str, str]:
-        body = self.body()
-        return {
-            name: str(member(body, name, int if name in ("limit", "after") else str))
-            for name, found in body.items()
-            if found is not None or name not in ("start", "end")
-        }
 
     def only_query(self, *known: str) -> None:
         """Refuses query parameters that are not known."""
@@ -193,22 +184,13 @@ class Call:
             raise bad_request(f"{name} must be a whole number from {least:,} to {most:,}")
         return int(text)
 
-    def range(self) -> tuple[bytes, bytes | None]:
-        """start and end of the query, in hex; both may be absent."""
-        end = self.query.get("end")
-        return (
-            hex_bytes(self.query.get("start", ""), "start"),
-            None if end is None else hex_bytes(end, "end"),
-        )
+    def bounds(self) -> BoundsForm:
+        """start and end of the query; both may be absent. Raises `Problem`."""
+        given = {name: text for name, text in self.query.items() if name in ("start", "end")}
+        return check(given, BoundsForm)
 
-    @staticmethod
-    def seconds(found: object, name: str, most: float) -> float:
-        """A number of seconds, or a duration such as `"5s"`, above 0 and at most `most`."""
-        if isinstance(found, str):
-            try:
-                found = parse_duration(found)
-            except ValueError as error:
-                raise bad_request(f"{name}: {error}") from None
-        if type(found) not in (int, float) or not 0 < found <= most:  # type: ignore[operator]
-            raise bad_request(f"{name} must be seconds, above 0 and at most {most:g}")
-        return float(found)  # type: ignore[arg-type]
+
+def range_of(form: BoundsForm) -> tuple[bytes, bytes | None]:
+    """The first value of a range, and the first behind it; None: to the last."""
+    end = form.get("end")
+    return bytes.fromhex(form.get("start") or ""), None if end is None else bytes.fromhex(end)

@@ -18,11 +18,9 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from hyperbloom import __version__
-from hyperbloom.api.http.request import Answer, Call
 
 if TYPE_CHECKING:
     from hyperbloom.api.monitoring.reactor_lag import LagMeter
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from hyperbloom.histogram import Histogram
     from hyperbloom.replication.status import FeedTraffic, NodeTraffic
 
-__all__ = ["NodeCollector", "make_registry", "show_health", "show_metrics"]
+__all__ = ["NodeCollector", "make_registry"]
 
 #: Digits of a key that tell a feed without an alias from others.
 KEY_DIGITS = 16
@@ -206,22 +204,3 @@ def make_registry(collectors: Iterable[Collector]) -> CollectorRegistry:
     for collector in collectors:
         registry.register(collector)
     return registry
-
-
-def show_metrics(call: Call) -> Answer:
-    """All figures, in the text format of Prometheus or, if it is asked for, OpenMetrics."""
-    accepted = call.request.getHeader(b"accept") or b""
-    try:
-        encode, media_type = choose_encoder(accepted.decode("latin-1"))
-    except (TypeError, ValueError):  # it takes every version for a row of numbers
-        encode, media_type = choose_encoder("")
-    call.media_type = media_type.encode("ascii")
-    body: bytes = encode(call.context.registry)
-    return body
-
-
-def show_health(call: Call) -> Answer:
-    """Whether the node answers and can write: 200 or 503, and nothing more for strangers."""
-    failing = call.node.store_problem() is not None
-    call.status = 503 if failing else 200
-    return {"status": "failing" if failing else "ok"}

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht_node import DhtNode
+from hyperbloom.errors import ErrorKind, HyperbloomError
 
 __all__ = [
     "DhtTimeout",
@@ -34,20 +35,28 @@ __all__ = [
 T = TypeVar("T")
 
 
-class NoNodeAnswered(Exception):
+class NoNodeAnswered(HyperbloomError):
     """None of the nodes that were asked first is there."""
 
+    kind = ErrorKind.UNREACHABLE
 
-class PortTaken(Exception):
+
+class PortTaken(HyperbloomError):
     """The node cannot listen where it was told to; the message says why."""
 
+    kind = ErrorKind.BUSY
 
-class StateUnusable(Exception):
+
+class StateUnusable(HyperbloomError):
     """The file of a node's state cannot be read or written; the message says why."""
 
+    kind = ErrorKind.BAD_CONFIG
 
-class DhtTimeout(Exception):
+
+class DhtTimeout(HyperbloomError):
     """What was asked for did not come in time."""
+
+    kind = ErrorKind.TIMEOUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

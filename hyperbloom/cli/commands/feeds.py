@@ -26,7 +26,7 @@ from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas import FeedForm
+    from hyperbloom.api.schemas.answers import FeedForm
     from hyperbloom.client.client import Client
 
 __all__ = ["alias_cell", "feed", "own_key_remark", "trust_cell"]
@@ -74,7 +74,7 @@ def own_key_remark(form: Mapping[str, Any]) -> str:
 
 def _key_or_alias(given: str | None) -> str:
     """A key in hex, or what may be an alias; raises `click.UsageError`."""
-    from hyperbloom.config import check_alias
+    from hyperbloom.feed_words import check_alias
 
     text = secret_line(given, "Public key of the feed")
     if whole_hex(text, KEY_BYTES) is None:

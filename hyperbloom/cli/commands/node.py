@@ -66,7 +66,7 @@ def init(
     right to write, and to invite to its feeds.
     """
     from hyperbloom.cli.template import make_node
-    from hyperbloom.config import check_alias
+    from hyperbloom.feed_words import check_alias
 
     try:
         named = None if no_feed else check_alias(feed)
@@ -396,7 +396,8 @@ def _counted(number: int, what: str) -> str:
 
 
 def _snapshot_at_rest(app: App, target: Path) -> dict[str, Any]:
-    from hyperbloom.api.schemas import flat_json, snapshot_target
+    from hyperbloom.api.schemas.flat import flat_json
+    from hyperbloom.api.snapshot_target import snapshot_target
     from hyperbloom.store import Store
 
     snapshot_target(str(target))
@@ -448,7 +449,7 @@ def _verify(app: App, path: Path | None, progress: Progress) -> Mapping[str, Any
                 return client.verify()
         except NodeUnreachable:
             path = app.config.store_path
-    from hyperbloom.api.schemas import flat_json
+    from hyperbloom.api.schemas.flat import flat_json
     from hyperbloom.store import verify_path
 
     bound_reader(path)

@@ -13,8 +13,7 @@ from hyperbloom.cli.app import App, Group, pass_app
 from hyperbloom.cli.tables import Name
 
 if TYPE_CHECKING:
-    from hyperbloom.api.endpoints.object_types import TypeForm
-    from hyperbloom.api.endpoints.objects import ObjectForm
+    from hyperbloom.api.schemas.objects import ObjectForm, TypeForm
     from hyperbloom.client.client import ObjectEvent
 
 __all__ = ["object_"]
@@ -27,7 +26,7 @@ class ObjectHash(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Called by click."""
-        from hyperbloom.store.objects.json_fields import parse_hash
+        from hyperbloom.json_fields import parse_hash
 
         try:
             parse_hash(value)

@@ -19,7 +19,7 @@ from hyperbloom.cli.parameters import EXPIRES, dialect_option
 from hyperbloom.units import parse_expiry
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas import FeedForm
+    from hyperbloom.api.schemas.answers import FeedForm
     from hyperbloom.client.client import Client
     from hyperbloom.feed_keys import FeedKeys, HeldKey
     from hyperbloom.keys import Identity
@@ -176,8 +176,8 @@ def adopt(app: App, file: Path, alias: str | None) -> None:
     Where no node runs, it owns the feed from its next start on.
     """
     from hyperbloom.client.requests import NodeUnreachable
-    from hyperbloom.config import check_alias
     from hyperbloom.feed_keys import FeedKeys, HeldKey
+    from hyperbloom.feed_words import check_alias
     from hyperbloom.keys import load_key_file
 
     identity = load_key_file(file)

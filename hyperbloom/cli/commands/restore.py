@@ -125,7 +125,7 @@ def _node_key(app: App) -> bytes:
 
 
 def _tell(app: App, info: SnapshotInfo, store: Path) -> None:
-    from hyperbloom.api.schemas import flat_json
+    from hyperbloom.api.schemas.flat import flat_json
 
     if app.out.as_json:
         app.out.json({"store": str(store), **flat_json(info)})
@@ -149,7 +149,7 @@ def snapshots(app: App, folder: Path, prune: int | None) -> None:
 
     Whatever in FOLDER is no whole snapshot is passed over and left alone.
     """
-    from hyperbloom.api.schemas import flat_json
+    from hyperbloom.api.schemas.flat import flat_json
     from hyperbloom.store import list_snapshots, prune_snapshots
 
     found = list_snapshots(folder) if prune is None else prune_snapshots(folder, keep=prune)

@@ -21,7 +21,7 @@ from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_moment
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas import FeedForm
+    from hyperbloom.api.schemas.answers import FeedForm
 
 __all__ = ["expiry_text", "invite", "join", "note_file_wins", "note_lacks", "own_trust", "trust"]
 
@@ -281,7 +281,7 @@ def invite(
 
 
 def _note_dialect(app: App, dialect: str) -> None:
-    from hyperbloom.config import DEFAULT_DIALECT
+    from hyperbloom.feed_words import DEFAULT_DIALECT
 
     if dialect != DEFAULT_DIALECT:
         app.out.note(

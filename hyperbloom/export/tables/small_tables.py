@@ -14,8 +14,8 @@ import pyarrow as pa
 from hyperbloom.export.snapshots import Snapshot, reading
 from hyperbloom.export.tables.files import FileFact, PartWriter
 from hyperbloom.export.tables.schema import MICROSECONDS, TABLES
+from hyperbloom.json_fields import json_fields
 from hyperbloom.store import LinkRecord, ObjectRecord, Store
-from hyperbloom.store.objects.json_fields import json_fields
 from hyperbloom.store.objects.records import hash_bytes
 
 __all__ = ["chain_positions", "has_objects", "write_feeds", "write_links", "write_objects"]

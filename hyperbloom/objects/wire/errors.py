@@ -7,6 +7,14 @@ the pool refuses to its own program is an ObjectError.
 
 from __future__ import annotations
 
+from hyperbloom.errors import (
+    ErrorKind,
+    HyperbloomError,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+)
+
 __all__ = [
     "ClashError",
     "EarlyMessage",
@@ -20,18 +28,6 @@ __all__ = [
     "WrongFlag",
     "WrongPassphrase",
 ]
-
-
-class ProtocolError(Exception):
-    """The protocol was broken; the message says how."""
-
-
-class LocalProtocolError(ProtocolError):
-    """We misused the protocol: out of turn, too large, or with values it does not know."""
-
-
-class RemoteProtocolError(ProtocolError):
-    """The peer broke the protocol; its connection ends with KICK."""
 
 
 class FrameTooLong(RemoteProtocolError):
@@ -53,8 +49,10 @@ class WrongPassphrase(RemoteProtocolError):
     """What the peer sent cannot be decrypted; its passphrase is another, or bytes were changed."""
 
 
-class ObjectError(Exception):
+class ObjectError(HyperbloomError):
     """The pool does not do what its program asks; one sentence says why."""
+
+    kind = ErrorKind.CONFLICT
 
 
 class ClashError(ObjectError):
@@ -64,6 +62,10 @@ class ClashError(ObjectError):
 class ObjectGone(ObjectError):
     """The object was removed, or changed to what the program has not seen yet."""
 
+    kind = ErrorKind.UNKNOWN_OBJECT
+
 
 class PoolFull(ObjectError):
     """The pool has as many objects as its setting allows."""
+
+    kind = ErrorKind.TOO_MANY

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.replication.limits import MAX_FETCHES
 from hyperbloom.replication.sync.plan import contains
 from hyperbloom.store import Appended
@@ -27,8 +28,10 @@ FIRST_SECONDS = 2.0
 SETTLE_SECONDS = 0.7
 
 
-class TooManyFetches(Exception):
+class TooManyFetches(HyperbloomError):
     """There are as many fetches under way as there may be; try again later."""
+
+    kind = ErrorKind.TOO_MANY
 
 
 def fetch(

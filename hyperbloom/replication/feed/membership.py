@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.keys import Identity
 from hyperbloom.store import (
     MAX_LINKS_PER_FEED,
@@ -41,8 +42,10 @@ PEERS_SHARE = 0.75
 _Issued = tuple[bytes, TrustLink]
 
 
-class NotTrusted(Exception):
+class NotTrusted(HyperbloomError):
     """This node has no unexpired chain of links from the feed to its key; the text says so."""
+
+    kind = ErrorKind.NOT_TRUSTED
 
 
 class KeyDenied(NotTrusted):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IDelayedCall
 
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.replication.limits import MAX_WAITS
 from hyperbloom.replication.sync.sync_state import Source
 from hyperbloom.store import Holding
@@ -31,16 +32,22 @@ LEAST_DIGITS = 6
 LOOK_SECONDS = 0.1
 
 
-class UnknownPeer(Exception):
+class UnknownPeer(HyperbloomError):
     """The feed has no peer by that name, connected, dialled or a member; the text says so."""
 
+    kind = ErrorKind.UNKNOWN_PEER
 
-class NotInSync(TimeoutError):
+
+class NotInSync(HyperbloomError, TimeoutError):
     """The time is up; the text says what is missing."""
 
+    kind = ErrorKind.NOT_IN_SYNC
 
-class TooManyWaits(Exception):
+
+class TooManyWaits(HyperbloomError):
     """As many calls wait as may; try again later."""
+
+    kind = ErrorKind.TOO_MANY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,12 @@ from threadless import Threadless
 from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogPublisher
 
-from hyperbloom.api.endpoints.routes import ROUTES
 from hyperbloom.api.http.access import Access
 from hyperbloom.api.http.channel import ApiSite
-from hyperbloom.api.http.server import ApiResource, ControlService
+from hyperbloom.api.http.server import ApiResource
 from hyperbloom.api.limits import MAX_HEAD_BYTES
+from hyperbloom.api.routes import ROUTES
+from hyperbloom.api.service import ControlService
 
 MAX_BYTES = 8_192
 RUNS = 30

@@ -9,19 +9,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from hyperbloom.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+
 __all__ = ["ErrorCode", "LocalProtocolError", "ProtocolError", "Refusal", "RemoteProtocolError"]
-
-
-class ProtocolError(Exception):
-    """The protocol was broken; the message says how."""
-
-
-class LocalProtocolError(ProtocolError):
-    """We misused the protocol: with values it does not allow, or with too much at once."""
-
-
-class RemoteProtocolError(ProtocolError):
-    """A packet that no node may send; it is dropped."""
 
 
 class ErrorCode(IntEnum):

@@ -1,0 +1,266 @@
+"""What the API answers."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from hyperbloom.api.schemas.scalars import Count, Hex, Key
+
+__all__ = [
+    "AllowedKeyForm",
+    "ChainAddedForm",
+    "ChainForm",
+    "CopiedForm",
+    "CountForm",
+    "DeniedForm",
+    "DeniedKeyForm",
+    "DenyListForm",
+    "FeedForm",
+    "FeedsForm",
+    "FetchedForm",
+    "HasForm",
+    "HealthForm",
+    "InvitationForm",
+    "IssuedForm",
+    "LinkForm",
+    "LinksForm",
+    "MemberForm",
+    "MembersForm",
+    "PingForm",
+    "Problems",
+    "PutForm",
+    "RangeForm",
+    "SessionForm",
+    "SessionOfferForm",
+    "StepForm",
+    "TrustWord",
+]
+
+
+class Problems(TypedDict):
+    """What went wrong, RFC 9457; `type` is stable, `detail` is a sentence for a person."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class HasForm(TypedDict):
+    """Whether each of the values is there, in their order."""
+
+    has: list[bool]
+
+
+class CountForm(TypedDict):
+    """What two nodes in sync have in common."""
+
+    count: Count
+    bytes: Count
+    digest: Key | None
+    digest_left: Count
+
+
+class FetchedForm(TypedDict):
+    """How many values came."""
+
+    received: Count
+
+
+class DeniedKeyForm(TypedDict):
+    """A key that is denied now; `new` if it was not before."""
+
+    key: Key
+    new: bool
+
+
+class AllowedKeyForm(TypedDict):
+    """A key that is denied no more."""
+
+    key: Key
+    was_denied: bool
+
+
+class DeniedForm(TypedDict):
+    """A denied key, since when (seconds since 1970), and why."""
+
+    key: Key
+    denied_at: float
+    reason: str
+
+
+class DenyListForm(TypedDict):
+    """The deny list."""
+
+    denied: list[DeniedForm]
+
+
+class StepForm(TypedDict):
+    """What one step did; `next` goes into the next one, null at the end."""
+
+    count: Count
+    bytes: Count
+    absent: Count
+    next: Hex | Count | None
+
+
+class CopiedForm(TypedDict):
+    """Values that are in the feed now; `next` goes into the next step, null at the end."""
+
+    count: Count
+    next: Count | None
+
+
+class IssuedForm(TypedDict):
+    """A link that was signed."""
+
+    link: Hex
+    expires: float | None
+
+
+class ChainAddedForm(TypedDict):
+    """Whom the chain ends at, its number of links, until when it holds."""
+
+    holder: Key
+    links: Count
+    expires: float | None
+
+
+class PingForm(TypedDict):
+    """The node's process, version and key."""
+
+    pid: int
+    version: str
+    identity: Key
+
+
+class HealthForm(TypedDict):
+    """`ok`, or `failing`: nothing can be written, or damage was found."""
+
+    status: Literal["ok", "failing"]
+
+
+class PutForm(TypedDict):
+    """How many values were new and known, and the arrival number of the feed's last value."""
+
+    new: int
+    known: int
+    top_seq: int
+
+
+class RangeForm(TypedDict):
+    """A page of values in byte order; `next` is the start of the next page, null at the end."""
+
+    values: list[str]
+    next: str | None
+
+
+class ChainForm(TypedDict):
+    """The chain by which this node may write: its number of links, its end (null: never)."""
+
+    links: int
+    expires: float | None
+
+
+#: Whether this node may write: as the feed's owner; as a member; no more, because the last of its
+#: links is out of date; or not, because nobody has invited it.
+TrustWord = Literal["owner", "member", "expired", "none"]
+
+
+class FeedForm(TypedDict):
+    """A feed of the node; `lacks`: what its dialect does not protect.
+
+    `owner`: this node holds the feed's key. `own`: that is the node's own key, so that whoever
+    knows the node's public key can read the feed.
+    """
+
+    key: str
+    discovery_key: str
+    own: bool
+    owner: bool
+    alias: str | None
+    mode: str
+    ranges: list[list[str | None]]
+    dialect: str
+    lacks: list[str]
+    peers: list[str]
+    issue_links: bool
+    retain_age: float
+    retain_values: int
+    retain_bytes: int
+    tombstones: str
+    count: int
+    bytes: int
+    digest: str | None
+    digest_left: int
+    top_seq: int
+    trust: TrustWord
+    chain: ChainForm | None
+
+
+class LinkForm(TypedDict):
+    """A stored trust link."""
+
+    issuer: str
+    trustee: str
+    expires: float | None
+    first_seen: float
+    introduced_by: str
+    link: str
+
+
+class MemberForm(TypedDict):
+    """Who may write, through whom (null: the owner), in how many links, until when.
+
+    connected: whether there is a secure connection now.
+    """
+
+    key: str
+    depth: int
+    introduced_by: str | None
+    expires: float | None
+    connected: bool
+
+
+class FeedsForm(TypedDict):
+    """Every feed of the node."""
+
+    feeds: list[FeedForm]
+
+
+class LinksForm(TypedDict):
+    """Every stored link."""
+
+    links: list[LinkForm]
+
+
+class MembersForm(TypedDict):
+    """Who may write; the owner first."""
+
+    members: list[MemberForm]
+
+
+class InvitationForm(TypedDict):
+    """An invitation, what it holds, and when its last link expires."""
+
+    invitation: str
+    feed: str
+    dialect: str
+    trustee: str
+    expires: float | None
+    addresses: list[str]
+
+
+class SessionOfferForm(TypedDict):
+    """A link to the status page for one browser; `seconds`: how long it holds."""
+
+    url: str
+    code: str
+    seconds: float
+
+
+class SessionForm(TypedDict):
+    """A browser's session: a token that may read, for so many seconds."""
+
+    token: str
+    seconds: float

@@ -1,0 +1,51 @@
+"""What a client asks of the node itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from hyperbloom.client.requests import feed_path
+from hyperbloom.client.transport import Transport
+
+if TYPE_CHECKING:
+    from hyperbloom.api.schemas.answers import SessionOfferForm
+
+__all__ = ["NodeRequests"]
+
+
+class NodeRequests(Transport):
+    """Status, peers, discovery, snapshots and the configuration of the node."""
+
+    def ping(self) -> Mapping[str, Any]:
+        """pid, version and identity of the node."""
+        return self.ask("GET", "/v1/ping")
+
+    def status(self) -> Mapping[str, Any]:
+        """The node's status, see `hyperbloom.replication.status.NodeStatus`."""
+        return self.ask("GET", "/v1/status")
+
+    def peers(self) -> list[dict[str, Any]]:
+        """Every peer, see `hyperbloom.replication.status.PeerStatus`."""
+        return cast("list[dict[str, Any]]", self.ask("GET", "/v1/peers")["peers"])
+
+    def discovery(self, feed: str | None = None) -> Mapping[str, Any]:
+        """The search for a feed's peers: `enabled`, `dht`, `tracker`, `swarm`, `lan`, `found`."""
+        return self.ask("GET", feed_path(feed, "/discovery"))
+
+    def snapshot(self, target: Path) -> Mapping[str, Any]:
+        """Takes a snapshot into a new folder (an absolute path, seen from the node)."""
+        return self.ask("POST", "/v1/snapshots", {"target": str(target)})
+
+    def verify(self) -> Mapping[str, Any]:
+        """Walks the node's store: `ok`, `problems`, `values`."""
+        return self.ask("POST", "/v1/verify", {})
+
+    def reload(self) -> Mapping[str, Any]:
+        """Has the node read its configuration anew: `changed` and `needs_restart`."""
+        return self.ask("POST", "/v1/reload", {})
+
+    def offer_session(self) -> SessionOfferForm:
+        """A link to the status page that lets one browser in, once and soon."""
+        return cast("SessionOfferForm", self.ask("POST", "/v1/sessions", {}))
