@@ -1,18 +1,36 @@
-"""Why a connection was turned away or closed."""
+"""Why a connection ended, or came to nothing."""
 
 from __future__ import annotations
 
-__all__ = ["CloseReason"]
+from dataclasses import dataclass
+
+__all__ = ["CloseReason", "ClosedConnection"]
 
 
 class CloseReason(Exception):
-    """A connection did not become secure, or was closed by us.
+    """Why a connection is closed by this node, or did not become ready.
 
-    The text is a sentence for a person; `kind` is one word for programs: slow, banned, crowded,
-    unknown-feed, no-chain, denied, expired, untrusted, protocol, own, own-key, twin, stalled,
-    stopped, lost, store (what the peer sent could not be stored), failed (a fault of this node).
+    The text is a sentence for a person; `kind` is one word for programs.
+
+    - of both protocols: slow, crowded, protocol, own (this node dialled itself), stopped, lost,
+      store (what the peer sent could not be stored), failed (a fault of this node);
+    - of feeds: banned, unknown-feed, no-chain, denied, expired, untrusted, own-key, twin, stalled;
+    - of object pools: rejected, kicked, left, silent, rule.
     """
 
-    def __init__(self, kind: str, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, kind: str, sentence: str) -> None:
+        super().__init__(sentence)
         self.kind = kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedConnection:
+    """A connection that this node closed, for the status. `at` is seconds since 1970.
+
+    `reason` is a sentence, `kind` one word for programs.
+    """
+
+    at: float
+    address: str
+    kind: str
+    reason: str

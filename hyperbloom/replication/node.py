@@ -29,7 +29,7 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.feed.tombstones import TombstoneReader
 from hyperbloom.replication.limits import RETENTION_SECONDS, Limits
-from hyperbloom.replication.net.connections import Connections
+from hyperbloom.replication.net.admission import Admission
 from hyperbloom.replication.net.dialer import AcceptFactory, Dialer
 from hyperbloom.replication.net.discovered_peers import FoundPeers
 from hyperbloom.replication.ownership import Ownership, settings_for
@@ -147,7 +147,7 @@ class Node(Service):
         self._dialers: dict[bytes, list[Dialer]] = {}
         #: The found peers of each feed that takes part, by the feed's key.
         self.found: dict[bytes, FoundPeers] = {}
-        self.connections = Connections(context, self._by_discovery_key.get)
+        self.connections = Admission(context, self._by_discovery_key.get)
         self._sweep = LoopingCall(self.connections.look)
         self._purge = LoopingCall(self._purge_links)
         self._retain = LoopingCall(self._look_at_retention)
@@ -198,7 +198,7 @@ class Node(Service):
             waiting += [cast("Deferred[object]", dialer.stop()) for dialer in dialers]
         waiting += [found.stop() for found in self.found.values()]
         self._ports, self._dialers, self.found = [], {}, {}
-        gone = self.connections.close(CloseReason("stopped", "this node is stopping"))
+        gone = self.connections.close_all(CloseReason("stopped", "this node is stopping"))
         waiting.append(cast("Deferred[object]", gone))
         return DeferredList(waiting).addCallback(lambda _: None)
 
@@ -310,7 +310,7 @@ class Node(Service):
         ]
         if feed_key in self.found:
             stopping.append(self.found.pop(feed_key).stop())
-        self.connections.close(CloseReason("stopped", why), feed_key)
+        self.connections.close_feed(feed_key, CloseReason("stopped", why))
         return cast("Deferred[object]", gatherResults(stopping))
 
     def _dial(self, feed: Feed) -> None:
@@ -494,7 +494,7 @@ class Node(Service):
             listening=tuple(self.listening()),
             connections=len(self.connections),
             feeds=tuple(self.feed_status(feed) for feed in self.feeds.values()),
-            refusals=tuple(self.connections.refusals),
+            refusals=tuple(self.connections.recently_closed),
             store={
                 "map_bytes": size.map_bytes,
                 "used_bytes": size.used_bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
+from hyperbloom.connections.close_reason import ClosedConnection
 from hyperbloom.store import CommitFigures, StoreSize
 
 __all__ = [
@@ -14,7 +15,6 @@ __all__ = [
     "NodeStatus",
     "NodeTraffic",
     "PeerStatus",
-    "RefusalStatus",
 ]
 
 #: A field called `bytes` hides the type of that name inside its class.
@@ -127,16 +127,6 @@ class FoundStatus(_Picture):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusalStatus(_Picture):
-    """A connection that was turned away. `reason` is a sentence, `kind` one word for programs."""
-
-    at: float
-    address: str
-    kind: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus(_Picture):
     """The node as a whole. Sizes in bytes, `started` seconds since 1970.
 
@@ -149,7 +139,7 @@ class NodeStatus(_Picture):
     listening: tuple[str, ...]
     connections: int
     feeds: tuple[FeedStatus, ...]
-    refusals: tuple[RefusalStatus, ...]
+    refusals: tuple[ClosedConnection, ...]
     store: dict[str, int]
     queued_bytes: int
     denied: int = 0

@@ -11,6 +11,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 
+from hyperbloom.connections.close_reason import ClosedConnection
 from hyperbloom.digests import element_sum, set_digest
 from hyperbloom.keys import Identity, discovery_key
 from hyperbloom.replication.feed.forgetting import Selection, Step
@@ -23,7 +24,6 @@ from hyperbloom.replication.status import (
     NodeStatus,
     NodeTraffic,
     PeerStatus,
-    RefusalStatus,
 )
 from hyperbloom.replication.sync.wait_synced import InSync, NotInSync, UnknownPeer
 from hyperbloom.store import (
@@ -333,7 +333,7 @@ class FakeNode:
         self.found: dict[bytes, Any] = {}
         self.connected: list[PeerStatus] = [a_peer(self.own.key)]
         self.refusals = (
-            RefusalStatus(
+            ClosedConnection(
                 at=time.time() - 61,
                 address="192.0.2.9:1",
                 kind="expired",

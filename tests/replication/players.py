@@ -50,7 +50,7 @@ class Intruder:
         network.run(2)
         self.session = self.connection.session
         self.encrypt = self.session._outgoing.process
-        self.write = self.connection._wire.write
+        self.write = self.connection.transport.write
 
     def send(self, network, data, seconds=0.5):
         self.write(data)

@@ -197,7 +197,7 @@ class SimEndpoints:
         self.gone: set[str] = set()
         self.most = 0
         self._waiting: dict[str, Deferred] = {}
-        name = "hyperbloom.replication.net.dialer.HostnameEndpoint"
+        name = "hyperbloom.connections.dialing.HostnameEndpoint"
         monkeypatch.setattr(name, lambda clock, host, port, **_: SimEndpoint(self, host))
 
     def give_up(self, host: str) -> None:

@@ -32,7 +32,7 @@ class SimEndpoint:
         except ConnectionLost as error:
             return fail(error)
         self.made.append(made)
-        self.most = max(self.most, sum(not one._lost for one in self.made))
+        self.most = max(self.most, sum(not one.is_lost for one in self.made))
         return succeed(made)
 
     def cancel(self, deferred):
@@ -54,7 +54,7 @@ class FullWriter:
 def endpoint(network, monkeypatch):
     owner, member, feed = pair(network)
     one = SimEndpoint(network, member, owner, feed)
-    monkeypatch.setattr("hyperbloom.replication.net.dialer.HostnameEndpoint", lambda *a, **k: one)
+    monkeypatch.setattr("hyperbloom.connections.dialing.HostnameEndpoint", lambda *a, **k: one)
     return one
 
 
@@ -102,7 +102,7 @@ def test_a_lost_peer_is_dialled_again(network, endpoint):
     for _ in range(3):
         network.run(20)
         assert owner.feed(feed).peers
-        network.cut(endpoint.made[-1]._wire)
+        network.cut(endpoint.made[-1].transport)
     network.run(3)
     assert len(endpoint.made) == 4
     stopped = dialer.stop()

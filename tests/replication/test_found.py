@@ -93,7 +93,7 @@ def test_an_address_is_not_kept_beside_a_configured_one_of_the_same_peer(network
     shows_itself(network, owner, owner.key)
     (peering,) = member.feed(owner.key).peers
     assert peering.is_shown
-    network.cut(peering.connection.close.__self__._wire)
+    network.cut(peering.connection.close.__self__.transport)
     found_of(member, owner.key).add("owner:1")
     network.run(0.5)
     shows_itself(network, owner, owner.key, b"and another")
@@ -120,7 +120,7 @@ def test_a_peer_that_is_lost_is_dialled_again(network, endpoints):
     found_of(member, feed).add("owner:4365")
     network.run(10)
     (peer,) = owner.feed(feed).peers
-    network.cut(peer.connection.close.__self__._wire)
+    network.cut(peer.connection.close.__self__.transport)
     network.run(5)
     assert owner.feed(feed).peers
     assert len(endpoints.dialled) == 2

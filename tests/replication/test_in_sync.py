@@ -226,11 +226,11 @@ def test_a_peer_may_connect_while_it_is_waited_for(network):
     connection = network.connect(member, owner, feed)
     network.run(5)
     (seen,) = fired(waiting)
-    assert seen.address == f"member:{connection._wire.getHost().port}"
+    assert seen.address == f"member:{connection.transport.getHost().port}"
     by_address = owner.node.wait_synced(feed, [seen.address], timeout=30)
     network.run(5)
     assert fired(by_address)[0].key == member.key
-    network.cut(connection._wire)
+    network.cut(connection.transport)
     waiting = owner.node.wait_synced(feed, [member.key.hex()], timeout=3)
     network.run(5)
     with pytest.raises(NotInSync, match="not connected"):

@@ -93,7 +93,7 @@ def test_a_peer_that_comes_while_a_feed_is_left_does_not_stay(network, dialers):
     connection = network.connect(owner, member, feed)
     network.run(10)
     assert not owner.feed(feed).peers
-    assert connection.close_reason is not None or connection._lost
+    assert connection.close_reason is not None or connection.is_lost
 
 
 def test_subscribers_are_woken_when_a_left_feed_is_gone_from_the_store(network):

@@ -30,7 +30,7 @@ def test_a_link_is_issued_once_to_a_peer_that_comes_again_and_again(network):
         last.feed(feed).membership._searched_until = float("inf")
         connection = network.connect(last, owner, feed)
         network.run(1)
-        network.cut(connection._wire)
+        network.cut(connection.transport)
         network.run(1)
     links = owner.feed(feed).links()
     issued = [one for one in links if (one.issuer, one.trustee) == (feed, last.key)]
@@ -115,7 +115,7 @@ def test_a_chain_of_ours_that_runs_out_during_the_handshake_is_no_crash(network)
     nodes[0].invite(feed, near, seconds=3_600)
     connection = network.connect(nodes[3], near, feed)
     network.clock.advance(0.001)
-    far = connection._wire.other.protocol
+    far = connection.transport.other.protocol
     while far.feed is None:
         network.clock.advance(0.001)
     near.feed(feed).membership.chain = lambda *, now: None

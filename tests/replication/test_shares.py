@@ -201,7 +201,7 @@ def test_two_connections_of_a_key_have_one_budget_and_coming_again_brings_no_oth
     network.run(5)
     tested = peering.figures.values_tested
     assert tested >= 10_000
-    network.cut(first.connection._wire)
+    network.cut(first.connection.transport)
     network.run(1)
     other = second(network, member, owner, feed)
     intruder = Intruder(network, other, owner, feed)

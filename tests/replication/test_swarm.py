@@ -47,7 +47,7 @@ class Swarm:
     def redial(self):
         for edge in sorted(self.edges):
             connection = self.open.get(edge)
-            if connection is not None and connection._wire.connected:
+            if connection is not None and connection.transport.connected:
                 continue
             one, two = (self.nodes[number] for number in edge)
             if self.network.group[one.name] == self.network.group[two.name]:

@@ -360,7 +360,7 @@ def test_an_unknown_feed_is_refused(network):
 def test_a_handshake_that_does_not_come_is_not_waited_for(network):
     owner, member, feed = pair(network)
     connection = network.connect(member, owner, feed)
-    far = connection._wire.other
+    far = connection.transport.other
     far.pauseProducing()
     network.run(9)
     assert far.connected
@@ -464,7 +464,7 @@ def test_a_peer_that_sends_faster_than_the_disk_takes_it_is_slowed(network):
     network.run(1.5)
     in_a_frame = values[: SEND_FRAME_BYTES // len(values[0])]
     assert peering._unwritten <= 262_144 + written_bytes(in_a_frame)
-    far = connection._wire.other
+    far = connection.transport.other
     waiting = far.protocol.session.buffered_bytes + sum(map(len, far.arrived))
     assert connection.peering.outflow.paused, "the sender's transport is full"
     assert far.protocol.session.buffered_bytes <= 2 * SEND_FRAME_BYTES
@@ -477,7 +477,7 @@ def test_a_peer_that_reads_nothing_costs_one_slice_and_is_closed_in_the_end(netw
     owner, member, feed = pair(network, owner={"limits": Limits(stall_seconds=30)})
     connection = network.connect(member, owner, feed)
     network.run(2)
-    near = connection._wire
+    near = connection.transport
     near.reading = False
     near.resumeProducing = lambda: None
     for batch in range(20):
@@ -546,7 +546,7 @@ def test_a_session_of_two_mutes_is_closed_by_both(tmp_path):
     owner, member, feed = pair(network)
     connection = network.connect(member, owner, feed)
     network.run(1)
-    connection._wire.loseConnection()
+    connection.transport.loseConnection()
     network.run(1)
     assert not owner.feed(feed).peers
     assert not member.feed(feed).peers

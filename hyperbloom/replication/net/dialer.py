@@ -1,19 +1,13 @@
 """Outgoing connections: one for each address of a feed, kept up with backoff and jitter.
 
-Twisted's `ClientService` is not for this: it counts a connection as a success as soon as it is
-ready, and takes the end of one that did not get ready for the end of the next. Here an attempt is a
-success when the connection was secure for a while, so that a peer that accepts and then refuses us,
-or ends every connection, is backed off from as well; and the next begins when the last is closed.
+How an address is dialled once is in `hyperbloom.connections.dialing`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
 
-from twisted.application.internet import backoffPolicy
 from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.task import deferLater
@@ -22,23 +16,13 @@ from twisted.python.failure import Failure
 
 from hyperbloom.addresses import network_of, parse_host_port
 from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.connections.dialing import STEADY_SECONDS, dial_once, endpoint_of, retry_wait
+from hyperbloom.replication.feed.feed import Feed
+from hyperbloom.replication.net.admission import Admission
 from hyperbloom.replication.net.protocol import PeerProtocol
-
-if TYPE_CHECKING:
-    from hyperbloom.replication.feed.feed import Feed
-    from hyperbloom.replication.net.connections import Connections
-    from hyperbloom.replication.sync.peer import Peering
+from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["AcceptFactory", "DialFactory", "Dialer"]
-
-#: Growth of the wait from one failed attempt to the next.
-BACKOFF_FACTOR = 1.7
-
-#: A connection that was secure for this many seconds counts as a success.
-STEADY_SECONDS = 5.0
-
-#: An address that does not answer is given up on after this many seconds.
-CONNECT_SECONDS = 20.0
 
 #: Refusals after which dialling again is of no use: we are who answers there, or are connected, or
 #: who answers is denied.
@@ -52,7 +36,7 @@ class DialFactory(Factory):
 
     noisy = False
 
-    def __init__(self, connections: Connections, feed: Feed) -> None:
+    def __init__(self, connections: Admission, feed: Feed) -> None:
         self._connections = connections
         self._feed = feed
 
@@ -66,7 +50,7 @@ class AcceptFactory(Factory):
 
     noisy = False
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Admission) -> None:
         self._connections = connections
 
     def buildProtocol(self, addr: IAddress | None) -> PeerProtocol:
@@ -85,7 +69,7 @@ class Dialer:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: Admission,
         feed: Feed,
         address: str,
         *,
@@ -93,7 +77,6 @@ class Dialer:
         secure: Callable[[PeerProtocol], None] | None = None,
         gave_up: Callable[[], None] | None = None,
     ) -> None:
-        host, port = parse_host_port(address)
         self.address = address
         self.last_problem: str | None = None
         self.last_refusal: str | None = None
@@ -106,7 +89,7 @@ class Dialer:
         self._feed = feed
         self._found = connections.found
         self._factory = DialFactory(connections, feed)
-        self._endpoint = HostnameEndpoint(context.clock, host, port, timeout=CONNECT_SECONDS)
+        self._endpoint = endpoint_of(context.clock, address)
         self._failures = 0
         self._running = False
         self._dialling: Deferred[None] | None = None
@@ -160,45 +143,43 @@ class Dialer:
             # Nothing is dialled, so nothing is backed off from.
             self._note("this node has no unexpired chain for the feed")
             return context.jittered(context.sync.retry_first)
-        if await self._stay_connected() >= STEADY_SECONDS:
-            self._failures = 0
-            return context.jittered(context.sync.retry_first)
-        self._failures += 1
-        sync = context.sync
-        backoff = backoffPolicy(
-            sync.retry_first, sync.retry_longest, BACKOFF_FACTOR, jitter=lambda: 0.0
-        )
-        return context.jittered(backoff(self._failures - 1))
-
-    async def _stay_connected(self) -> float:
-        """How many seconds a secure connection lasted; 0 where it did not come to that."""
-        clock = self._context.clock
+        asked_too_much = False
         try:
-            peer = cast(PeerProtocol, await self._endpoint.connect(self._factory))
-        except Exception as error:
-            self._note(Failure(error).getErrorMessage())
-            return 0.0
-        self._peer = peer
-        try:
-            await peer.when_secure()
-        except CloseReason as why:
-            self._note(str(why))
-            self.last_refusal = why.kind
-            await peer.when_lost()
-            return 0.0
-        else:
-            self.last_problem = self.last_refusal = None
-            if peer.peering is not None:
-                self.answered = peer.peering.remote_key
-            if self._secure is not None:
-                self._secure(peer)
-            since = clock.seconds()
-            await peer.when_lost()
-            # What ended for asking too much is dialled again at once, and asked for less.
-            return STEADY_SECONDS if peer.asked_too_much else clock.seconds() - since
+            endured = await dial_once(
+                self._endpoint,
+                self._factory,
+                context.clock,
+                connected=self._connected,
+                ready=self._became_secure,
+                failed=self._failed,
+            )
         finally:
-            if peer.is_lost:
+            if self._peer is not None and self._peer.is_lost:
+                asked_too_much = self._peer.asked_too_much
                 self._peer = None
+        sync = context.sync
+        if endured >= STEADY_SECONDS or asked_too_much:
+            # What ended for asking too much is dialled again at once, and asked for less.
+            self._failures = 0
+            return context.jittered(sync.retry_first)
+        self._failures += 1
+        wait = retry_wait(self._failures, first=sync.retry_first, longest=sync.retry_longest)
+        return context.jittered(wait)
+
+    def _connected(self, peer: PeerProtocol) -> None:
+        self._peer = peer
+
+    def _became_secure(self, peer: PeerProtocol) -> None:
+        self.last_problem = self.last_refusal = None
+        if peer.peering is not None:
+            self.answered = peer.peering.remote_key
+        if self._secure is not None:
+            self._secure(peer)
+
+    def _failed(self, error: Exception) -> None:
+        self._note(Failure(error).getErrorMessage())
+        if isinstance(error, CloseReason):
+            self.last_refusal = error.kind
 
     def _note(self, problem: str) -> None:
         """Keep why an attempt failed; each reason is logged once, not at every attempt."""

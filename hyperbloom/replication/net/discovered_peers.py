@@ -41,7 +41,7 @@ from hyperbloom.store import DropPeer, Operation, PeerRecord, PutPeer
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed.feed import Feed
-    from hyperbloom.replication.net.connections import Connections
+    from hyperbloom.replication.net.admission import Admission
     from hyperbloom.replication.net.protocol import PeerProtocol
 
 __all__ = ["FoundPeers", "FoundState"]
@@ -92,7 +92,7 @@ class FoundPeers:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: Admission,
         feed: Feed,
         *,
         skip: Container[str] = (),

@@ -1,4 +1,4 @@
-"""Who is connected and who is let in: room, strikes, twins, chains that run out.
+"""All connections about feeds, and who is let in: room, strikes, twins, chains that run out.
 
 Every `PeerProtocol` asks here when it is made, when it is secure and when it ends. Once in half a
 second all are looked at: one whose chain has run out is closed within the second, whatever the
@@ -7,31 +7,28 @@ wall clock did meanwhile, and one that reads nothing is cut.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.crowding import Crowding
-from hyperbloom.connections.limits import MAX_CLOSED_SHOWN, TOLD_SINGLY
 from hyperbloom.connections.reactor_budget import ReactorBudget
+from hyperbloom.connections.registry import Registered, Registry
 from hyperbloom.connections.slots import Proof, Slots
 from hyperbloom.connections.strikes import Strikes
 from hyperbloom.connections.tally import Tally
 from hyperbloom.replication.context import FeedContext
+from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import FRAMES_PER_TURN, TURN_SECONDS
-from hyperbloom.replication.status import PeerStatus, RefusalStatus
+from hyperbloom.replication.status import PeerStatus
+from hyperbloom.replication.sync.peer import Peering
 from hyperbloom.trust import Chain
-from hyperbloom.wire import RemotePeer
+from hyperbloom.wire import RemotePeer, Session
 
-if TYPE_CHECKING:
-    from hyperbloom.replication.feed.feed import Feed
-    from hyperbloom.replication.net.protocol import PeerProtocol
-
-__all__ = ["Connections"]
+__all__ = ["Admission", "AdmittedPeer"]
 
 #: Closings that tell a person nothing.
 _ORDINARY = frozenset({"stopped", "twin", "own", "lost"})
@@ -39,48 +36,77 @@ _ORDINARY = frozenset({"stopped", "twin", "own", "lost"})
 log = Logger()
 
 
-class Connections:
-    """All connections of a node. `feed_of` finds the feed of a discovery key, or None."""
+class AdmittedPeer(Registered, Protocol):
+    """A connection about a feed, as far as it is known here (`PeerProtocol`)."""
+
+    session: Session
+
+    @property
+    def feed(self) -> Feed | None:
+        """The feed, once it is known."""
+        ...
+
+    @property
+    def peering(self) -> Peering | None:
+        """What goes on with the peer once it is secure."""
+        ...
+
+    @property
+    def strikes(self) -> int:
+        """How often it broke the protocol."""
+        ...
+
+    @property
+    def close_reason(self) -> CloseReason | None:
+        """Why it is being closed."""
+        ...
+
+    def abort(self, why: CloseReason) -> None:
+        """Cut at once."""
+
+    def look_again(self) -> None:
+        """Go on taking frames if there is room for them."""
+
+
+class Admission(Registry[AdmittedPeer]):
+    """All connections about feeds. `feed_of` finds the feed of a discovery key, or None."""
 
     def __init__(self, context: FeedContext, feed_of: Callable[[bytes], Feed | None]) -> None:
+        super().__init__(
+            context.clock,
+            context.now,
+            log,
+            ordinary=_ORDINARY,
+            strangers="Connections of strangers",
+            members="Connections of members",
+            reactor_budget=ReactorBudget(context.clock, most=FRAMES_PER_TURN, seconds=TURN_SECONDS),
+        )
         self.context = context
         self.feed_of = feed_of
-        self.reactor_budget = ReactorBudget(
-            context.clock, most=FRAMES_PER_TURN, seconds=TURN_SECONDS
-        )
-        self.refusals: deque[RefusalStatus] = deque(maxlen=MAX_CLOSED_SHOWN)
-        #: Since the start: connections by way, closings by kind, violations of the protocol, and
-        #: the bytes of connections that are over.
-        self.opened: Counter[bool] = Counter()
-        self.closed: Counter[str] = Counter()
-        self.strikes = self._past_in = self._past_out = 0
-        #: What is told of strangers, of members, and of dials to addresses that were found.
-        self.strangers = Tally(context.clock, log, what="Connections of strangers")
-        self.members = Tally(context.clock, log, what="Connections of members", singly=TOLD_SINGLY)
+        #: Violations of the protocol since the start.
+        self.strikes = 0
+        #: What is told of dials to addresses that were discovered.
         self.found = Tally(context.clock, log, what="Dials to addresses that were found")
-        self._open: set[PeerProtocol] = set()
-        self._slots: Slots[PeerProtocol] = Slots(lambda: context.limits)
+        self._slots: Slots[AdmittedPeer] = Slots(lambda: context.limits)
         self._strikes = Strikes(most=context.limits.strikes, memory=context.limits.ban_seconds)
         self._crowding = Crowding()
-        self._all_closed: list[Deferred[None]] = []
-
-    def __len__(self) -> int:
-        return len(self._open)
 
     # Called by PeerProtocol
 
-    def admit(self, peer: PeerProtocol) -> CloseReason | None:
+    def admit(self, connection: AdmittedPeer) -> CloseReason | None:
         """Take a new connection in, or say why not; another one may have to go for it."""
-        self._open.add(peer)
-        self.opened[peer.outgoing] += 1
-        surplus = self._slots.enter(peer, network=peer.network, dialled=peer.outgoing)
-        return self._make_room(surplus, peer, "there are as many connections as there may be")
+        super().admit(connection)
+        surplus = self._slots.enter(
+            connection, network=connection.network, dialled=connection.outgoing
+        )
+        crowded = "there are as many connections as there may be"
+        return self._make_room(surplus, connection, crowded)
 
-    def knows_feed(self, peer: PeerProtocol) -> None:
+    def knows_feed(self, peer: AdmittedPeer) -> None:
         """A peer has opened a feed that is here."""
         self._slots.open(peer)
 
-    def check_secure(self, peer: PeerProtocol, remote: RemotePeer) -> CloseReason | None:
+    def check_secure(self, peer: AdmittedPeer, remote: RemotePeer) -> CloseReason | None:
         """Why a peer that has proved a key is not let in all the same: as ourselves, or a twin.
 
         Our own key is never a peer's: somebody passes our own Handshake of another connection
@@ -101,7 +127,7 @@ class Connections:
             return CloseReason("banned", "it has broken the protocol too often")
         return self._twin(peer, remote) or self._prove(peer, remote)
 
-    def why_unwanted(self, peer: PeerProtocol, key: bytes) -> str | None:
+    def why_unwanted(self, peer: AdmittedPeer, key: bytes) -> str | None:
         """Why a stranger that names this key is turned away before anything is verified."""
         who, now = _struck(peer, key), self.context.clock.seconds()
         if not self._crowding.is_too_much(who, now=now):
@@ -109,13 +135,13 @@ class Connections:
         wait = self._crowding.wait(who, now=now)
         return f"its key has all its connections and took places too often; again in {wait} s"
 
-    def _own_keys(self, peer: PeerProtocol) -> frozenset[bytes]:
+    def _own_keys(self, peer: AdmittedPeer) -> frozenset[bytes]:
         """Every key that this node proves itself with, there or elsewhere."""
         credentials = peer.session.credentials
         here = () if credentials is None else (credentials.identity.public_key,)
         return self.context.own_keys.union(here)
 
-    def _prove(self, peer: PeerProtocol, remote: RemotePeer) -> CloseReason | None:
+    def _prove(self, peer: AdmittedPeer, remote: RemotePeer) -> CloseReason | None:
         proof = Proof(feed=remote.chain.feed_key, key=remote.key, branch=_branch_of(remote.chain))
         surplus = self._slots.prove(peer, proof)
         if surplus is not None and (surplus is peer or _key_of(surplus) == remote.key):
@@ -123,7 +149,7 @@ class Connections:
         return self._make_room(surplus, peer, "members have as many connections as they may")
 
     def _make_room(
-        self, surplus: PeerProtocol | None, newcomer: PeerProtocol, crowded: str
+        self, surplus: AdmittedPeer | None, newcomer: AdmittedPeer, crowded: str
     ) -> CloseReason | None:
         if surplus is None:
             return None
@@ -134,7 +160,7 @@ class Connections:
         surplus.abort(CloseReason("crowded", "it had to make room for another connection"))
         return None
 
-    def _twin(self, peer: PeerProtocol, remote: RemotePeer) -> CloseReason | None:
+    def _twin(self, peer: AdmittedPeer, remote: RemotePeer) -> CloseReason | None:
         """Whether there is a connection with this peer already that is to be kept.
 
         A twin has the same id and the same key: an id is told to everyone and proves nothing. Two
@@ -154,43 +180,21 @@ class Connections:
             twin.close(CloseReason("twin", "there is another connection with this peer"))
         return None
 
-    def forget(self, peer: PeerProtocol) -> None:
+    def forget(self, connection: AdmittedPeer) -> None:
         """The connection is gone."""
-        self._open.discard(peer)
-        self._past_in += peer.bytes_in
-        self._past_out += peer.bytes_out
-        self._slots.leave(peer)
-        if not self._open:
-            waiting, self._all_closed = self._all_closed, []
-            for deferred in waiting:
-                deferred.callback(None)
+        self._slots.leave(connection)
+        super().forget(connection)
 
-    def refused(self, peer: PeerProtocol, why: CloseReason) -> None:
-        """A connection is being closed by this node; what may interest a person is kept."""
-        self.closed[why.kind] += 1
-        if why.kind in _ORDINARY:
-            return
-        tally = self.strangers if peer.peering is None else self.members
-        tally.tell(
-            why.kind,
-            peer.network,
-            "{peer}: closed, {why}",
-            peer=peer.address,
-            why=str(why),
-            feed=peer.feed.log_name if peer.feed is not None else None,
-            peer_key=key_in_log(peer.peering.remote_key) if peer.peering is not None else None,
-        )
-        self.refusals.appendleft(
-            RefusalStatus(
-                at=self.context.now(), address=peer.address, kind=why.kind, reason=str(why)
-            )
-        )
+    def log_fields(self, connection: AdmittedPeer) -> Mapping[str, str]:
+        """The feed it is about and whose key it has proved, as far as these are known."""
+        fields = {}
+        if connection.feed is not None:
+            fields["feed"] = connection.feed.log_name
+        if connection.peering is not None:
+            fields["peer_key"] = key_in_log(connection.peering.remote_key)
+        return fields
 
-    def tell(self, peer: PeerProtocol, kind: str, what: str) -> None:
-        """Something that a member caused, for the log."""
-        self.members.tell(kind, peer.network, "{peer}: {what}", peer=peer.address, what=what)
-
-    def strike(self, peer: PeerProtocol, what: str) -> None:
+    def strike(self, peer: AdmittedPeer, what: str) -> None:
         """A peer broke the protocol.
 
         Who has proved nothing is only closed: what comes from an address may come from anybody.
@@ -210,7 +214,7 @@ class Connections:
         if self._strikes.strike(who, now=self.context.clock.seconds()):
             peer.close(CloseReason("banned", "it has broken the protocol too often"))
 
-    def _is_banned(self, peer: PeerProtocol, key: bytes) -> bool:
+    def _is_banned(self, peer: AdmittedPeer, key: bytes) -> bool:
         return self._strikes.is_banned(_struck(peer, key), now=self.context.clock.seconds())
 
     # Called by Node
@@ -254,26 +258,16 @@ class Connections:
             else:
                 peer.look_again()
 
-    def close(self, why: CloseReason, feed_key: bytes | None = None) -> Deferred[None]:
-        """Close the connections of a feed, or all; fires, for all, when they are gone."""
+    def close_feed(self, feed_key: bytes, why: CloseReason) -> None:
+        """Close the connections about a feed."""
         for peer in list(self._open):
-            if feed_key is None or (peer.feed is not None and peer.feed.key == feed_key):
+            if peer.feed is not None and peer.feed.key == feed_key:
                 peer.close(why)
-        if feed_key is None:
-            for tally in (self.strangers, self.members, self.found):
-                tally.stop()
-        if feed_key is not None or not self._open:
-            return succeed(None)
-        gone: Deferred[None] = Deferred()
-        self._all_closed.append(gone)
-        return gone
 
-    def moved(self) -> tuple[int, int]:
-        """Bytes that came in and went out since the start."""
-        return (
-            self._past_in + sum(peer.bytes_in for peer in self._open),
-            self._past_out + sum(peer.bytes_out for peer in self._open),
-        )
+    def close_all(self, why: CloseReason) -> Deferred[None]:
+        """Close all, and count nothing for the log any more; fires when they are gone."""
+        self.found.stop()
+        return super().close_all(why)
 
     def peers(self) -> list[PeerStatus]:
         """The secure ones."""
@@ -299,7 +293,7 @@ def _is_denied(key: bytes, remote_key: bytes) -> CloseReason:
     return CloseReason("denied", "its chain leads through a key that is denied (`trust denied`)")
 
 
-def _key_of(peer: PeerProtocol) -> bytes | None:
+def _key_of(peer: AdmittedPeer) -> bytes | None:
     return None if peer.peering is None else peer.peering.remote_key
 
 
@@ -308,7 +302,7 @@ def _branch_of(chain: Chain) -> bytes:
     return chain.keys[min(1, len(chain))]
 
 
-def _struck(peer: PeerProtocol, key: bytes) -> bytes:
+def _struck(peer: AdmittedPeer, key: bytes) -> bytes:
     """By what strikes are counted: the key, and where it came from.
 
     Most of what a member can do wrong is not signed, and somebody on the path, or to whom a member
