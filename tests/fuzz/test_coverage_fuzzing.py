@@ -59,6 +59,13 @@ def inputs_of(done: subprocess.CompletedProcess[str]) -> int:
     return int(found[1]) if found else 0
 
 
+def memory_of(done: subprocess.CompletedProcess[str]) -> str:
+    """The process's memory once it had read its corpus, and the most it had."""
+    first = re.search(r"\bINITED\b.* rss: (\d+)Mb", done.stdout)
+    most = re.search(r"^stat::peak_rss_mb: +(\d+)", done.stdout, re.MULTILINE)
+    return f"{first[1] if first else '?'} to {most[1] if most else '?'} MiB"
+
+
 def check(done: subprocess.CompletedProcess[str]) -> int:
     """The number of inputs; a finding fails with its traceback and where it lies."""
     assert done.returncode == 0, done.stdout[-6_000:]
@@ -85,8 +92,9 @@ def test_a_while(target: str, tmp_path: Path) -> None:
 def test_ten_million_inputs_in_all(target: str) -> None:
     wanted = importlib.import_module(f"fuzz_targets.{target}").RUNS * SOAK_INPUTS // 1_000
     corpus = FOLDER.parents[1] / ".cache" / "fuzz" / target
-    count = check(drive(target, corpus, seconds=SOAK_SECONDS, runs=wanted))
-    print(f"{count:,} of {wanted:,} inputs")
+    done = drive(target, corpus, seconds=SOAK_SECONDS, runs=wanted)
+    count = check(done)
+    print(f"{count:,} of {wanted:,} inputs, {memory_of(done)}")
     assert count >= wanted, f"{SOAK_SECONDS} s were too short for {wanted:,} inputs"
 
 
