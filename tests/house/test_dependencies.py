@@ -27,6 +27,18 @@ def lowest_script() -> ModuleType:
     return module
 
 
+def listed_packages(setup: str) -> set[str]:
+    parser = configparser.ConfigParser()
+    parser.read_string(setup)
+    return set(parser["options"]["packages"].split())
+
+
+def test_every_package_is_installed():
+    folders = {path.parent for path in (ROOT / "hyperbloom").rglob("__init__.py")}
+    there = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    assert listed_packages(SETUP) == there | {"twisted.plugins"}
+
+
 LOWEST = lowest_script()
 FLOORS: dict[str, str] = LOWEST.floors(SETUP)
 
