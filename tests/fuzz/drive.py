@@ -39,8 +39,9 @@ memory, and caches that are bounded."""
 
 FIRST_INPUTS: Final = 200
 
-HANG_SECONDS: Final = 120
-"""Seconds of the clock after which libFuzzer ends an input that does not return."""
+HANG_SECONDS: Final = 1_200
+"""Seconds of the clock after which libFuzzer ends an input that does not return. A machine that has
+much other work leaves the process without any for minutes."""
 
 
 class TooMuch(Exception):
