@@ -128,7 +128,7 @@ def feed_option(command: Any) -> Any:
     return click.option(
         "--feed",
         metavar="FEED",
-        help="An alias, or a public key in hex; left out: the only feed in use.",
+        help="An alias, or a public key in hex; left out: the node's only feed.",
     )(command)
 
 
