@@ -42,8 +42,8 @@ def digest_hex(record: FeedRecord) -> str | None:
 def trust_word(feed: ServedFeed, own_key: bytes) -> TrustWord:
     """Whether the node with `own_key` may write to the feed.
 
-    A node comes to a link of its own by a chain that held, so one without a chain has been a member
-    if there is such a link, until expired links are cleared away.
+    A node gets a link to its own key with a chain that holds. So a node without a chain that still
+    has such a link was a member once; expired links are cleared away in the end.
     """
     chain = feed.chain
     if chain is not None:

@@ -91,7 +91,7 @@ def _show_report(app: App, form: Mapping[str, Any]) -> NoReturn:
 
 @pass_app
 def _verify_died(app: App, sentence: str) -> NoReturn:
-    """Reading it was the end of the child: that is a report, too."""
+    """The child died while it read the store: reports that as damage."""
     _show_report(app, {"ok": False, "problems": [sentence], "values": 0, "objects": 0})
 
 
