@@ -15,6 +15,7 @@ from hyperbloom.cli.commands.trust import note_file_wins, note_lacks, own_trust
 from hyperbloom.cli.parameters import (
     AGE,
     HOST_PORT,
+    KEY_BYTES,
     as_bytes,
     dialect_option,
     hex_option,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["alias_cell", "feed", "own_key_remark", "trust_cell"]
 
 
-KEY_BYTES = 32
 #: Where there is nothing to list.
 NO_FEEDS = "No feeds; make one with `hyperbloom feed create NAME`, or join one."
 
