@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_type_hints
 
 import pytest
 
 from hyperbloom.api.http.checking import check
 from hyperbloom.api.problems import Problem
+from hyperbloom.api.schemas.answers import FeedForm
+from hyperbloom.api.schemas.bodies import FeedSettingsForm
 from hyperbloom.api.schemas.scalars import DURATION, Hex, KeyRange, Value
 from hyperbloom.errors import ErrorKind
+from hyperbloom.replication.settings import FEED_SETTINGS
 
 
 class Inner(TypedDict):
@@ -104,3 +107,8 @@ def test_what_is_refused_is_named(given, sentence):
 def test_what_is_missing_is_named_with_what_it_must_be():
     with pytest.raises(Problem, match=r"^count is missing: it must be a whole number$"):
         check({}, Outer)
+
+
+def test_a_feed_is_joined_and_shown_with_every_setting():
+    assert set(get_type_hints(FeedSettingsForm)) == set(FEED_SETTINGS)
+    assert set(FEED_SETTINGS) <= set(get_type_hints(FeedForm))

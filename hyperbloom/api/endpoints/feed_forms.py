@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from hyperbloom.addresses import parse_host_port
 from hyperbloom.api.problems import value_errors_as_problems
 from hyperbloom.api.schemas.answers import ChainForm, FeedForm, TrustWord
 from hyperbloom.api.schemas.bodies import FeedSettingsForm
@@ -26,12 +25,11 @@ def feed_settings(form: FeedSettingsForm) -> FeedSettings:
     Raises `Problem` where they do not fit together.
     """
     with value_errors_as_problems():
-        alias, peers = form.get("alias"), form.get("peers") or ()
+        alias = form.get("alias")
         if alias is not None:
             check_alias(alias)
-        for address in peers:
-            parse_host_port(address)
-        return FeedSettings.from_json({**form, "peers": dict.fromkeys(peers)})
+        peers = dict.fromkeys(form.get("peers") or ())
+        return FeedSettings.from_json({**form, "peers": peers})
 
 
 def digest_hex(record: FeedRecord) -> str | None:
