@@ -1,8 +1,9 @@
-"""Control of a running node over a Unix socket: HTTP and JSON under `/v1`, and its client.
+"""The API of a running node: HTTP and JSON under `/v1`, over a Unix socket and a loopback port.
 
-`node` says what the API needs of a node, `routes` is the list of what can be asked, the modules
-beside it answer, `server` carries it all over the socket. `client` is synchronous and needs nothing
-but the standard library; importing it does not load Twisted.
+From below: `limits`, `problems`, `schemas` (the shapes of bodies and answers) and `served` (what
+the API needs of a node); `monitoring` counts, `http` carries a request to its endpoint and checks
+its body, `endpoints` answer, `routes` is the table of them, and `service` puts all of it to work.
+Programs ask a node with `hyperbloom.client`.
 """
 
 __all__: list[str] = []

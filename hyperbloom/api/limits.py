@@ -107,13 +107,12 @@ MAX_OPEN_BODY_BYTES: Final = 4_096
 """The same of a request without a token: the code of a session, and no more."""
 
 MAX_OPEN_REFUSED_BYTES: Final = 2 * 1024 * 1024
-"""Of a body without a token so much is read and dropped, that is, any that would do with one: who
-has the wrong token comes to read so. It must say its length: chunks cost more to read than to
-send."""
+"""A body without a token is read up to here and dropped, so that who sent a wrong one can read the
+answer. It must say its length: chunks cost more to read than to send."""
 
 MAX_REFUSED_BYTES: Final = 64 * MAX_BODY_BYTES
-"""A body that is too large is read and dropped, so that its sender comes to read why; one who goes
-on beyond this is cut off."""
+"""A body that is too large is read up to here and dropped, so that its sender can read the answer;
+then the connection is cut."""
 
 # Who may
 
@@ -197,10 +196,10 @@ MAX_WAITING_BYTES: Final = 4_194_304
 something. There is no log of them to read again: what waits is memory."""
 
 FRAME_SECONDS: Final = 2.0
-"""How often a reader of the status page is sent how things stand."""
+"""Each reader of the status page is sent a frame this often: how the node stands."""
 
 SHARED_SECONDS: Final = 1.0
-"""How long what one of them was sent is good enough for another: it is made once for all."""
+"""A frame is made once for all readers of the status page, and sent for this long."""
 
 # The last errors
 

@@ -92,7 +92,7 @@ class ServedForgetting(Protocol):
 
 
 class ServedFeed(Protocol):
-    """`hyperbloom.replication.Feed`, as far as the API uses it."""
+    """`hyperbloom.replication.feed.feed.Feed`, as far as the API uses it."""
 
     @property
     def key(self) -> bytes: ...
@@ -186,7 +186,7 @@ class ServedObjects(Protocol):
 
 
 class ServedContext(Protocol):
-    """`hyperbloom.replication.feed.feed.FeedContext`, as far as the API uses it."""
+    """`hyperbloom.replication.context.FeedContext`, as far as the API uses it."""
 
     @property
     def now(self) -> Callable[[], float]: ...

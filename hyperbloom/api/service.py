@@ -43,9 +43,9 @@ log = Logger()
 
 
 class _Listening(Service):
-    """Holds `_site` and, while it listens, `_port`."""
+    """Holds `site` and, while it listens, `_port`."""
 
-    _site: ApiSite
+    site: ApiSite
     _port: Any = None
 
     def stopService(self) -> Deferred[None]:
@@ -58,7 +58,7 @@ class _Listening(Service):
         return closed.addBoth(self._closed)
 
     def _closed(self, result: Any) -> Any:
-        self._site.close()
+        self.site.close()
         return result
 
 
@@ -103,7 +103,7 @@ class ControlService(_Listening):
                 node, discovery=discovery, objects=objects, recent=recent, clock=reactor
             ),
         )
-        self._site = ApiSite(ApiResource(self.context, ROUTER), reactor=reactor)
+        self.site = ApiSite(ApiResource(self.context, ROUTER), reactor=reactor)
         #: What the socket's address needs while it is listened on.
         self._open = ExitStack()
 
@@ -118,7 +118,7 @@ class ControlService(_Listening):
             address = self._open.enter_context(unix_address(self._path))
             with private_files():
                 self._port = self._reactor.listenUNIX(
-                    address, self._site, backlog=BACKLOG, mode=0o600
+                    address, self.site, backlog=BACKLOG, mode=0o600
                 )
         except (OSError, CannotListenError) as error:
             self._open.close()
@@ -146,7 +146,7 @@ class TcpService(_Listening):
         self.setName("api")
         self._address = access.address
         self._reactor = reactor
-        self._site = ApiSite(
+        self.site = ApiSite(
             ApiResource(context, ROUTER),
             reactor=reactor,
             access=access,
@@ -157,5 +157,5 @@ class TcpService(_Listening):
         """Listens."""
         super().startService()
         host, port = self._address
-        self._port = self._reactor.listenTCP(port, self._site, backlog=BACKLOG, interface=host)
+        self._port = self._reactor.listenTCP(port, self.site, backlog=BACKLOG, interface=host)
         log.info("The API is at {address}", address=format_host_port(host, port))

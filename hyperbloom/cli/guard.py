@@ -47,7 +47,7 @@ _parents: Final[list[int]] = []
 
 
 class ReaderDied(HyperbloomError):
-    """The child that read the files died of them."""
+    """The child process died while it read the files."""
 
     kind = ErrorKind.STORE
 

@@ -17,12 +17,18 @@ import click
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Cell, piped, print_table
 
-__all__ = ["Output", "OutputClosed", "OutputLost", "Progress", "say"]
+__all__ = ["Output", "OutputClosed", "OutputLost", "Progress", "counted", "say"]
 
 #: A command to paste, which stays on one line.
 _COMMAND = re.compile(r"`[^`]*`")
 #: Stands for a space within one; what is printable holds none.
 _GLUE = "\0"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as `1 value` and `2 addresses`."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{ending}"
 
 
 class OutputClosed(Exception):

@@ -17,6 +17,7 @@ __all__ = [
     "AGE",
     "EXPIRES",
     "HOST_PORT",
+    "KEY_BYTES",
     "PUBLIC_KEY",
     "as_bytes",
     "dialect_option",
@@ -28,7 +29,8 @@ __all__ = [
     "whole_hex",
 ]
 
-_KEY_DIGITS = 64
+#: Bytes of a public key.
+KEY_BYTES = 32
 
 
 def whole_hex(text: str, *lengths: int) -> bytes | None:
@@ -51,9 +53,9 @@ class PublicKey(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         """Called by click."""
         if isinstance(value, bytes):
             return value
-        key = whole_hex(value, _KEY_DIGITS // 2)
+        key = whole_hex(value, KEY_BYTES)
         if key is None:
-            self.fail(f"{value!r} is not a public key: that has {_KEY_DIGITS} hex digits")
+            self.fail(f"{value!r} is not a public key: that has {2 * KEY_BYTES} hex digits")
         return key
 
 
@@ -128,7 +130,7 @@ def feed_option(command: Any) -> Any:
     return click.option(
         "--feed",
         metavar="FEED",
-        help="An alias, or a public key in hex; left out: the only feed in use.",
+        help="An alias, or a public key in hex; left out: the node's only feed.",
     )(command)
 
 

@@ -6,8 +6,7 @@ import click
 
 from hyperbloom import __version__
 from hyperbloom.cli.app import Root
-from hyperbloom.cli.commands import feeds, node, objects, owned, trust, upkeep, values
-from hyperbloom.cli.commands.compact import compact
+from hyperbloom.cli.commands import feeds, node, objects, owned, status, trust, upkeep, values
 from hyperbloom.cli.commands.dht import dht
 from hyperbloom.cli.commands.discover import discover
 from hyperbloom.cli.commands.export import export
@@ -50,17 +49,17 @@ for _command in (
     trust.trust,
     feeds.feed,
     objects.object_,
-    node.status,
-    node.peers,
+    status.status,
+    status.peers,
     wait_synced,
     discover,
-    node.snapshot,
+    upkeep.snapshot,
     restore,
     seed,
     snapshots,
-    node.verify,
+    upkeep.verify,
     upkeep.reload,
-    compact,
+    upkeep.compact,
     export,
     dht,
     upkeep.completion,

@@ -74,7 +74,7 @@ class ObjectRequests(Transport):
         return cast("TypeForm", self.ask("POST", "/v1/objects/types", body))
 
     def undeclare_type(self, name: str) -> None:
-        """The type is declared no more; its objects stay as they are."""
+        """Removes a declared type; its objects stay as they are."""
         self.ask("DELETE", f"/v1/objects/types/{quote(name, safe='')}")
 
     def watch_objects(self, *, seconds: float | None = None) -> Iterator[ObjectEvent | None]:

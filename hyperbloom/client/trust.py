@@ -19,11 +19,11 @@ class TrustRequests(Transport):
     """Links, members, invitations, and keys that are denied."""
 
     def deny(self, key: bytes, reason: str = "") -> Mapping[str, Any]:
-        """Denies a key on this node; `new`: whether it was not denied before."""
+        """Puts a key on the node's deny list; `new`: whether it was not there before."""
         return self.ask("POST", "/v1/denied", {"key": key.hex(), "reason": reason})
 
     def allow(self, key: bytes) -> Mapping[str, Any]:
-        """Denies a key no more; `was_denied`."""
+        """Takes a key off the node's deny list; `was_denied`."""
         return self.ask("DELETE", f"/v1/denied/{key.hex()}")
 
     def denied(self) -> list[dict[str, Any]]:

@@ -168,7 +168,7 @@ class ValueRequests(Transport):
         return self.steps(feed_path(feed, "/forgotten/undo"), body)
 
     def drop_forgotten_hashes(self, *, feed: str | None = None) -> None:
-        """Lets all values come again of which only the hash is kept."""
+        """Forgets the hashes of erased values, so that these may come again."""
         self.ask("DELETE", feed_path(feed, "/forgotten/hashes"))
 
     def forgotten_page(

@@ -11,6 +11,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 
+from hyperbloom.api.served import ServedNode
 from hyperbloom.connections.close_reason import ClosedConnection
 from hyperbloom.digests import element_sum, set_digest
 from hyperbloom.keys import Identity, discovery_key
@@ -139,7 +140,7 @@ class FakeFeed:
         size = 0
         for value in self.ordered[first:last]:
             if values and (len(values) >= limit or size + len(value) > max_bytes):
-                return succeed(RangeSlice(values=values, next_start=value))
+                return succeed(RangeSlice(values=values, next_start=values[-1] + b"\0"))
             values.append(value)
             size += len(value)
         return succeed(RangeSlice(values=values, next_start=None))
@@ -405,7 +406,7 @@ class FakeNode:
         if names[0] in failures:
             return fail(failures[names[0]])
         if names[0] == "never":
-            return Deferred(lambda _: self.calls.append("gone"))
+            return Deferred(lambda _: self.calls.append(("gone",)))
         return succeed(
             [
                 InSync(name=name, key=bytes(32), address="192.0.2.7:1", at=5.0, source="digest")
@@ -506,3 +507,8 @@ class FakeNode:
 
 def disk_full() -> StoreFull:
     return StoreFull("the disk is full; make room")
+
+
+def served(node: FakeNode) -> ServedNode:
+    """Here mypy holds the fakes against the types of what they stand for."""
+    return node

@@ -363,7 +363,7 @@ def test_nothing_a_stranger_claims_with_reaches_the_log(over_tcp):
 
 
 def test_connections_are_bounded(over_tcp):
-    over_tcp.tcp._site.most = 3
+    over_tcp.tcp.site.most = 3
     kept = [over_tcp.tcp_connection() for _ in range(3)]
     for connection in kept:
         connection.request("GET", "/v1/ping")

@@ -193,7 +193,7 @@ def test_something_that_is_not_http(tmp_path):
 def test_an_idle_connection_that_the_node_closed_is_opened_again(served):
     client = served.client()
     client.put([b"a"])
-    served.call(served.service._site.close)
+    served.call(served.service.site.close)
     assert client.put([b"b"])["new"] == 1
     assert served.client().count()["count"] == 2
 

@@ -192,7 +192,7 @@ def test_a_crowd_of_strangers_keeps_nobody_out(over_tcp):
 
 
 def test_who_has_proved_something_is_not_ended_for_strangers(over_tcp):
-    over_tcp.tcp._site.most = 4
+    over_tcp.tcp.site.most = 4
     kept = [over_tcp.tcp_connection() for _ in range(3)]
     for connection in kept:
         connection.request("GET", "/v1/ping", headers={"Authorization": f"Bearer {over_tcp.token}"})
@@ -265,7 +265,7 @@ def test_requests_in_a_row_fill_no_turn(over_tcp, ticks):
 
 def test_all_together_have_so_many_a_turn(over_tcp, ticks):
     reactor = over_tcp.thread.reactor
-    over_tcp.tcp._site.reactor_budget = ReactorBudget(reactor, most=8, seconds=60.0)
+    over_tcp.tcp.site.reactor_budget = ReactorBudget(reactor, most=8, seconds=60.0)
     # In their thread nothing is read until all have asked.
     held = threading.Event()
     reactor.callFromThread(held.wait, PATIENCE)

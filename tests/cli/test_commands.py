@@ -123,7 +123,7 @@ def test_what_was_put_before_it_failed_is_told(node, served):
     assert result.exit_code == 7
     assert result.stdout == ""
     assert result.stderr == (
-        "hyperbloom: before this went wrong: 5000 new, 0 known\n"
+        "hyperbloom: stored before it stopped: 5000 new, 0 known\n"
         "hyperbloom: the disk is full; make room\n"
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from hyperbloom.addresses import parse_host_port
 from hyperbloom.api.problems import value_errors_as_problems
 from hyperbloom.api.schemas.answers import ChainForm, FeedForm, TrustWord
 from hyperbloom.api.schemas.bodies import FeedSettingsForm
@@ -26,12 +25,11 @@ def feed_settings(form: FeedSettingsForm) -> FeedSettings:
     Raises `Problem` where they do not fit together.
     """
     with value_errors_as_problems():
-        alias, peers = form.get("alias"), form.get("peers") or ()
+        alias = form.get("alias")
         if alias is not None:
             check_alias(alias)
-        for address in peers:
-            parse_host_port(address)
-        return FeedSettings.from_json({**form, "peers": dict.fromkeys(peers)})
+        peers = dict.fromkeys(form.get("peers") or ())
+        return FeedSettings.from_json({**form, "peers": peers})
 
 
 def digest_hex(record: FeedRecord) -> str | None:
@@ -42,8 +40,8 @@ def digest_hex(record: FeedRecord) -> str | None:
 def trust_word(feed: ServedFeed, own_key: bytes) -> TrustWord:
     """Whether the node with `own_key` may write to the feed.
 
-    A node comes to a link of its own by a chain that held, so one without a chain has been a member
-    if there is such a link, until expired links are cleared away.
+    A node gets a link to its own key with a chain that holds. So a node without a chain that still
+    has such a link was a member once; expired links are cleared away in the end.
     """
     chain = feed.chain
     if chain is not None:

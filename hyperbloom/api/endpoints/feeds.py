@@ -56,7 +56,7 @@ async def join_feed(call: Call) -> Mapping[str, Any]:
 
 
 async def leave_feed(call: Call) -> None:
-    """The node takes no part any more, and removes the feed's values and links.
+    """Leaves a feed, and removes its values and links from this node.
 
     With `delete_key=yes` the key of a feed that the node owns goes, too.
     """

@@ -93,7 +93,7 @@ async def undo_forgetting(call: Call) -> Mapping[str, Any]:
 
 
 async def drop_hashes(call: Call) -> None:
-    """Lets all values come again of which only the hash is kept."""
+    """Forgets the hashes of erased values, so that these may come again."""
     await call.feed().forgetting.drop_hashes()
 
 
@@ -120,7 +120,7 @@ async def _page(call: Call, bounds: BoundsForm, limit: int) -> bytes:
 
 
 def _tombstones(call: Call, selection: Selection) -> list[bytes]:
-    """In a thread: a signature takes some 0.03 ms."""
+    """One for each value. Runs in a thread: a signature takes some 0.03 ms."""
     feed = call.feed()
     return [make_tombstone(feed.identity, feed.key, value) for value in selection.values or ()]
 

@@ -108,7 +108,7 @@ async def verify_store(call: Call) -> Mapping[str, Any]:
 
 
 async def reload_config(call: Call) -> Mapping[str, Any]:
-    """`changed`: what is different from now on. `needs_restart`: what is only after a restart."""
+    """Reads the configuration anew: `changed` holds now, `needs_restart` after a restart."""
     call.body(NothingForm)
     if call.context.reload is None:
         raise Problem(ErrorKind.NOT_FOUND, "this node was not made from a configuration file")

@@ -57,7 +57,7 @@ def object_form(record: ObjectRecord) -> ObjectForm:
 
 
 def served_objects(call: Call) -> ServedObjects:
-    """The pool's service; a problem where the node has none."""
+    """The pool's service; raises `Problem` NOT_FOUND where the node has none."""
     if call.context.objects is None:
         raise Problem(
             ErrorKind.NOT_FOUND,
@@ -126,7 +126,7 @@ async def change_object(call: Call) -> Mapping[str, Any]:
 
 
 async def remove_object(call: Call) -> None:
-    """The object is no more, here and everywhere; answered when that is on disk."""
+    """Removes an object, here and everywhere; answered when that is on disk."""
     pool, number = served_objects(call).pool, _hash(call.arguments[0])
     with value_errors_as_problems():
         await pool.remove_hash(number)
@@ -134,7 +134,7 @@ async def remove_object(call: Call) -> None:
 
 @contextmanager
 def _refusals_as_problems() -> Iterator[None]:
-    """Fields of the wrong type are a mistake of who asked, too."""
+    """`ValueError` and `TypeError` are mistakes of who asked: both become BAD_REQUEST."""
     try:
         with value_errors_as_problems():
             yield
@@ -173,7 +173,7 @@ async def declare_type(call: Call) -> Mapping[str, Any]:
 
 
 async def undeclare_type(call: Call) -> None:
-    """The type is declared no more; its objects stay as they are."""
+    """Removes a declared type; its objects stay as they are."""
     pool, name = served_objects(call).pool, call.arguments[0]
     with value_errors_as_problems():
         await pool.undeclare(name)

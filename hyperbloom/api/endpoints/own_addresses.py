@@ -30,7 +30,7 @@ def _outward_address() -> str:
 
 
 def reachable(addresses: Sequence[str]) -> list[str]:
-    """Addresses that others can dial: one that means "all of this machine's" is made concrete."""
+    """Addresses that others can dial: a wildcard becomes this machine's own address."""
     found = []
     for address in addresses:
         host, port = parse_host_port(address)

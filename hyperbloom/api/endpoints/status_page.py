@@ -72,7 +72,7 @@ def _access(call: Call) -> Access:
 
 
 def offer_session(call: Call) -> Answer:
-    """A link to the status page by which one browser comes to a session."""
+    """A link to the status page for one browser: it carries the code of a session."""
     access = _access(call)
     call.body(NothingForm)
     code = access.issue_code()
@@ -82,7 +82,7 @@ def offer_session(call: Call) -> Answer:
 
 
 def claim_session(call: Call) -> Answer:
-    """A session for a code: the code does not hold any more afterwards."""
+    """A session in exchange for a code, which is good once."""
     access, form = _access(call), call.body(CodeForm)
     call.status = 201
     session: SessionForm = {

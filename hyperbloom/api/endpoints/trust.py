@@ -62,7 +62,7 @@ def list_links(call: Call) -> Answer:
 
 
 async def deny_key(call: Call) -> Mapping[str, Any]:
-    """`{"key": key, "reason"?}`: lets a key take part in no feed of this node from now on."""
+    """`{"key": key, "reason"?}`: denies a key: it takes part in no feed of this node."""
     form = call.body(DenyForm)
     with value_errors_as_problems():
         is_new = await call.node.deny(bytes.fromhex(form["key"]), form.get("reason") or "")
@@ -71,7 +71,7 @@ async def deny_key(call: Call) -> Mapping[str, Any]:
 
 
 async def allow_key(call: Call) -> Mapping[str, Any]:
-    """Denies a key no more."""
+    """Takes a key off the deny list."""
     with value_errors_as_problems():
         key = parse_public_key(call.arguments[0])
     return {"key": key.hex(), "was_denied": await call.node.allow(key)}

@@ -44,7 +44,7 @@ TOKEN_BYTES: Final = 32
 
 
 class Rights(IntEnum):
-    """What a request may: each can do what those before it can."""
+    """What a request may do; each right includes those before it."""
 
     NONE = 0
     READ = 1
@@ -67,7 +67,7 @@ def load_token(path: Path) -> str:
 
 
 def _make_token(path: Path) -> None:
-    """Whole or not at all: on a full disk, and to who is killed meanwhile."""
+    """The file appears whole or not at all, even if the disk is full or the process is killed."""
     descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -110,7 +110,7 @@ class _Expiring:
         return self._until.get(_digest(text), 0.0) > self._clock()
 
     def take(self, text: str) -> bool:
-        """Like `knows`; it does not hold any more afterwards."""
+        """Like `knows`, once: the text is used up."""
         return self._until.pop(_digest(text), 0.0) > self._clock()
 
 
@@ -176,7 +176,7 @@ class Access:
 
     @staticmethod
     def check_page(headers: Headers) -> None:
-        """Refuses what a browser says to come from a page of another site.
+        """Raises `Problem` for a request that comes from a page of another site.
 
         Links to the page itself may stand anywhere, so this is for everything else.
         """

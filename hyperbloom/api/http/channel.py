@@ -150,12 +150,12 @@ class ApiChannel(HTTPChannel):
         super().connectionLost(reason)
 
     def abort(self) -> None:
-        """Ends it at once, with no line in the log: anybody can bring this about."""
+        """Ends the connection at once. Nothing is logged: anybody can bring this about."""
         transport: Any = self.transport
         transport.abortConnection()
 
     def timeoutConnection(self) -> None:
-        """Called when nothing came for long; a line in the log would be the client's to write."""
+        """Called when nothing came for long. Nothing is logged: any client could fill the log."""
         self.abort()
 
     def _set_deadline(self) -> None:
@@ -190,7 +190,7 @@ class ApiChannel(HTTPChannel):
         super().dataReceived(data)
 
     def _wait(self) -> None:
-        """For the next turn; what more comes stays with the system until then."""
+        """Waits for the next turn; the system keeps what comes until then."""
         transport: Any = self.transport
         transport.pauseProducing()
         if not self._is_clogged:
@@ -238,7 +238,7 @@ class ApiChannel(HTTPChannel):
             super().lineReceived(line)
 
     def lineLengthExceeded(self, line: bytes) -> None:
-        """Called with the beginning of what no head may be."""
+        """Called with the beginning of a line that is too long."""
         self.refuse(
             431,
             f"the request line and the headers have more than {MAX_HEAD_BYTES:,} bytes; ranges of"

@@ -138,7 +138,8 @@ def _list(item: _Check) -> _Check:
     def check_list(found: Any, name: str) -> list[Any]:
         if type(found) is not list:
             raise bad_request(f"{name} must be a list")
-        return [item(one, f"each of {name}") for one in found]
+        each = f"each of {name}"
+        return [item(one, each) for one in found]
 
     return check_list
 
@@ -172,12 +173,11 @@ def _text(pattern: str, noun: str) -> _Check:
 
     def check_text(found: Any, name: str) -> Any:
         try:
-            is_right = type(found) is str and fits(found)
+            if type(found) is str and fits(found):
+                return found
         except ValueError:
-            is_right = False
-        if not is_right:
-            raise bad_request(f"{name} must be {noun}")
-        return found
+            pass
+        raise bad_request(f"{name} must be {noun}")
 
     return check_text
 
@@ -187,12 +187,11 @@ def _is_hex(text: str) -> bool:
     return True
 
 
-def _is_value(text: str) -> bool:
-    return bool(bytes.fromhex(text))
-
-
-#: Of long texts hundreds of times faster than a regular expression.
-_HEX: Mapping[str, Callable[[str], bool]] = {HEX_PATTERN: _is_hex, VALUE_PATTERN: _is_value}
+#: Of long texts hundreds of times faster than a regular expression; what is no hex raises.
+_HEX: Mapping[str, Callable[[str], object]] = {
+    HEX_PATTERN: _is_hex,
+    VALUE_PATTERN: bytes.fromhex,
+}
 
 
 def _sized(items: _Check, bounds: Mapping[str, Any]) -> _Check:

@@ -43,7 +43,7 @@ OWN = "own"
 
 
 class _Streamed:
-    """An endpoint's word that it writes to the request by itself."""
+    """Says that the endpoint writes to the request by itself."""
 
 
 STREAMED = _Streamed()
@@ -101,7 +101,8 @@ class Call:
     def feed(self) -> ServedFeed:
         """The feed that the path names: a key, an alias, `own`, or `-` for the node's default.
 
-        An alias `own` comes before the word.
+        A feed with the alias `own` comes before the one whose key is the node's. Raises
+        `UnknownFeed`.
         """
         return self.feed_named(self.arguments[0])
 
@@ -125,7 +126,7 @@ class Call:
             raise bad_request(f"{alias!r} names another feed already; choose another alias")
 
     def feed_of(self, key: bytes) -> ServedFeed:
-        """The feed of a key that was there a moment ago."""
+        """The feed of a key; raises `Problem` where it was left a moment ago."""
         feed = self.context.node.feeds.get(key)
         if feed is None:
             raise Problem(ErrorKind.UNKNOWN_FEED, "the feed was left")
@@ -168,13 +169,13 @@ class Call:
         return found
 
     def only_query(self, *known: str) -> None:
-        """Refuses query parameters that are not known."""
+        """Raises `Problem` for query parameters that are not known."""
         for name in self.query:
             if name not in known:
                 raise bad_request(f"there is no query parameter {name!r} here")
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number of the query."""
+        """A whole number of the query; raises `Problem` for anything else."""
         text = self.query.get(name)
         if text is None:
             return default

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
+from hyperbloom.cli.output import counted
 from hyperbloom.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _tracker_remarks(before: Mapping[str, Any], tracker: Mapping[str, Any] | Non
     if tracker["last_lookup"] and before.get("last_lookup") != tracker["last_lookup"]:
         yield (
             f"tracker: asked {tracker['lookup_asked']} nodes, {tracker['lookup_answered']} "
-            f"answered; {_counted(tracker['records_now'], 'record')}"
+            f"answered; {counted(tracker['records_now'], 'record')}"
         )
     if tracker["puts"] != before.get("puts", 0):
         read_back = "read back" if tracker["reachable"] else "not read back"
@@ -110,7 +111,7 @@ def _swarm_remarks(before: Mapping[str, Any], swarm: Mapping[str, Any] | None) -
     if swarm["last_announce"] and before.get("last_announce") != swarm["last_announce"]:
         yield f"swarm: announced to {swarm['announced_to']} nodes"
     if swarm["last_lookup"] and before.get("last_lookup") != swarm["last_lookup"]:
-        yield f"swarm: {_counted(swarm['peers_found'], 'address')} announced by others or us"
+        yield f"swarm: {counted(swarm['peers_found'], 'address')} announced by others or us"
 
 
 def _found_remarks(before: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
@@ -128,8 +129,3 @@ def _found_remarks(before: Mapping[str, Any], found: Mapping[str, Any]) -> Itera
             yield f"found {where}; others are dialled first"
         case _:
             yield f"dialling {where}" + (f": {found['problem']}" if found["problem"] else "")
-
-
-def _counted(number: int, what: str) -> str:
-    ending = "es" if what.endswith("s") else "s"
-    return f"{number} {what}" if number == 1 else f"{number} {what}{ending}"

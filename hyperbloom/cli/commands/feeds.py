@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from hyperbloom.api.schemas.bodies import FeedSettingsForm
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
 from hyperbloom.cli.commands.trust import note_file_wins, note_lacks, own_trust
 from hyperbloom.cli.parameters import (
     AGE,
     HOST_PORT,
+    KEY_BYTES,
     as_bytes,
     dialect_option,
     hex_option,
@@ -23,6 +25,7 @@ from hyperbloom.cli.parameters import (
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Key, Name
 from hyperbloom.exit_codes import ExitCode
+from hyperbloom.feed_words import Mode, Tombstones
 from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["alias_cell", "feed", "own_key_remark", "trust_cell"]
 
 
-KEY_BYTES = 32
 #: Where there is nothing to list.
 NO_FEEDS = "No feeds; make one with `hyperbloom feed create NAME`, or join one."
 
@@ -92,10 +94,7 @@ def _key_of(client: Client, named: str) -> bytes:
 
 def _present(client: Client, key: bytes) -> dict[str, Any]:
     """The settings of a feed that is joined already, else nothing."""
-    names = (
-        "alias", "mode", "ranges", "dialect", "peers", "issue_links",
-        "retain_age", "retain_values", "retain_bytes", "tombstones",
-    )  # fmt: skip
+    names = FeedSettingsForm.__annotations__
     for form in client.feeds():
         if form["key"] == key.hex():
             return {name: found for name, found in form.items() if name in names}
@@ -109,7 +108,7 @@ def _present(client: Client, key: bytes) -> dict[str, Any]:
 )
 @click.option(
     "--mode",
-    type=click.Choice(["full", "range", "light"]),
+    type=click.Choice(get_args(Mode)),
     help="Keep all values (default), those of --range, or none (ask and publish only).",
 )
 @click.option(
@@ -140,7 +139,7 @@ def _present(client: Client, key: bytes) -> dict[str, Any]:
 )
 @click.option(
     "--tombstones",
-    type=click.Choice(["off", "owner", "members"]),
+    type=click.Choice(get_args(Tombstones)),
     help="Whose tombstones to follow (default: off).",
 )
 @hex_option
@@ -149,16 +148,10 @@ def join(
     app: App,
     given: str | None,
     peers: tuple[str, ...],
-    mode: str | None,
     ranges: tuple[tuple[str, str], ...],
-    alias: str | None,
-    dialect: str | None,
     no_issue_links: bool,
-    retain_age: float | None,
-    retain_values: int | None,
-    retain_bytes: int | None,
-    tombstones: str | None,
     as_hex: bool,
+    **options: Any,
 ) -> None:
     """Take part in FEED, or change how.
 
@@ -167,26 +160,16 @@ def join(
     shell's history, where others read a key. For a feed that is joined already, what is not named
     stays as it is; peers are added.
     """
-    if (mode == "range") != bool(ranges):
+    if (options["mode"] == "range") != bool(ranges):
         raise click.UsageError("--mode range and --range S E go together")
     named = _key_or_alias(given)
-    kept = {
-        "retain_age": retain_age,
-        "retain_values": retain_values,
-        "retain_bytes": retain_bytes,
-        "tombstones": tombstones,
-    }
-    settings: dict[str, Any] = {name: one for name, one in kept.items() if one is not None}
-    if mode is not None:
-        settings["mode"] = mode
+    # The other options have the names of the settings.
+    settings = {name: found for name, found in options.items() if found is not None}
+    if "mode" in settings:
         settings["ranges"] = [
             [as_bytes(s, as_hex=as_hex).hex(), as_bytes(e, as_hex=as_hex).hex() if e else None]
             for s, e in ranges
         ]
-    if alias is not None:
-        settings["alias"] = alias
-    if dialect is not None:
-        settings["dialect"] = dialect
     if no_issue_links:
         settings["issue_links"] = False
     with app.client() as client:

@@ -211,7 +211,7 @@ def _report(app: App, steps: Iterator[Mapping[str, Any]], *, undo: bool, dry_run
                 progress.show(f"{done['count']:,} values")
     except BaseException:
         if done["count"] and not dry_run:
-            app.out.note(f"before this went wrong: {done['count']} {word}")
+            app.out.note(f"{word} before it stopped: {done['count']}")
         raise
     if app.out.as_json:
         app.out.json({**done, "dry_run": dry_run})

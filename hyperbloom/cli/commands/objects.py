@@ -199,7 +199,7 @@ def declare(app: App, declaration: str) -> None:
 @click.argument("name", metavar="NAME")
 @pass_app
 def undeclare(app: App, name: str) -> None:
-    """Declare a type no more; its objects stay as they are. Exit code 8 if it is not declared."""
+    """Remove a declared type; its objects stay as they are. Exit code 8 if it is not declared."""
     with app.client() as client:
         client.undeclare_type(name)
     if app.out.as_json:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import click
 
 from hyperbloom.cli.app import DEFAULT_TIMEOUT, App, Command, pass_app
 from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import feed_option
-from hyperbloom.units import format_duration
 
-__all__ = ["sync_cell", "wait_synced"]
+__all__ = ["wait_synced"]
 
 #: What the node is given beyond --timeout to say that the time is up.
 ANSWER_SECONDS = 10.0
@@ -48,12 +44,3 @@ def wait_synced(app: App, peers: tuple[str, ...], feed: str | None) -> None:
     for peer in form["peers"]:
         how = "digest" if peer["source"] == "digest" else "Sync alone"
         app.out.line(f"{peer['name']} is in sync, by {how}: {app.out.number(form['count'])} values")
-
-
-def sync_cell(peer: dict[str, Any]) -> str:
-    """What is known of a peer: yes or no, when, and from what; - while nothing is."""
-    if peer["in_sync"] is None:
-        return "-"
-    word = "yes" if peer["in_sync"] else "no"
-    ago = format_duration(max(0.0, time.time() - peer["in_sync_at"]))
-    return f"{word}, {ago} ago, {peer['in_sync_by']}"

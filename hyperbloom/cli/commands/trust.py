@@ -157,7 +157,7 @@ def show(app: App, feed: str | None) -> None:
 @click.option("--reason", default="", metavar="TEXT", help="Why, for `trust denied`.")
 @pass_app
 def deny(app: App, key: bytes, reason: str) -> None:
-    """Let KEY (a public key) take part in no feed of this node, at once and until `trust allow`.
+    """Put KEY (a public key) on the deny list: out of every feed of this node, until `trust allow`.
 
     Its connections are closed, and those of everyone whose chain of links leads through it, this
     node's own chain too. What it brought stays: see `values --by` and `forget --by`. Other nodes
@@ -184,7 +184,9 @@ def _is_cut_off(form: dict[str, Any]) -> bool:
 @click.argument("key", type=PUBLIC_KEY)
 @pass_app
 def allow(app: App, key: bytes) -> None:
-    """Deny KEY no more; its links count again if they still hold. Exit code 1 if it was not denied.
+    """Take KEY off the deny list; its links count again if they still hold.
+
+    Exit code 1 if it was not denied.
 
     What of it was forgotten stays forgotten.
     """

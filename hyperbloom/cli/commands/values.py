@@ -66,7 +66,7 @@ def put(app: App, feed: str | None, as_hex: bool, values: tuple[str, ...]) -> No
                 progress.show(f"{new + known:,} values")
     except BaseException:
         if new + known:
-            app.out.note(f"before this went wrong: {new} new, {known} known")
+            app.out.note(f"stored before it stopped: {new} new, {known} known")
         raise
     if app.out.as_json:
         app.out.json({"new": new, "known": known})
