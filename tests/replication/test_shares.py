@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from functools import partial
 
 from players import Intruder, SlowWriter, numbered
 from sim import pair
-from twisted.internet.defer import Deferred
+from twisted.internet.abstract import FileDescriptor
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 
 from hyperbloom.bloom import BloomFilter
+from hyperbloom.connections.door import Door
 from hyperbloom.connections.limits import ACTIVE_SECONDS, LEAST_PART, MAX_SHARES
 from hyperbloom.connections.shares import Shares
 from hyperbloom.connections.workers import THREADS, Workers
@@ -313,10 +316,109 @@ def test_who_used_much_for_long_gives_way_though_it_uses_less_now():
     for _ in range(50):
         clock.advance(0.1)
         shares.charge(flood, 0.1)
-    for _ in range(100):
+    for _ in range(80):
         clock.advance(0.1)
         shares.charge(honest, 0.03)
         assert not shares.rests(honest)
-    shares.charge(flood, 0.1)
+    shares.charge(flood, 0.03)
     assert flood.part(clock.seconds()) < honest.part(clock.seconds())
     assert shares.rests(flood) > 0.1
+
+
+def test_a_flood_gives_way_to_a_newcomer_at_once():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    flood, honest = shares.join(b"f" * 32), shares.join(b"h" * 32)
+    for _ in range(50):
+        clock.advance(0.1)
+        shares.charge(flood, 0.1)
+    assert not shares.rests(flood)
+    for _ in range(5):
+        clock.advance(0.1)
+        shares.charge(honest, 0.04)
+    shares.charge(flood, 0.1)
+    assert shares.rests(flood) >= 0.9 * 0.1 * (1 / LEAST_PART - 1)
+    assert not shares.rests(honest)
+
+
+def test_one_piece_of_work_does_not_look_like_a_flood():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    heavy, light = shares.join(b"x" * 32), shares.join(b"l" * 32)
+    clock.advance(1.0)
+    shares.charge(heavy, 1.0)
+    shares.charge(light, 0.002)
+    assert light.part(clock.seconds()) < 0.01
+    shares.charge(heavy, 0.1)
+    assert shares.rests(heavy) < 0.01
+
+
+def test_work_that_waits_is_dropped_when_it_is_cancelled():
+    bench = Bench()
+    share = bench.shares.join(b"x" * 32)
+    done, failed = [], []
+    for number in range(3):
+        work = bench.workers.work_for(share, lambda number=number: done.append(number))
+        work.addErrback(failed.append)
+        if number < 2:
+            work.cancel()
+    bench.run(1)
+    assert done == [0, 2], "one slice of a key is under way at a time"
+    assert [failure.type for failure in failed] == 2 * [CancelledError]
+
+
+def test_who_waits_for_a_rest_to_end_goes_on_until_the_next_rest():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    share, went_on = shares.strangers, []
+
+    def go_on(number):
+        went_on.append(number)
+        if number == 1:
+            share.rests_until = clock.seconds() + 1.0
+
+    share.rests_until = 1.0
+    for number in range(4):
+        share.wait(partial(go_on, number))
+    share.wake_after_rest(clock)
+    clock.advance(1.0)
+    assert went_on == [0, 1]
+    clock.advance(1.0)
+    assert went_on == [0, 1, 2, 3]
+
+
+class Port(FileDescriptor):
+    """A port that notes whether it is listened at."""
+
+    connected = True
+    is_read = True
+
+    def startReading(self):
+        self.is_read = True
+
+    def stopReading(self):
+        self.is_read = False
+
+
+def test_nobody_is_let_in_while_strangers_rest():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    door, port, stopped = Door(shares, clock), Port(clock), Port(clock)
+    door.add(port)
+    door.add(stopped)
+    honest = shares.join(b"h" * 32)
+    for _ in range(10):
+        clock.advance(0.1)
+        shares.charge(honest, 0.04)
+        shares.charge(shares.strangers, 0.0001)
+        door.look()
+        assert port.is_read, "they use little"
+    for _ in range(10):
+        shares.charge(shares.strangers, 0.1)
+    door.look()
+    door.look()
+    assert not port.is_read
+    stopped.connected = False
+    clock.advance(shares.rests(shares.strangers) + 0.01)
+    assert port.is_read
+    assert not stopped.is_read

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -117,6 +117,7 @@ class Peering:
         self.is_shown = False
         self._when_shown: list[Callable[[], None]] = []
         self._unwritten = self._unsent = 0
+        self._work: Deferred[Any] | None = None
         #: What all connections of this key together may use.
         self.share = self.context.shares.join(remote.key)
         self.outflow = Outflow(self.context.clock, failed=self._job_failed)
@@ -144,6 +145,9 @@ class Peering:
         self._unsubscribe()
         self.outflow.stopProducing()
         self._replies.drop()
+        if self._work is not None:
+            # What waits for its turn holds a filter, and who comes again and again leaves many.
+            self._work.cancel()
         self.share.unsent -= self._unsent
         self._unsent = 0
         self.share.forget(self.connection.release)
@@ -323,7 +327,9 @@ class Peering:
 
     def work(self, call: Callable[[], T]) -> Deferred[T]:
         """Do in a thread what is to be done because of this peer, when it is its turn."""
-        return self.context.work_for(self.share, call)
+        work = self.context.work_for(self.share, call)
+        self._work = work
+        return work
 
     def send_answer(self, values: Sequence[bytes]) -> None:
         """Send values that were asked for: signing and encrypting them counts as its work."""
