@@ -207,7 +207,7 @@ class Node(Service):
 
         def listening(port: IListeningPort) -> None:
             self._ports.append(port)
-            self.admission.door.add(port)
+            self.connections.door.add(port)
 
         endpoint.listen(factory).addCallbacks(
             listening, lambda failure: problems.append(failure.value)

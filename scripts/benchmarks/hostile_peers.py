@@ -44,6 +44,8 @@ TINY_VALUES = 40_000
 LOWEST_PRIORITY = 19
 DRIP_SECONDS = 1.0
 RETRY_SECONDS = 0.5
+#: Seconds after which the attack has begun, though some that are turned away have not tried yet.
+LONGEST_BEGINNING = 5.0
 
 
 def framed(message_id: int, body: bytes) -> bytes:
@@ -204,8 +206,9 @@ def main() -> None:
     threading.stack_size(256 * 1024)
     for number in range(count):
         threading.Thread(target=attack, args=(number, begun), daemon=True).start()
+    deadline = time.monotonic() + LONGEST_BEGINNING
     for _ in range(count):
-        begun.acquire()
+        begun.acquire(timeout=max(0.0, deadline - time.monotonic()))
     sys.stdout.write("attacking\n")
     sys.stdout.flush()
     sys.stdin.read()
