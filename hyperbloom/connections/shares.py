@@ -78,7 +78,8 @@ class WorkBudget:
 class Share:
     """What one key uses. Bytes are of all its connections together.
 
-    unwritten: values that wait for the disk, with what each costs there. asked: questions that wait
+    unwritten: values that wait for the disk, with what each costs there. writing: those of them
+    that the writer has. asked: questions that wait
     for an answer. unsent: what was written to connections that are full. filters: how many of its
     filters are kept unpacked. rests_until: a moment, in seconds of the clock.
     """
@@ -87,7 +88,7 @@ class Share:
         self.key = key
         self.budget = budget
         self.connections = 0
-        self.unwritten = self.asked = self.unsent = self.filters = 0
+        self.unwritten = self.writing = self.asked = self.unsent = self.filters = 0
         self.rests_until = 0.0
         self._used = self._weight = 0.0
         self._used_at = self._began = -math.inf

@@ -42,14 +42,16 @@ class CommitFigures:
     """How the writer does: filled by its thread alone, read by any.
 
     seconds: of each commit. operations, failures: how many. seconds_a_byte: processor time that
-    writing has taken of late, by what operations weigh (`Operation.size`).
+    writing has taken of late, by what operations weigh (`Operation.size`). group_bytes: how much
+    others than this node have in a transaction now.
     """
 
-    __slots__ = ("failures", "operations", "seconds", "seconds_a_byte")
+    __slots__ = ("failures", "group_bytes", "operations", "seconds", "seconds_a_byte")
 
     def __init__(self) -> None:
         self.seconds = Histogram()
         self.seconds_a_byte = WRITE_SECONDS_A_BYTE
+        self.group_bytes = GROUP_BYTES
         self.operations = self.failures = 0
 
     def committed(self, results: Sequence[object], seconds: float) -> None:
@@ -225,7 +227,8 @@ class Writer:
             while not self._queue and not self._closed:
                 self._changed.wait()
             waiting = self._queue.bytes
-            group = self._queue.take(self._most_of_others())
+            self.figures.group_bytes = self._most_of_others()
+            group = self._queue.take(self.figures.group_bytes)
             self._writing_bytes = waiting - self._queue.bytes
         return group
 

@@ -12,11 +12,13 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 
 from hyperbloom.bloom import BloomFilter
+from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.door import Door
 from hyperbloom.connections.limits import ACTIVE_SECONDS, LEAST_PART, MAX_SHARES
 from hyperbloom.connections.shares import Shares
 from hyperbloom.connections.workers import THREADS, Workers
 from hyperbloom.replication.limits import (
+    GROUPS_AHEAD,
     MAX_ASKED_BYTES,
     MAX_UNPACKED_FILTERS,
     MAX_UNSENT_BYTES,
@@ -25,6 +27,7 @@ from hyperbloom.replication.limits import (
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.sync.reply import reply_to_sync
 from hyperbloom.store import RangeSlice, written_bytes
+from hyperbloom.store.limits import PIECE_BYTES
 from hyperbloom.wire import Request, Sync
 
 
@@ -227,7 +230,7 @@ def test_tiny_values_of_one_key_wait_for_the_disk_by_what_they_cost(network):
             values = [b"%d%d%04d" % (number, frame, value) for value in range(1_000)]
             flood.write(flood.session.send_data(values))
     network.run(0.5)
-    unwritten = sum(peering._unwritten for peering in owner.feed(feed).peers)
+    unwritten = sum(peering._arrivals.bytes for peering in owner.feed(feed).peers)
     assert 0 < unwritten <= 300_000 + written_bytes(values)
     writer.seconds = 0.0
     network.run_until(lambda: owner.feed(feed).count == 20_000, 60)
@@ -248,6 +251,33 @@ def test_a_peer_whose_values_wait_for_the_disk_is_not_read_until_there_is_room(n
     network.run_until(lambda: owner.feed(feed).count == 10_000, 60)
     assert transport.reading
     assert not transport.arrived
+
+
+def test_what_a_resting_key_has_sent_waits_before_the_writer(network):
+    owner, member, feed = pair(network)
+    writer = SlowWriter(owner.context.writer, network.clock)
+    owner.context.writer = writer
+    writer.seconds = 0.01
+    writer.figures.group_bytes = PIECE_BYTES
+    flood = Intruder(network, member, owner, feed)
+    network.run(2)
+    (peering,) = owner.feed(feed).peers
+    share, shares = peering.share, owner.context.shares
+    for frame in range(4):
+        values = [b"%d%05d" % (frame, value) for value in range(5_000)]
+        flood.write(flood.session.send_data(values))
+    network.run_until(lambda: share.unwritten > 4 * GROUPS_AHEAD * PIECE_BYTES, 5)
+    assert 0 < share.writing <= (GROUPS_AHEAD + 1) * PIECE_BYTES
+    share.rests_until = network.clock.seconds() + 1.0
+    network.run(0.5)
+    assert share.writing == 0
+    assert share.unwritten > 0
+    stored = owner.feed(feed).count
+    assert 0 < stored < 20_000
+    peering.connection.close(CloseReason("stopped", "the test ends it"))
+    assert shares.rests(share)
+    network.run_until(lambda: owner.feed(feed).count == 20_000, 60)
+    assert share.unwritten == share.writing == 0
 
 
 def test_a_key_that_reads_nothing_is_sent_so_much_over_all_its_connections(network):
