@@ -70,8 +70,9 @@ ATTACKS = {
 class Measured:
     """One replication. Rates are values a second, insert times seconds.
 
-    rate: of all values that the member took, those of attackers as well, for it has to store them
-    like any others. own_rate: of those that the feed had before.
+    rate: of the values that the feed had when the member came. Those that attackers had put there
+    by then count, for the member has to store them like any others; what they add meanwhile is
+    only a cost. own_rate: of the owner's alone.
     """
 
     rate: float
@@ -175,6 +176,7 @@ def measure(folder: Path, values: Sequence[bytes], attack: Attack | None) -> Mea
                 time.sleep(BEFORE_SECONDS)
             owner.stall()
             peak.start()
+            before = owner.count() - len(values)
             inserts.start()
             begun = time.perf_counter()
             started = member.start()
@@ -192,7 +194,7 @@ def measure(folder: Path, values: Sequence[bytes], attack: Attack | None) -> Mea
         minutes = (time.perf_counter() - began) / 60
         logged = log.stat().st_size - logged
     return Measured(
-        rate=(got + extra) / seconds,
+        rate=(got + min(extra, before)) / seconds,
         own_rate=got / seconds,
         inserts=inserts.seconds,
         grown=peak.most - peak.first,
