@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from hyperbloom.store.limits import PIECE_BYTES, VALUE_COST_BYTES
+from hyperbloom.store.limits import MAX_VALUE_BYTES, PIECE_BYTES, VALUE_COST_BYTES
 from hyperbloom.store.lmdb.layout import KEY_BYTES
 from hyperbloom.store.lmdb.transaction import WriteTransaction
 
