@@ -241,7 +241,7 @@ def test_a_peer_whose_values_wait_for_the_disk_is_not_read_until_there_is_room(n
     writer = SlowWriter(owner.context.writer, network.clock)
     object.__setattr__(owner.context, "writer", writer)
     flood = Intruder(network, member, owner, feed)
-    transport = flood.connection._wire.other
+    transport = flood.connection.wire.other
     for frame in range(10):
         flood.write(flood.session.send_data([b"%d%04d" % (frame, one) for one in range(1_000)]))
     network.run(0.5)

@@ -30,6 +30,8 @@ class Arrivals:
         self._peer = peer
         self._pieces: deque[Sequence[bytes]] = deque()
         self._is_giving = False
+        #: What was written in this turn of the reactor: the writer answers for a group at once.
+        self._written = 0
         self.bytes = 0
 
     def add(self, values: Sequence[bytes]) -> None:
@@ -76,17 +78,25 @@ class Arrivals:
             peer.connection.close(CloseReason("store", why))
 
         def written(_: object) -> None:
-            self.bytes -= size
-            share.unwritten -= size
-            share.writing -= size
-            self._charge(size)
-            share.wake()
-            self._go_on()
+            if not self._written:
+                peer.context.clock.callLater(0, self._settle)
+            self._written += size
 
         accepted = peer.feed.accept(piece, peer.remote_key)
         accepted.addCallbacks(stored, not_stored)
         accepted.addErrback(peer.job_failed)
         accepted.addBoth(written)
+
+    def _settle(self) -> None:
+        """Count what was written, and go on."""
+        size, self._written = self._written, 0
+        share = self._peer.share
+        self.bytes -= size
+        share.unwritten -= size
+        share.writing -= size
+        self._charge(size)
+        share.wake()
+        self._go_on()
 
     def _charge(self, size: int) -> None:
         """What storing values of this weight took; as much again if others are told of them.
