@@ -30,6 +30,7 @@ __all__ = [
     "ELEMENT_KEY",
     "EMPTY_DIGEST",
     "STATE_KEY",
+    "SUM_BATCH",
     "SUM_MODULUS",
     "element_sum",
     "set_digest",
@@ -45,7 +46,7 @@ SUM_MODULUS: Final = 1 << 8 * ELEMENT_BYTES
 DIGEST_BYTES: Final = 32
 EMPTY_DIGEST: Final = bytes(DIGEST_BYTES)
 
-_BATCH: Final = 512
+SUM_BATCH: Final = 512
 """Values whose elements are made before they are added: 256 KiB, which a core's cache holds."""
 
 _FEW: Final = 16
@@ -66,8 +67,8 @@ def element_sum(values: Sequence[bytes]) -> int:
         for value in values:
             total += int.from_bytes(blake3(value, key=key).digest(ELEMENT_BYTES), "little")
         return total % SUM_MODULUS
-    for start in range(0, len(values), _BATCH):
-        batch = values[start : start + _BATCH]
+    for start in range(0, len(values), SUM_BATCH):
+        batch = values[start : start + SUM_BATCH]
         elements = b"".join([blake3(value, key=key).digest(ELEMENT_BYTES) for value in batch])
         words = np.frombuffer(elements, _WORD).reshape(len(batch), -1)
         total += _number(np.add.reduce(words, axis=0, dtype=np.uint64))

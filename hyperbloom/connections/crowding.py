@@ -3,7 +3,9 @@
 Letting one in costs a handshake, a place of the key's own and the work of ending another
 connection. So who takes its own key's places may do so a few times at once and then now and then;
 else the Handshake is turned away before anything of it is verified. It is counted by key and by
-where it comes from: somebody elsewhere with the key's proof cannot use this up for its holder.
+where it comes from: somebody elsewhere with the key's proof cannot use this up for its holder. But
+a key that has done it from several networks of late has one place at a time from each of them, or
+whoever has many addresses would have it many times at once.
 """
 
 from __future__ import annotations
@@ -11,7 +13,12 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 
-from hyperbloom.connections.limits import CROWDED_AT_ONCE, CROWDED_SECONDS, MAX_STRUCK
+from hyperbloom.connections.limits import (
+    CROWDED_AT_ONCE,
+    CROWDED_OF_KEY,
+    CROWDED_SECONDS,
+    MAX_STRUCK,
+)
 
 __all__ = ["Crowding"]
 
@@ -20,26 +27,31 @@ class Crowding:
     """Counts places taken. Times are seconds of any steady clock, given by the caller."""
 
     def __init__(self) -> None:
-        #: How many times of late, fewer by one every CROWDED_SECONDS, and when it was counted.
-        self._taken: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
+        #: How many times of late, fewer by one every CROWDED_SECONDS, and when it was counted: of
+        #: each key and network, and of each key (network "").
+        self._taken: OrderedDict[tuple[bytes, str], tuple[float, float]] = OrderedDict()
 
-    def took(self, who: bytes, *, now: float) -> None:
+    def took(self, key: bytes, network: str, *, now: float) -> None:
         """A connection has taken the place of another one of its key."""
-        taken = self._of_late(who, now) + 1.0
-        self._taken[who] = (taken, now)
-        self._taken.move_to_end(who)
+        for who, most in (((key, network), math.inf), ((key, ""), 2.0 * CROWDED_OF_KEY)):
+            taken = min(self._of_late(who, now) + 1.0, most)
+            self._taken[who] = (taken, now)
+            self._taken.move_to_end(who)
         while len(self._taken) > MAX_STRUCK:
             self._taken.popitem(last=False)
 
-    def is_too_much(self, who: bytes, *, now: float) -> bool:
+    def is_too_much(self, key: bytes, network: str, *, now: float) -> bool:
         """Whether a connection of theirs is to be turned away."""
-        return self._of_late(who, now) > CROWDED_AT_ONCE - 1
+        return self._over(key, network, now) > 0
 
-    def wait(self, who: bytes, *, now: float) -> int:
+    def wait(self, key: bytes, network: str, *, now: float) -> int:
         """Whole seconds until one is let in again."""
-        over = self._of_late(who, now) - (CROWDED_AT_ONCE - 1)
-        return max(0, math.ceil(over * CROWDED_SECONDS))
+        return max(0, math.ceil(self._over(key, network, now) * CROWDED_SECONDS))
 
-    def _of_late(self, who: bytes, now: float) -> float:
+    def _over(self, key: bytes, network: str, now: float) -> float:
+        at_once = CROWDED_AT_ONCE if self._of_late((key, ""), now) <= CROWDED_OF_KEY else 1
+        return self._of_late((key, network), now) - (at_once - 1)
+
+    def _of_late(self, who: tuple[bytes, str], now: float) -> float:
         taken, at = self._taken.get(who, (0.0, now))
         return max(0.0, taken - (now - at) / CROWDED_SECONDS)

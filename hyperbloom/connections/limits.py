@@ -7,7 +7,9 @@ from __future__ import annotations
 
 __all__ = [
     "ACTIVE_SECONDS",
+    "BEGINNING_SECONDS",
     "CROWDED_AT_ONCE",
+    "CROWDED_OF_KEY",
     "CROWDED_SECONDS",
     "FREE_PART",
     "HEAVIER",
@@ -37,6 +39,10 @@ MAX_SHARES = 4_096
 USE_SECONDS = 3.0
 WEIGHT_SECONDS = 60.0
 ACTIVE_SECONDS = 1.0
+
+#: What a key uses is set against the time since it began, so that others give way to it at once,
+#: and against so many seconds at the least, so that one piece of work does not look like a flood.
+BEGINNING_SECONDS = 0.25
 
 #: How many times as much as another one a key has to have used to rest for it: those who ask alike
 #: would else rest for each other, and leave the threads idle.
@@ -71,6 +77,10 @@ MAX_CLOSED_SHOWN = 20
 #: A member whose connections died unseen needs a few; one that goes on would cost 3 ms each time.
 CROWDED_AT_ONCE = 8
 CROWDED_SECONDS = 5.0
+
+#: How often a key may have done so of late, from all networks together, before it has one place at
+#: a time from each of them.
+CROWDED_OF_KEY = 16
 
 #: Keys, each with where it came from, whose strikes are kept, and as many whose places are; beyond
 #: it the oldest is forgotten.

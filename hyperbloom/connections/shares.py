@@ -27,6 +27,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from hyperbloom.connections.limits import (
     ACTIVE_SECONDS,
+    BEGINNING_SECONDS,
     FREE_PART,
     HEAVIER,
     LEAST_PART,
@@ -77,7 +78,8 @@ class WorkBudget:
 class Share:
     """What one key uses. Bytes are of all its connections together.
 
-    unwritten: values that wait for the disk, with what each costs there. asked: questions that wait
+    unwritten: values that wait for the disk, with what each costs there. writing: those of them
+    that the writer has. asked: questions that wait
     for an answer. unsent: what was written to connections that are full. filters: how many of its
     filters are kept unpacked. rests_until: a moment, in seconds of the clock.
     """
@@ -86,16 +88,22 @@ class Share:
         self.key = key
         self.budget = budget
         self.connections = 0
-        self.unwritten = self.asked = self.unsent = self.filters = 0
+        self.unwritten = self.writing = self.asked = self.unsent = self.filters = 0
         self.rests_until = 0.0
         self._used = self._weight = 0.0
-        self._used_at = 0.0
+        self._used_at = self._began = -math.inf
         self._waiting: OrderedDict[Callable[[], None], None] = OrderedDict()
         self._wake_call: IDelayedCall | None = None
 
     def part(self, now: float) -> float:
-        """The part of the time that it has used of late: 1 is one thread, all the time."""
-        return self._used * math.exp((self._used_at - now) / USE_SECONDS) / USE_SECONDS
+        """The part of the time that it has used of late: 1 is one thread, all the time.
+
+        It is of the time since it began to work, if that was not long ago: others are to give way
+        to a newcomer at once.
+        """
+        since = max(now - self._began, BEGINNING_SECONDS)
+        window = USE_SECONDS * (1.0 - math.exp(-since / USE_SECONDS))
+        return self._used * math.exp((self._used_at - now) / USE_SECONDS) / window
 
     def weight(self, now: float) -> float:
         """Seconds that it has used in the last minutes; who has more of them is heavier."""
@@ -103,7 +111,11 @@ class Share:
 
     def add(self, seconds: float, now: float) -> None:
         """It has used so much more."""
-        self._used = self.part(now) * USE_SECONDS + seconds
+        if now - self._used_at > ACTIVE_SECONDS:
+            self._began, self._used = now, 0.0
+        else:
+            self._used *= math.exp((self._used_at - now) / USE_SECONDS)
+        self._used += seconds
         self._weight = self.weight(now) + seconds
         self._used_at = now
 
@@ -127,11 +139,17 @@ class Share:
         """Wake those who wait when the rest is over; once, however many ask."""
         if self._wake_call is None:
             wait = max(0.0, self.rests_until - clock.seconds())
-            self._wake_call = clock.callLater(wait, self._rested)
+            self._wake_call = clock.callLater(wait, self._rested, clock)
 
-    def _rested(self) -> None:
+    def _rested(self, clock: IReactorTime) -> None:
         self._wake_call = None
-        self.wake()
+        for go_on in list(self._waiting):
+            if self.rests_until > clock.seconds():
+                # What those before them did was enough for another rest.
+                self.wake_after_rest(clock)
+                return
+            if self._waiting.pop(go_on, self) is None:
+                go_on()
 
 
 class Shares:

@@ -35,8 +35,13 @@ class InThread(Protocol):
 class _Slice:
     """A call that waits for its turn, and what it has used in the end, in seconds."""
 
-    def __init__(self, call: Callable[[], Any], work_seconds: Callable[[], float]) -> None:
-        self.result: Deferred[Any] = Deferred()
+    def __init__(
+        self,
+        call: Callable[[], Any],
+        work_seconds: Callable[[], float],
+        cancelled: Callable[[Deferred[Any]], None] | None = None,
+    ) -> None:
+        self.result: Deferred[Any] = Deferred(cancelled)
         self.used = 0.0
         self._call = call
         self._work_seconds = work_seconds
@@ -79,11 +84,21 @@ class Workers:
         return slice_.result
 
     def work_for(self, share: Share, call: Callable[[], T]) -> Deferred[T]:
-        """Do work that a peer has caused: it counts as what its key uses."""
-        slice_ = _Slice(call, self._work_seconds)
+        """Do work that a peer has caused: it counts as what its key uses.
+
+        Cancelled before its turn has come, it is not done, and what it holds is dropped.
+        """
+        slice_ = _Slice(call, self._work_seconds, cancelled=lambda _: self._drop(share, slice_))
         self._rows.setdefault(share, deque()).append(slice_)
         self._go_on()
         return slice_.result
+
+    def _drop(self, share: Share, slice_: _Slice) -> None:
+        row = self._rows.get(share)
+        if row is not None and slice_ in row:
+            row.remove(slice_)
+            if not row:
+                del self._rows[share]
 
     def _go_on(self) -> None:
         while self._running < THREADS:
@@ -130,6 +145,7 @@ class Workers:
                 self._at_work.discard(share)
                 self._shares.charge(share, slice_.used)
             self._go_on()
-            slice_.result.callback(outcome)
+            if not slice_.result.called:  # else it was cancelled meanwhile
+                slice_.result.callback(outcome)
 
         self._in_thread(slice_.run).addBoth(ended)

@@ -22,6 +22,7 @@ __all__ = [
     "FOUND_REST_LONGEST",
     "FRAMES_PER_TURN",
     "FULL_PLAN_SECONDS",
+    "GROUPS_AHEAD",
     "LEAST_REPLY_SCALE",
     "LONGEST_VALUE_BYTES",
     "MAX_ASKED_BYTES",
@@ -63,6 +64,11 @@ TURN_SECONDS = 0.01
 #: Messages sent in the turn in which their values are stored: a signature costs about 0.03 ms, a
 #: message to one peer 0.01 ms. What is more follows from the log, many values in a message.
 BROADCASTS_PER_TURN = 256
+
+#: Values of one key that the writer has at a time, over all its connections, in transactions as
+#: large as they are now: while one is written, the next one waits. The others wait before it, where
+#: a key that rests holds nobody up.
+GROUPS_AHEAD = 2
 
 #: Questions of one key that wait, over all its connections, in bytes of their filters; beyond it
 #: each connection may have one.

@@ -204,8 +204,13 @@ class Node(Service):
 
     def _listen(self, endpoint: IStreamServerEndpoint, factory: AcceptFactory) -> None:
         problems: list[BaseException] = []
+
+        def listening(port: IListeningPort) -> None:
+            self._ports.append(port)
+            self.connections.door.add(port)
+
         endpoint.listen(factory).addCallbacks(
-            self._ports.append, lambda failure: problems.append(failure.value)
+            listening, lambda failure: problems.append(failure.value)
         )
         if problems:
             raise problems[0]

@@ -27,6 +27,7 @@ __all__ = [
     "MIN_HEADROOM_BYTES",
     "OWN_GROUP_BYTES",
     "OWN_GROUP_SECONDS",
+    "OWN_LATELY_SECONDS",
     "OWN_WAITS_SECONDS",
     "PIECE_BYTES",
     "QUANTUM_BYTES",
@@ -103,15 +104,20 @@ GROUP_SECONDS = 0.03
 """After so long no further operation of a group is begun; the others go into the next transaction.
 On a machine with much else to do this ends a group, not its bytes."""
 
-OWN_GROUP_BYTES = 16 * 1024 * 1024
+OWN_GROUP_BYTES = 32 * 1024 * 1024
 """As GROUP_BYTES, where nothing of a peer's waits: fewer syncs, for many who insert at once."""
 
-OWN_GROUP_SECONDS = 0.12
+OWN_GROUP_SECONDS = 0.2
 """As GROUP_SECONDS, where nothing of a peer's waits."""
 
 OWN_WAITS_SECONDS = 0.01
 """As GROUP_SECONDS, for what peers have sent while this node's own operations are in the group or
 wait: whoever inserts waits for little more of it than for the disk."""
+
+OWN_LATELY_SECONDS = 1.0
+"""For so long after an operation of this node's own, GROUP_SECONDS and OWN_WAITS_SECONDS count all
+that a group of others' takes until it is on disk, and not its writing alone: where values lie far
+apart the disk takes twice as long as that."""
 
 QUANTUM_BYTES = 524_288
 """How much of one origin's is written before it is the next one's turn."""

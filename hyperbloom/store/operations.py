@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from hyperbloom.store.limits import PIECE_BYTES, VALUE_COST_BYTES
+from hyperbloom.store.limits import MAX_VALUE_BYTES, PIECE_BYTES, VALUE_COST_BYTES
 from hyperbloom.store.lmdb.layout import KEY_BYTES
 from hyperbloom.store.lmdb.transaction import WriteTransaction
 
 __all__ = [
+    "LARGEST_PIECE_BYTES",
     "OVERHEAD_BYTES",
     "FeedOperation",
     "Operation",
@@ -26,6 +27,8 @@ __all__ = [
 
 OVERHEAD_BYTES: Final = 256
 """What an operation weighs in the queue beside its values: keys, records, the object itself."""
+LARGEST_PIECE_BYTES: Final = max(PIECE_BYTES, MAX_VALUE_BYTES + VALUE_COST_BYTES) + OVERHEAD_BYTES
+"""What the heaviest operation with a peer's values weighs."""
 _MAX_TIME: Final = (1 << 64) - 1
 
 

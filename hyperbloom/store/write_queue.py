@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS, OWN_GROUP_BYTES, QUANTUM_BYTES
-from hyperbloom.store.operations import Operation
+from hyperbloom.store.operations import LARGEST_PIECE_BYTES, Operation
 
 __all__ = ["OWN", "Done", "Queued", "WriteQueue"]
 
@@ -73,13 +73,17 @@ class WriteQueue:
                 row.credit = min(row.credit + queued.size, QUANTUM_BYTES)
                 self._rows.move_to_end(queued.origin, last=False)
 
-    def take(self) -> list[Queued]:
-        """The next group, within its limits; at least one operation, if there is any."""
+    def take(self, most_of_others: int = GROUP_BYTES) -> list[Queued]:
+        """The next group, within its limits; at least one operation, if there is any.
+
+        Others have `most_of_others` bytes of it, or one operation.
+        """
         group: list[Queued] = []
         others = bool(self._rows)
         room = GROUP_BYTES if others else OWN_GROUP_BYTES
         room = self._take_own(group, room, GROUP_OPERATIONS, halved=others)
-        room = self._take_turns(group, room)
+        theirs = min(room, max(most_of_others, LARGEST_PIECE_BYTES))
+        room -= theirs - self._take_turns(group, theirs)
         self._take_own(group, room, GROUP_OPERATIONS, halved=False)
         self.bytes -= sum(queued.size for queued in group)
         return group

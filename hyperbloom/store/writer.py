@@ -10,6 +10,7 @@ only itself. If the map is full, it grows and the group is done again; if the di
 group's callers get StoreFull, readers go on, and later writes succeed once there is room.
 """
 
+import math
 import sys
 import threading
 import time
@@ -21,7 +22,9 @@ from hyperbloom.store.limits import (
     GROUP_BYTES,
     GROUP_SECONDS,
     OWN_GROUP_SECONDS,
+    OWN_LATELY_SECONDS,
     OWN_WAITS_SECONDS,
+    PIECE_BYTES,
     WRITE_SECONDS_A_BYTE,
 )
 from hyperbloom.store.lmdb.environment import Environment
@@ -39,14 +42,16 @@ class CommitFigures:
     """How the writer does: filled by its thread alone, read by any.
 
     seconds: of each commit. operations, failures: how many. seconds_a_byte: processor time that
-    writing has taken of late, by what operations weigh (`Operation.size`).
+    writing has taken of late, by what operations weigh (`Operation.size`). group_bytes: how much
+    others than this node have in a transaction now.
     """
 
-    __slots__ = ("failures", "operations", "seconds", "seconds_a_byte")
+    __slots__ = ("failures", "group_bytes", "operations", "seconds", "seconds_a_byte")
 
     def __init__(self) -> None:
         self.seconds = Histogram()
         self.seconds_a_byte = WRITE_SECONDS_A_BYTE
+        self.group_bytes = GROUP_BYTES
         self.operations = self.failures = 0
 
     def committed(self, results: Sequence[object], seconds: float) -> None:
@@ -123,6 +128,10 @@ class Writer:
         self._changed = threading.Condition(threading.Lock())
         self._queue = WriteQueue()
         self._writing_bytes = 0
+        #: When something of this node's own was asked for last, and what a byte of others' takes
+        #: until it is on disk: where values lie far apart the disk takes longer than their writing.
+        self._own_at = -math.inf
+        self._seconds_a_byte = 0.0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="hyperbloom-writer", daemon=True)
         for unfinished in (SweepDropped(), SumUp()):
@@ -143,8 +152,12 @@ class Writer:
         queued = Queued(operation, operation.size, origin, done)
         with self._changed:
             if not self._closed:
+                is_idle = not self._queue
                 self._queue.add(queued)
-                self._changed.notify()
+                if origin is OWN:
+                    self._own_at = self._clock()
+                if is_idle:
+                    self._changed.notify()
                 return
         self._answer([(done, _closed_error())])
 
@@ -164,13 +177,18 @@ class Writer:
                 [queued.operation for queued in group],
                 is_late=self._lateness(group, began),
             )
-            self.figures.committed(results, self._clock() - began)
-            written = sum(queued.size for queued in group[: len(results)])
+            seconds = self._clock() - began
+            self.figures.committed(results, seconds)
+            unwritten = group[len(results) :]
+            written = self._writing_bytes - sum(queued.size for queued in unwritten)
             self.figures.wrote(written, self._work_seconds() - begun_work)
+            if group[-1].origin is not OWN and written >= PIECE_BYTES // 2:
+                known, taken = self._seconds_a_byte, seconds / written
+                self._seconds_a_byte = known + (taken - known) / 4 if known else taken
             answers: list[tuple[Done, object]] = []
             with self._changed:
                 self._writing_bytes = 0
-                self._queue.put_back(group[len(results) :])
+                self._queue.put_back(unwritten)
                 for queued, result in zip(group, results, strict=False):
                     if isinstance(result, Unfinished):
                         rest = result.rest
@@ -187,9 +205,9 @@ class Writer:
         Others' operations have less of it while own ones are in the group, or wait. A group of own
         ones alone has more.
         """
+        if all(queued.origin is OWN for queued in group):
+            return lambda index: self._clock() - began > OWN_GROUP_SECONDS
         others_began: float | None = None
-        is_own = all(queued.origin == OWN for queued in group)
-        most = OWN_GROUP_SECONDS if is_own else GROUP_SECONDS
 
         def is_late(index: int) -> bool:
             nonlocal others_began
@@ -199,7 +217,7 @@ class Writer:
                 own_waits = group[0].origin == OWN or self._queue.has_own
                 if own_waits and now - others_began > OWN_WAITS_SECONDS:
                     return True
-            return now - began > most
+            return now - began > GROUP_SECONDS
 
         return is_late
 
@@ -208,9 +226,19 @@ class Writer:
         with self._changed:
             while not self._queue and not self._closed:
                 self._changed.wait()
-            group = self._queue.take()
-            self._writing_bytes = sum(queued.size for queued in group)
+            waiting = self._queue.bytes
+            self.figures.group_bytes = self._most_of_others()
+            group = self._queue.take(self.figures.group_bytes)
+            self._writing_bytes = waiting - self._queue.bytes
         return group
+
+    def _most_of_others(self) -> int:
+        """Bytes of others in a group: so much at the most is waited for by who inserts here."""
+        now = self._clock()
+        if now - self._own_at > OWN_LATELY_SECONDS or not self._seconds_a_byte:
+            return GROUP_BYTES
+        seconds = OWN_WAITS_SECONDS if self._queue.has_own else GROUP_SECONDS
+        return int(min(GROUP_BYTES, seconds / self._seconds_a_byte))
 
     def _answer(self, answers: list[tuple[Done, object]]) -> None:
         if not answers:

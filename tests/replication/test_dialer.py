@@ -124,6 +124,7 @@ def test_a_peer_whose_machine_is_gone_is_noticed_in_minutes(network, monkeypatch
             raising=False,
         )
         network.connect(member, owner, feed)
+        network.run_until(lambda: owner.feed(feed).peers, 10)
         assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         idle, interval, count = (
             one.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))

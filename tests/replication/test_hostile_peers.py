@@ -56,7 +56,7 @@ def test_a_subscriber_that_fails_harms_nobody_else(network):
         network.run(1)
     assert owner.feed(feed).count == 10_000
     (peering,) = owner.feed(feed).peers
-    assert peering._unwritten == 0
+    assert peering._arrivals.bytes == 0
 
 
 def test_a_value_that_no_frame_of_ours_can_carry_on_is_not_taken(network):

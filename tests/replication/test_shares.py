@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from functools import partial
 
 from players import Intruder, SlowWriter, numbered
 from sim import pair
-from twisted.internet.defer import Deferred
+from twisted.internet.abstract import FileDescriptor
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 
 from hyperbloom.bloom import BloomFilter
+from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.connections.door import Door
 from hyperbloom.connections.limits import ACTIVE_SECONDS, LEAST_PART, MAX_SHARES
 from hyperbloom.connections.shares import Shares
 from hyperbloom.connections.workers import THREADS, Workers
 from hyperbloom.replication.limits import (
+    GROUPS_AHEAD,
     MAX_ASKED_BYTES,
     MAX_UNPACKED_FILTERS,
     MAX_UNSENT_BYTES,
@@ -22,6 +27,7 @@ from hyperbloom.replication.limits import (
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.sync.reply import reply_to_sync
 from hyperbloom.store import RangeSlice, written_bytes
+from hyperbloom.store.limits import PIECE_BYTES
 from hyperbloom.wire import Request, Sync
 
 
@@ -224,7 +230,7 @@ def test_tiny_values_of_one_key_wait_for_the_disk_by_what_they_cost(network):
             values = [b"%d%d%04d" % (number, frame, value) for value in range(1_000)]
             flood.write(flood.session.send_data(values))
     network.run(0.5)
-    unwritten = sum(peering._unwritten for peering in owner.feed(feed).peers)
+    unwritten = sum(peering._arrivals.bytes for peering in owner.feed(feed).peers)
     assert 0 < unwritten <= 300_000 + written_bytes(values)
     writer.seconds = 0.0
     network.run_until(lambda: owner.feed(feed).count == 20_000, 60)
@@ -235,7 +241,7 @@ def test_a_peer_whose_values_wait_for_the_disk_is_not_read_until_there_is_room(n
     writer = SlowWriter(owner.context.writer, network.clock)
     object.__setattr__(owner.context, "writer", writer)
     flood = Intruder(network, member, owner, feed)
-    transport = flood.connection._wire.other
+    transport = flood.connection.wire.other
     for frame in range(10):
         flood.write(flood.session.send_data([b"%d%04d" % (frame, one) for one in range(1_000)]))
     network.run(0.5)
@@ -245,6 +251,33 @@ def test_a_peer_whose_values_wait_for_the_disk_is_not_read_until_there_is_room(n
     network.run_until(lambda: owner.feed(feed).count == 10_000, 60)
     assert transport.reading
     assert not transport.arrived
+
+
+def test_what_a_resting_key_has_sent_waits_before_the_writer(network):
+    owner, member, feed = pair(network)
+    writer = SlowWriter(owner.context.writer, network.clock)
+    owner.context.writer = writer
+    writer.seconds = 0.01
+    writer.figures.group_bytes = PIECE_BYTES
+    flood = Intruder(network, member, owner, feed)
+    network.run(2)
+    (peering,) = owner.feed(feed).peers
+    share, shares = peering.share, owner.context.shares
+    for frame in range(4):
+        values = [b"%d%05d" % (frame, value) for value in range(5_000)]
+        flood.write(flood.session.send_data(values))
+    network.run_until(lambda: share.unwritten > 4 * GROUPS_AHEAD * PIECE_BYTES, 5)
+    assert 0 < share.writing <= (GROUPS_AHEAD + 1) * PIECE_BYTES
+    share.rests_until = network.clock.seconds() + 1.0
+    network.run(0.5)
+    assert share.writing == 0
+    assert share.unwritten > 0
+    stored = owner.feed(feed).count
+    assert 0 < stored < 20_000
+    peering.connection.close(CloseReason("stopped", "the test ends it"))
+    assert shares.rests(share)
+    network.run_until(lambda: owner.feed(feed).count == 20_000, 60)
+    assert share.unwritten == share.writing == 0
 
 
 def test_a_key_that_reads_nothing_is_sent_so_much_over_all_its_connections(network):
@@ -313,10 +346,109 @@ def test_who_used_much_for_long_gives_way_though_it_uses_less_now():
     for _ in range(50):
         clock.advance(0.1)
         shares.charge(flood, 0.1)
-    for _ in range(100):
+    for _ in range(80):
         clock.advance(0.1)
         shares.charge(honest, 0.03)
         assert not shares.rests(honest)
-    shares.charge(flood, 0.1)
+    shares.charge(flood, 0.03)
     assert flood.part(clock.seconds()) < honest.part(clock.seconds())
     assert shares.rests(flood) > 0.1
+
+
+def test_a_flood_gives_way_to_a_newcomer_at_once():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    flood, honest = shares.join(b"f" * 32), shares.join(b"h" * 32)
+    for _ in range(50):
+        clock.advance(0.1)
+        shares.charge(flood, 0.1)
+    assert not shares.rests(flood)
+    for _ in range(5):
+        clock.advance(0.1)
+        shares.charge(honest, 0.04)
+    shares.charge(flood, 0.1)
+    assert shares.rests(flood) >= 0.9 * 0.1 * (1 / LEAST_PART - 1)
+    assert not shares.rests(honest)
+
+
+def test_one_piece_of_work_does_not_look_like_a_flood():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    heavy, light = shares.join(b"x" * 32), shares.join(b"l" * 32)
+    clock.advance(1.0)
+    shares.charge(heavy, 1.0)
+    shares.charge(light, 0.002)
+    assert light.part(clock.seconds()) < 0.01
+    shares.charge(heavy, 0.1)
+    assert shares.rests(heavy) < 0.01
+
+
+def test_work_that_waits_is_dropped_when_it_is_cancelled():
+    bench = Bench()
+    share = bench.shares.join(b"x" * 32)
+    done, failed = [], []
+    for number in range(3):
+        work = bench.workers.work_for(share, lambda number=number: done.append(number))
+        work.addErrback(failed.append)
+        if number < 2:
+            work.cancel()
+    bench.run(1)
+    assert done == [0, 2], "one slice of a key is under way at a time"
+    assert [failure.type for failure in failed] == 2 * [CancelledError]
+
+
+def test_who_waits_for_a_rest_to_end_goes_on_until_the_next_rest():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    share, went_on = shares.strangers, []
+
+    def go_on(number):
+        went_on.append(number)
+        if number == 1:
+            share.rests_until = clock.seconds() + 1.0
+
+    share.rests_until = 1.0
+    for number in range(4):
+        share.wait(partial(go_on, number))
+    share.wake_after_rest(clock)
+    clock.advance(1.0)
+    assert went_on == [0, 1]
+    clock.advance(1.0)
+    assert went_on == [0, 1, 2, 3]
+
+
+class Port(FileDescriptor):
+    """A port that notes whether it is listened at."""
+
+    connected = True
+    is_read = True
+
+    def startReading(self):
+        self.is_read = True
+
+    def stopReading(self):
+        self.is_read = False
+
+
+def test_nobody_is_let_in_while_strangers_rest():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    door, port, stopped = Door(shares, clock), Port(clock), Port(clock)
+    door.add(port)
+    door.add(stopped)
+    honest = shares.join(b"h" * 32)
+    for _ in range(10):
+        clock.advance(0.1)
+        shares.charge(honest, 0.04)
+        shares.charge(shares.strangers, 0.0001)
+        door.look()
+        assert port.is_read, "they use little"
+    for _ in range(10):
+        shares.charge(shares.strangers, 0.1)
+    door.look()
+    door.look()
+    assert not port.is_read
+    stopped.connected = False
+    clock.advance(shares.rests(shares.strangers) + 0.01)
+    assert port.is_read
+    assert not stopped.is_read

@@ -463,7 +463,7 @@ def test_a_peer_that_sends_faster_than_the_disk_takes_it_is_slowed(network):
     member.feed(feed).insert(values)
     network.run(1.5)
     in_a_frame = values[: SEND_FRAME_BYTES // len(values[0])]
-    assert peering._unwritten <= 262_144 + written_bytes(in_a_frame)
+    assert peering._arrivals.bytes <= 262_144 + written_bytes(in_a_frame)
     far = connection.transport.other
     waiting = far.protocol.session.buffered_bytes + sum(map(len, far.arrived))
     assert connection.peering.outflow.paused, "the sender's transport is full"

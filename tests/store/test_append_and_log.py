@@ -3,10 +3,12 @@
 import pytest
 from set_digests import digest_of
 
+from hyperbloom.digests import SUM_BATCH, element_sum, set_digest
 from hyperbloom.store import (
     Appended,
     AppendValues,
     DropFeed,
+    ForgetValues,
     LogRecord,
     NoSuchFeed,
     PutFeed,
@@ -16,6 +18,8 @@ from hyperbloom.store import (
     WriterInline,
 )
 from hyperbloom.store.limits import DELETE_STEP, MAX_VALUE_BYTES
+from hyperbloom.store.values.ordered_index import _MANY
+from hyperbloom.store.writer import commit_group
 
 ORIGIN = b"o" * 32
 MANY = 1 << 40
@@ -33,6 +37,33 @@ def test_new_values_come_back_in_arrival_order_and_once(run, feed):
     nothing = run(append(feed, b"a"))
     assert (nothing.values, nothing.first_seq) == ([], nothing.top_seq + 1)
     assert run(append(feed)).values == []
+
+
+@pytest.mark.parametrize("count", [_MANY - 1, _MANY, _MANY + 1, 300])
+def test_of_many_values_those_that_were_there_do_not_come_again(store, run, feed, count):
+    before = [b"%05d" % number for number in range(0, count, 3)]
+    run(append(feed, *before))
+    values = [b"%05d" % number for number in reversed(range(count))]
+    appended = run(append(feed, *values))
+    assert appended.values == [value for value in values if value not in before]
+    assert run(append(feed, *values)).values == []
+    assert store.feed(feed).count == count
+    assert store.range_slice(feed, b"", None, limit=count, max_bytes=MANY).values == sorted(values)
+    records = store.log_slice(feed, 0, limit=MANY, max_bytes=MANY).records
+    assert [record.value for record in records] == before + appended.values
+    assert records[-1].seq == appended.top_seq
+
+
+@pytest.mark.parametrize("count", [1, SUM_BATCH - 1, SUM_BATCH, SUM_BATCH + 1])
+def test_the_digest_counts_what_single_operations_of_a_transaction_add_and_remove(
+    store, run, feed, count
+):
+    values = [b"%d" % number for number in range(count)]
+    operations = [append(feed, value) for value in values]
+    operations.append(ForgetValues(feed, values[-1:]))
+    operations.append(append(feed, b"last"))
+    commit_group(store.environment, operations)
+    assert store.feed(feed).digest == set_digest(count, element_sum([*values[:-1], b"last"]))
 
 
 def test_the_log_keeps_arrival_order_origin_and_time(store, run, feed):

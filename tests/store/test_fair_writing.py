@@ -14,6 +14,7 @@ from hyperbloom.store.limits import (
     GROUP_BYTES,
     GROUP_OPERATIONS,
     GROUP_SECONDS,
+    OWN_LATELY_SECONDS,
     PIECE_BYTES,
     QUANTUM_BYTES,
     VALUE_COST_BYTES,
@@ -202,3 +203,29 @@ def test_an_insert_is_answered_before_the_flood_that_was_there_first(store):
     assert with_own[0] <= 2
     assert len(groups) >= written_bytes(tiny) // GROUP_BYTES
     assert store.feed(FEED).count == 80_020
+
+
+def test_a_transaction_of_others_is_short_by_what_the_disk_took_while_own_inserts_come(
+    store, monkeypatch
+):
+    """Where values lie far apart the disk takes most of the time, behind the last operation."""
+    groups = []
+
+    def commit(environment, operations, *, is_late):
+        groups.append([operation.name for operation in operations])
+        desk.now += 0.02 * len(operations)
+        return [None for _ in operations]
+
+    desk = Desk(store)
+    desk.hold()
+    monkeypatch.setattr("hyperbloom.store.writer.commit_group", commit)
+    for number in range(60):
+        desk.writer.submit(Weight(PIECE_BYTES, [], number), lambda result: None, origin=A)
+    desk.writer.submit(Weight(300, [], "own"), lambda result: None)
+    desk.finish()
+    assert "own" in groups[0]
+    lengths = [len(group) for group in groups]
+    assert lengths[0] > 10, "nothing is known of the disk yet"
+    short = lengths[1 : 1 + int(OWN_LATELY_SECONDS / 0.04)]
+    assert max(short) <= 2 * GROUP_SECONDS / 0.02
+    assert sum(lengths) == 61

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.crowding import Crowding
+from hyperbloom.connections.door import Door
 from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.connections.registry import Registered, Registry
 from hyperbloom.connections.slots import Proof, Slots
@@ -90,6 +91,7 @@ class Admission(Registry[AdmittedPeer]):
         self._slots: Slots[AdmittedPeer] = Slots(lambda: context.limits)
         self._strikes = Strikes(most=context.limits.strikes, memory=context.limits.ban_seconds)
         self._crowding = Crowding()
+        self.door = Door(context.shares, context.clock)
 
     # Called by PeerProtocol
 
@@ -129,10 +131,10 @@ class Admission(Registry[AdmittedPeer]):
 
     def why_unwanted(self, peer: AdmittedPeer, key: bytes) -> str | None:
         """Why a stranger that names this key is turned away before anything is verified."""
-        who, now = _struck(peer, key), self.context.clock.seconds()
-        if not self._crowding.is_too_much(who, now=now):
+        now = self.context.clock.seconds()
+        if not self._crowding.is_too_much(key, peer.network, now=now):
             return None
-        wait = self._crowding.wait(who, now=now)
+        wait = self._crowding.wait(key, peer.network, now=now)
         return f"its key has all its connections and took places too often; again in {wait} s"
 
     def _own_keys(self, peer: AdmittedPeer) -> frozenset[bytes]:
@@ -145,7 +147,7 @@ class Admission(Registry[AdmittedPeer]):
         proof = Proof(feed=remote.chain.feed_key, key=remote.key, branch=_branch_of(remote.chain))
         surplus = self._slots.prove(peer, proof)
         if surplus is not None and (surplus is peer or _key_of(surplus) == remote.key):
-            self._crowding.took(_struck(peer, remote.key), now=self.context.clock.seconds())
+            self._crowding.took(remote.key, peer.network, now=self.context.clock.seconds())
         return self._make_room(surplus, peer, "members have as many connections as they may")
 
     def _make_room(

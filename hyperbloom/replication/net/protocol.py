@@ -72,6 +72,7 @@ class PeerProtocol(PeerConnection):
         )
         self.admission = admission
         self.feed = feed
+        self._made = context.work_seconds()
         self.session = Session(leeway=context.leeway, refuses=self._why_unwanted)
         self.peering: Peering | None = None
         self.strikes = 0
@@ -83,9 +84,11 @@ class PeerProtocol(PeerConnection):
     def connectionMade(self) -> None:
         """Greet the peer (when we dialled) and give it its time for the handshake."""
         self.wire.bufferSize = EARLY_READ_BYTES
-        if hasattr(self.wire, "setTcpKeepAlive"):
-            _notice_silence(self.wire)
         super().connectionMade()
+        if not self.outgoing:
+            shares = self.context.shares
+            shares.charge(shares.strangers, self.context.work_seconds() - self._made)
+            self.admission.door.look()
 
     def _greet(self) -> None:
         if self.feed is not None:
@@ -93,9 +96,12 @@ class PeerProtocol(PeerConnection):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Stop every timer and tell who waits."""
+        share, begun = self._share, self.context.work_seconds()
         if self.peering is not None and self.peering.awaits_reply and self.close_reason is None:
             self._ask_for_less(self.peering)
         super().connectionLost(reason)
+        if not self.outgoing:
+            self.context.shares.charge(share, self.context.work_seconds() - begun)
 
     def _stop(self) -> None:
         if self.peering is not None:
@@ -232,6 +238,8 @@ class PeerProtocol(PeerConnection):
             self.close(refusal or CloseReason("protocol", "it shook hands about no feed"))
             return
         self.wire.bufferSize = TCPConnection.bufferSize
+        if hasattr(self.wire, "setTcpKeepAlive"):
+            _notice_silence(self.wire)
         connection = Connection(
             name=self.address,
             outgoing=self.outgoing,

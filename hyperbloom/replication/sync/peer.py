@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -25,12 +25,13 @@ from hyperbloom.replication.limits import (
 )
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import PeerStatus
+from hyperbloom.replication.sync.arrivals import Arrivals
 from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, reply_limit
 from hyperbloom.replication.sync.reply import Reply, reply_to_request, reply_to_sync
 from hyperbloom.replication.sync.send_jobs import AskOn, Broadcast, Replies
 from hyperbloom.replication.sync.send_scheduler import Outflow
 from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS, Rounds
-from hyperbloom.store import Appended, StoreError, written_bytes
+from hyperbloom.store import StoreError
 from hyperbloom.trust import Chain, TrustLink
 from hyperbloom.wire import (
     SET_DIGEST,
@@ -116,15 +117,17 @@ class Peering:
         #: Whether something showed that the key's holder is really there, and who waits for it.
         self.is_shown = False
         self._when_shown: list[Callable[[], None]] = []
-        self._unwritten = self._unsent = 0
+        self._unsent = 0
+        self._work: Deferred[Any] | None = None
         #: What all connections of this key together may use.
         self.share = self.context.shares.join(remote.key)
-        self.outflow = Outflow(self.context.clock, failed=self._job_failed)
+        self.outflow = Outflow(self.context.clock, failed=self.job_failed)
         self._asked = Asked()
         self.rounds = Rounds(self, self._asked)
         self._broadcast = Broadcast(self, feed.top_seq)
         self._replies = Replies(self)
         self._ask_on = AskOn(self, self._asked)
+        self._arrivals = Arrivals(self)
         self._unsubscribe = feed.subscribe(self._broadcast.offer)
 
     def start(self) -> None:
@@ -144,6 +147,9 @@ class Peering:
         self._unsubscribe()
         self.outflow.stopProducing()
         self._replies.drop()
+        if self._work is not None:
+            # What waits for its turn holds a filter, and who comes again and again leaves many.
+            self._work.cancel()
         self.share.unsent -= self._unsent
         self._unsent = 0
         self.share.forget(self.connection.release)
@@ -196,7 +202,7 @@ class Peering:
     @property
     def is_receiving(self) -> bool:
         """Whether values of the peer wait for the disk, or for being asked for."""
-        return self._unwritten > 0 or len(self._ask_on) > 0
+        return self._arrivals.bytes > 0 or len(self._ask_on) > 0
 
     @property
     def is_sending(self) -> bool:
@@ -239,47 +245,19 @@ class Peering:
                 log.debug("{peer}: {event}", peer=self.connection.name, event=type(event).__name__)
 
     def _take_data(self, event: DataReceived) -> None:
-        values, size = event.values, written_bytes(event.values)
+        values = event.values
         self.figures.values_in += len(values)
         self.figures.last_data = self.context.now()
         self._broadcast.peer_has(values)
         if self._ask_on.received(values):
             self.feed.reply_arrived(self.remote_key)
-        self._unwritten += size
-        self.share.unwritten += size
+        self._arrivals.add(values)
 
-        def stored(appended: Appended) -> None:
-            if appended.values:
-                self.figures.values_new += len(appended.values)
-                self.figures.last_new = self.context.now()
-                self._show()
-
-        def not_stored(failure: Failure) -> None:
-            failure.trap(StoreError)
-            self.connection.close(
-                CloseReason("store", f"values could not be stored: {failure.value}")
-            )
-
-        def written(_: object) -> None:
-            self._unwritten -= size
-            self.share.unwritten -= size
-            self._charge_for_writing(size)
-            self.share.wake()
-
-        accepted = self.feed.accept(values, self.remote_key)
-        accepted.addCallbacks(stored, not_stored)
-        accepted.addErrback(self._job_failed)
-        accepted.addBoth(written)
-
-    def _charge_for_writing(self, size: int) -> None:
-        """What storing values of this weight took; as much again if others are told of them.
-
-        Those store them as well, each beside what it takes from here.
-        """
-        seconds = size * self.context.writer.figures.seconds_a_byte
-        if any(peer.remote_key != self.remote_key for peer in self.feed.peers):
-            seconds *= 2
-        self.context.shares.charge(self.share, seconds)
+    def brought_new(self, count: int) -> None:
+        """So many values that it sent are on disk, and were new here."""
+        self.figures.values_new += count
+        self.figures.last_new = self.context.now()
+        self._show()
 
     def when_shown(self, call: Callable[[], None]) -> None:
         """Call once something shows that the holder of the peer's key is really there.
@@ -323,7 +301,9 @@ class Peering:
 
     def work(self, call: Callable[[], T]) -> Deferred[T]:
         """Do in a thread what is to be done because of this peer, when it is its turn."""
-        return self.context.work_for(self.share, call)
+        work = self.context.work_for(self.share, call)
+        self._work = work
+        return work
 
     def send_answer(self, values: Sequence[bytes]) -> None:
         """Send values that were asked for: signing and encrypting them counts as its work."""
@@ -445,13 +425,14 @@ class Peering:
         except (NotTrusted, ValueError) as error:
             self.connection.tell("no-link", f"no link is issued to it: {error}")
             return
-        issued.addCallback(self._send_link).addErrback(self._job_failed)
+        issued.addCallback(self._send_link).addErrback(self.job_failed)
 
     def _send_link(self, link: TrustLink) -> None:
         if not self._stopped:
             self.connection.write(self._session.send_link(link))
 
-    def _job_failed(self, failure: Failure) -> None:
+    def job_failed(self, failure: Failure) -> None:
+        """Something went wrong here: end the connection, and say so in the log."""
         if failure.check(StoreError, LocalProtocolError):
             log.error("{peer}: {why}", peer=self.connection.name, why=failure.value)
         else:

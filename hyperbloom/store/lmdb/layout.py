@@ -28,10 +28,18 @@ for a feed has an id of its own, and its log and index lie among those of the fe
 
 import json
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hyperbloom.digests import ELEMENT_BYTES, EMPTY_DIGEST, SUM_MODULUS, set_digest
+from hyperbloom.digests import (
+    ELEMENT_BYTES,
+    EMPTY_DIGEST,
+    SUM_BATCH,
+    SUM_MODULUS,
+    element_sum,
+    set_digest,
+)
 
 __all__ = [
     "ASIDE_TAGS",
@@ -98,6 +106,7 @@ class FeedState:
 
     ``link_expiry`` is no later than the earliest expiry among the stored links. ``digest``
     (digests.py) is zero for an empty set, and for one whose sum is not known yet (KeptSum).
+    ``prefix`` is the four bytes that every key of this feed begins with.
     """
 
     feed_id: int
@@ -111,11 +120,10 @@ class FeedState:
     refused: int = 0
     refused_bytes: int = 0
     digest: bytes = EMPTY_DIGEST
+    prefix: bytes = field(init=False)
 
-    @property
-    def prefix(self) -> bytes:
-        """The four bytes that every key of this feed begins with."""
-        return U32.pack(self.feed_id)
+    def __post_init__(self) -> None:
+        self.prefix = U32.pack(self.feed_id)
 
     def pack(self) -> bytes:
         return (
@@ -159,26 +167,42 @@ class KeptSum:
 
     ``left`` values are not in it yet: those whose sequence numbers are above ``done`` and not above
     ``last``. That is so in a store that an older version wrote, until SumUp has gone through it.
+    What single operations add is added up in batches (``_added`` waits for it), which takes half
+    the time.
     """
 
     total: int = 0
     left: int = 0
     done: int = 0
     last: int = 0
+    _added: list[bytes] = field(default_factory=list, init=False, compare=False, repr=False)
+
+    def add(self, values: Sequence[bytes]) -> None:
+        """Count values in."""
+        self._added += values
+        if len(self._added) >= SUM_BATCH:
+            self._add_up()
+
+    def take_out(self, values: Sequence[bytes]) -> None:
+        """Count values out that were in."""
+        self.total = (self.total - element_sum(values)) % SUM_MODULUS
+
+    def _add_up(self) -> None:
+        if self._added:
+            self.total = (self.total + element_sum(self._added)) % SUM_MODULUS
+            self._added.clear()
 
     def counts(self, seq: int) -> bool:
         """Whether the value with this number is in the sum."""
         return not self.left or not self.done < seq <= self.last
 
-    def add(self, number: int) -> None:
-        """Add the sum of some elements, or take it out (negative)."""
-        self.total = (self.total + number) % SUM_MODULUS
-
     def digest(self, count: int) -> bytes:
         """The digest of the set, which has so many values; zero while it is not known."""
+        self._add_up()
         return EMPTY_DIGEST if self.left else set_digest(count, self.total)
 
     def pack(self) -> bytes:
+        self._add_up()
         total = self.total.to_bytes(ELEMENT_BYTES, "big")
         return _SUM.pack(self.left, self.done, self.last, total)
 

@@ -110,7 +110,8 @@ class WriteTransaction(ReadTransaction):
     def __init__(self, txn: "lmdb.Transaction[bytes]", databases: dict[str, "lmdb._Database"]):
         super().__init__(txn, databases)
         self._feeds: dict[bytes, FeedState] = {}
-        self._aside: dict[bytes, FeedState] = {}
+        #: None: there is none; most feeds have forgotten nothing, and each operation asks.
+        self._aside: dict[bytes, FeedState | None] = {}
         self._sums: dict[bytes, KeptSum] = {}
 
     def find_feed(self, feed_key: bytes) -> FeedState | None:
@@ -141,10 +142,9 @@ class WriteTransaction(ReadTransaction):
 
     def find_aside_at(self, key: bytes) -> FeedState | None:
         """A set kept aside, by the key of its record: the feed's prefix and the tag."""
-        state = self._aside.get(key) or super().find_aside_at(key)
-        if state is not None:
-            self._aside[key] = state
-        return state
+        if key not in self._aside:
+            self._aside[key] = super().find_aside_at(key)
+        return self._aside[key]
 
     def aside(self, feed: FeedState, tag: bytes) -> FeedState:
         """A set kept aside for a feed; an empty one is made if there is none."""
@@ -162,7 +162,7 @@ class WriteTransaction(ReadTransaction):
             if state is not None:
                 removed.append(state)
                 self._remove_sum(state)
-                del self._aside[feed.prefix + tag]
+                self._aside[feed.prefix + tag] = None
                 self.delete("aside", feed.prefix + tag)
         return removed
 
@@ -198,12 +198,12 @@ class WriteTransaction(ReadTransaction):
 
     def write_feeds(self) -> None:
         """Write the feeds back, with their sums and digests; called once, at the end."""
-        for database, states in (("feeds", self._feeds), ("aside", self._aside)):
-            for key, state in states.items():
-                kept = self._sums.get(state.prefix)
-                if kept is not None:
-                    state.digest = kept.digest(state.count)
-                self.put(database, key, state.pack())
+        there = [("aside", key, state) for key, state in self._aside.items() if state is not None]
+        for database, key, state in [*(("feeds", *feed) for feed in self._feeds.items()), *there]:
+            kept = self._sums.get(state.prefix)
+            if kept is not None:
+                state.digest = kept.digest(state.count)
+            self.put(database, key, state.pack())
         for prefix, kept in self._sums.items():
             self.put("meta", META_SUM + prefix, kept.pack())
 

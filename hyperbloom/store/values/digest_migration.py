@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from hyperbloom.digests import EMPTY_DIGEST, element_sum
+from hyperbloom.digests import EMPTY_DIGEST
 from hyperbloom.store.limits import SUM_STEP, SUM_STEP_BYTES
 from hyperbloom.store.lmdb.layout import (
     KEY_BYTES,
@@ -83,7 +83,7 @@ def _add_step(transaction: WriteTransaction, state: FeedState) -> bool:
         size += len(value)
         if len(values) >= min(SUM_STEP, kept.left) or size >= SUM_STEP_BYTES:
             break
-    kept.add(element_sum(values))
+    kept.add(values)
     kept.left -= len(values)
     return bool(values and kept.left)
 

@@ -55,6 +55,8 @@ _FIRST_CHUNK = 16
 _CHUNK = 512
 # Long values are handed out before many are in memory.
 _CHUNK_BYTES = 65_536
+# As many values are put in by one call; fewer one by one, which tells which of them were there.
+_MANY = 16
 _SHORT_PREFIX = 4 * PART_BYTES
 
 
@@ -108,13 +110,22 @@ class OrderedIndex:
             return known
         if max(map(len, values)) > PART_BYTES:
             return self._insert_long(values, first_seq)
-        # The hot path: one call for membership and insertion, positional for speed.
+        # The hot path, positional for speed.
         put, root, database = self._txn.put, self._root, self._database
         pack = U64.pack
         seqs = dict(zip(values, range(first_seq, first_seq + len(values)), strict=True))
-        for value in sorted(values):
-            if not put(root + value, pack(seqs[value]), True, False, False, database):
-                known.add(value)
+        items = [(root + value, pack(seqs[value])) for value in sorted(values)]
+        if len(items) >= _MANY:
+            # One call for all; a cursor finds the next key from where it is.
+            _, added = self._txn.cursor(database).putmulti(items, True, False)
+            if added == len(items):
+                return known
+            # What has another number was there; the number of each is read to know.
+            get = self._txn.get
+            return {key[HEAD_BYTES:] for key, seq in items if get(key, None, database) != seq}
+        for key, seq in items:
+            if not put(key, seq, True, False, False, database):
+                known.add(key[HEAD_BYTES:])
         return known
 
     def _insert_long(self, values: list[bytes], first_seq: int) -> set[bytes]:

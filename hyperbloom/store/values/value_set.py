@@ -11,7 +11,6 @@ from itertools import islice
 
 import lmdb
 
-from hyperbloom.digests import element_sum
 from hyperbloom.keys import keyed_hash
 from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD_BYTES, U64, FeedState
 from hyperbloom.store.lmdb.transaction import WriteTransaction
@@ -38,11 +37,9 @@ def add_values(
     index = index_of(transaction, state)
     known = index.insert_batch(list(values), first_seq)
     state.next_bucket = index.next_bucket
-    fresh = [
-        (seq, value, head)
-        for seq, (value, head) in enumerate(zip(values, heads, strict=True), first_seq)
-        if value not in known
-    ]
+    fresh = list(zip(range(first_seq, first_seq + len(values)), values, heads, strict=True))
+    if known:
+        fresh = [record for record in fresh if record[1] not in known]
     if not fresh:
         return [], first_seq
     prefix, pack = state.prefix, U64.pack
@@ -82,7 +79,7 @@ def _added(
     state.top_seq = seqs[-1]
     state.count += len(values)
     state.size += sum(map(len, values))
-    transaction.sum_of(state).add(element_sum(values))
+    transaction.sum_of(state).add(values)
 
 
 def _removed(
@@ -94,7 +91,7 @@ def _removed(
     kept = transaction.sum_of(state)
     summed = [value for seq, value in zip(seqs, values, strict=True) if kept.counts(seq)]
     kept.left -= len(values) - len(summed)
-    kept.add(-element_sum(summed))
+    kept.take_out(summed)
 
 
 def log_heads(
