@@ -21,7 +21,7 @@ from hyperbloom.api.http.access import Access
 from hyperbloom.api.http.channel import ApiSite
 from hyperbloom.api.http.server import ApiResource
 from hyperbloom.api.limits import MAX_HEAD_BYTES
-from hyperbloom.api.routes import ROUTES
+from hyperbloom.api.routes import ROUTER, ROUTES
 from hyperbloom.api.service import ControlService
 
 MAX_BYTES = 8_192
@@ -61,7 +61,7 @@ def fuzz(data: bytes) -> bool:
     service = ControlService(FakeNode(), _FOLDER / "control.sock", reactor=clock)
     guarded = choices.one_of((False, True))
     access = Access(("127.0.0.1", _PORT), _TOKEN, clock=clock.seconds) if guarded else None
-    site = ApiSite(ApiResource(service.context), reactor=clock, access=access)
+    site = ApiSite(ApiResource(service.context, ROUTER), reactor=clock, access=access)
     channel = site.buildProtocol(None)
     transport = StringTransport()
     channel.makeConnection(transport)
