@@ -73,18 +73,24 @@ class WriteQueue:
                 row.credit = min(row.credit + queued.size, QUANTUM_BYTES)
                 self._rows.move_to_end(queued.origin, last=False)
 
-    def take(self, most_of_others: int = GROUP_BYTES) -> list[Queued]:
+    def take(self, most_of_others: int = GROUP_BYTES, *, own_alone: bool = False) -> list[Queued]:
         """The next group, within its limits; at least one operation, if there is any.
 
-        Others have `most_of_others` bytes of it, or one operation.
+        Others have `most_of_others` bytes of it, or one operation; with `own_alone` nothing, if
+        something of this node's own waits.
         """
         group: list[Queued] = []
         others = bool(self._rows)
         room = GROUP_BYTES if others else OWN_GROUP_BYTES
         room = self._take_own(group, room, GROUP_OPERATIONS, halved=others)
+        if own_alone and group:
+            return self._taken(group)
         theirs = min(room, max(most_of_others, LARGEST_PIECE_BYTES))
         room -= theirs - self._take_turns(group, theirs)
         self._take_own(group, room, GROUP_OPERATIONS, halved=False)
+        return self._taken(group)
+
+    def _taken(self, group: list[Queued]) -> list[Queued]:
         self.bytes -= sum(queued.size for queued in group)
         return group
 
