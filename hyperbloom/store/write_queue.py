@@ -2,7 +2,8 @@
 
 A group is one transaction, so whoever waits, waits for the whole of it. It takes this node's own
 operations first, as far as half of what fits; then the rows of the others take turns, each with
-QUANTUM_BYTES a time; what is left is for its own again. So nobody waits behind what another has
+QUANTUM_BYTES a time; what is left is for its own again. Behind a group that had others' in it,
+own operations have one of their own. So nobody waits behind what another has
 queued, however much that is, and one that is alone has all of it. Within a row the order stays.
 
 This is deficit round robin (Shreedhar and Varghese, "Efficient fair queuing using deficit round
