@@ -115,7 +115,7 @@ OWN_WAITS_SECONDS = 0.01
 wait: whoever inserts waits for little more of it than for the disk."""
 
 OWN_LATELY_SECONDS = 1.0
-"""For so long after an operation of this node's own, GROUP_SECONDS and OWN_WAITS_SECONDS count all
+"""For so long after values were inserted here, GROUP_SECONDS and OWN_WAITS_SECONDS count all
 that a group of others' takes until it is on disk, and not its writing alone: where values lie far
 apart the disk takes twice as long as that."""
 

@@ -2,7 +2,8 @@
 
 A group is one transaction, so whoever waits, waits for the whole of it. It takes this node's own
 operations first, as far as half of what fits; then the rows of the others take turns, each with
-QUANTUM_BYTES a time; what is left is for its own again. So nobody waits behind what another has
+QUANTUM_BYTES a time; what is left is for its own again. Behind a group that had others' in it,
+own operations have one of their own. So nobody waits behind what another has
 queued, however much that is, and one that is alone has all of it. Within a row the order stays.
 
 This is deficit round robin (Shreedhar and Varghese, "Efficient fair queuing using deficit round
@@ -73,18 +74,24 @@ class WriteQueue:
                 row.credit = min(row.credit + queued.size, QUANTUM_BYTES)
                 self._rows.move_to_end(queued.origin, last=False)
 
-    def take(self, most_of_others: int = GROUP_BYTES) -> list[Queued]:
+    def take(self, most_of_others: int = GROUP_BYTES, *, own_alone: bool = False) -> list[Queued]:
         """The next group, within its limits; at least one operation, if there is any.
 
-        Others have `most_of_others` bytes of it, or one operation.
+        Others have `most_of_others` bytes of it, or one operation; with `own_alone` nothing, if
+        something of this node's own waits.
         """
         group: list[Queued] = []
         others = bool(self._rows)
         room = GROUP_BYTES if others else OWN_GROUP_BYTES
         room = self._take_own(group, room, GROUP_OPERATIONS, halved=others)
+        if own_alone and group:
+            return self._taken(group)
         theirs = min(room, max(most_of_others, LARGEST_PIECE_BYTES))
         room -= theirs - self._take_turns(group, theirs)
         self._take_own(group, room, GROUP_OPERATIONS, halved=False)
+        return self._taken(group)
+
+    def _taken(self, group: list[Queued]) -> list[Queued]:
         self.bytes -= sum(queued.size for queued in group)
         return group
 

@@ -32,6 +32,7 @@ from hyperbloom.store.lmdb.transaction import WriteTransaction, write
 from hyperbloom.store.operations import Operation, Unfinished
 from hyperbloom.store.store import Store
 from hyperbloom.store.tables.feeds import SweepDropped
+from hyperbloom.store.values.append import AppendValues
 from hyperbloom.store.values.digest_migration import SumUp
 from hyperbloom.store.write_queue import OWN, Done, Queued, WriteQueue
 
@@ -128,10 +129,11 @@ class Writer:
         self._changed = threading.Condition(threading.Lock())
         self._queue = WriteQueue()
         self._writing_bytes = 0
-        #: When something of this node's own was asked for last, and what a byte of others' takes
+        #: When something was inserted here last, and what a byte of others' takes
         #: until it is on disk: where values lie far apart the disk takes longer than their writing.
         self._own_at = -math.inf
         self._seconds_a_byte = 0.0
+        self._others_were_last = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="hyperbloom-writer", daemon=True)
         for unfinished in (SweepDropped(), SumUp()):
@@ -154,7 +156,7 @@ class Writer:
             if not self._closed:
                 is_idle = not self._queue
                 self._queue.add(queued)
-                if origin is OWN:
+                if origin is OWN and isinstance(operation, AppendValues):
                     self._own_at = self._clock()
                 if is_idle:
                     self._changed.notify()
@@ -228,7 +230,9 @@ class Writer:
                 self._changed.wait()
             waiting = self._queue.bytes
             self.figures.group_bytes = self._most_of_others()
-            group = self._queue.take(self.figures.group_bytes)
+            # Own operations do not wait for others twice, in the last group and in their own.
+            group = self._queue.take(self.figures.group_bytes, own_alone=self._others_were_last)
+            self._others_were_last = any(queued.origin is not OWN for queued in group)
             self._writing_bytes = waiting - self._queue.bytes
         return group
 

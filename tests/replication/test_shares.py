@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from functools import partial
+from itertools import count
 
 from players import Intruder, SlowWriter, numbered
 from sim import pair
@@ -452,3 +453,32 @@ def test_nobody_is_let_in_while_strangers_rest():
     clock.advance(shares.rests(shares.strangers) + 0.01)
     assert port.is_read
     assert not stopped.is_read
+
+
+def test_to_accept_a_connection_and_to_lose_it_is_the_strangers_work(network):
+    owner, member, feed = pair(network)
+    owner.context.work_seconds = partial(next, count(0.0, 0.01))
+    strangers = owner.context.shares.strangers
+    assert strangers.weight(network.clock.seconds()) == 0
+    network.connect(member, owner, feed)
+    accepted = strangers.weight(network.clock.seconds())
+    assert accepted > 0
+    network.cut(next(one for one in network.transports if one.connected))
+    assert strangers.weight(network.clock.seconds()) > accepted
+
+
+def test_a_crowd_that_knocks_is_not_accepted_while_it_rests(network):
+    owner, member, feed = pair(network)
+    port = Port(network.clock)
+    owner.node.connections.door.add(port)
+    shares = owner.context.shares
+    network.run(2)
+    for _ in range(10):
+        shares.charge(shares.join(b"h" * 32), 0.04)
+        network.run(0.1)
+    owner.context.work_seconds = partial(next, count(0.0, 2.0))
+    network.connect(member, owner, feed)
+    assert not port.is_read
+    owner.context.work_seconds = lambda: 0.0
+    network.run(shares.rests(shares.strangers) + 0.1)
+    assert port.is_read

@@ -66,6 +66,30 @@ def test_a_peer_does_not_wait_behind_own_operations_either():
     assert len(group) <= GROUP_OPERATIONS
 
 
+def test_own_operations_go_alone_behind_a_group_of_others(store, monkeypatch):
+    groups, done = [], threading.Event()
+
+    def commit(environment, operations, *, is_late):
+        groups.append([operation.name for operation in operations])
+        if len(groups) == 1:
+            desk.writer.submit(Weight(300, [], "own"), lambda result: None)
+        if groups[-1][-1] == 39:
+            done.set()
+        return [None for _ in operations]
+
+    desk = Desk(store)
+    desk.hold()
+    monkeypatch.setattr("hyperbloom.store.writer.commit_group", commit)
+    for number in range(40):
+        desk.writer.submit(Weight(PIECE_BYTES, [], number), lambda result: None, origin=A)
+    desk.let_go()
+    assert done.wait(30)
+    desk.finish()
+    assert groups[1] == ["own"]
+    assert [name for group in groups for name in group if name != "own"] == list(range(40))
+    assert len(groups) <= 5, "others have their turn behind it"
+
+
 @pytest.mark.parametrize("sizes", [(PIECE_BYTES, PIECE_BYTES), (PIECE_BYTES, 3_000)])
 def test_two_peers_have_the_same_however_much_one_has_queued(sizes):
     waiting = WriteQueue()
@@ -153,8 +177,11 @@ class Desk:
         self._begun.set()
         self._go_on.wait(30)
 
-    def finish(self):
+    def let_go(self):
         self._go_on.set()
+
+    def finish(self):
+        self.let_go()
         self.writer.close()
 
 
@@ -212,7 +239,7 @@ def test_a_transaction_of_others_is_short_by_what_the_disk_took_while_own_insert
     groups = []
 
     def commit(environment, operations, *, is_late):
-        groups.append([operation.name for operation in operations])
+        groups.append([getattr(operation, "name", "own") for operation in operations])
         desk.now += 0.02 * len(operations)
         return [None for _ in operations]
 
@@ -221,7 +248,7 @@ def test_a_transaction_of_others_is_short_by_what_the_disk_took_while_own_insert
     monkeypatch.setattr("hyperbloom.store.writer.commit_group", commit)
     for number in range(60):
         desk.writer.submit(Weight(PIECE_BYTES, [], number), lambda result: None, origin=A)
-    desk.writer.submit(Weight(300, [], "own"), lambda result: None)
+    desk.writer.submit(AppendValues(FEED, [b"own"], B, 1), lambda result: None)
     desk.finish()
     assert "own" in groups[0]
     lengths = [len(group) for group in groups]

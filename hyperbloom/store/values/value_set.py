@@ -123,7 +123,7 @@ def forgotten_among(
     transaction: WriteTransaction, feed: FeedState, values: Sequence[bytes]
 ) -> set[bytes]:
     """Those of these values that the feed has forgotten and is not to take in again."""
-    whole, hashed = (transaction.find_aside(feed, tag) for tag in ASIDE_TAGS)
+    whole, hashed = [transaction.find_aside(feed, tag) for tag in ASIDE_TAGS]
     found: set[bytes] = set()
     if whole is not None and whole.count:
         find = index_of(transaction, whole).find
