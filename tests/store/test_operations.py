@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -15,13 +16,25 @@ from hyperbloom.store import (
     DropPeer,
     ForgetValues,
     LinkRecord,
+    OfferedObject,
+    OfferedRemoval,
     OfferObjects,
     PeerRecord,
     PutFeed,
     PutLinks,
+    PutMeta,
     PutPeer,
     RememberRefused,
     RestoreValues,
+)
+from hyperbloom.store.limits import (
+    FORGET_STEP,
+    MAX_ADDRESS_BYTES,
+    MAX_FIELD_NAME_BYTES,
+    MAX_LINK_BYTES,
+    MAX_OBJECT_FIELDS,
+    MAX_REASON_BYTES,
+    MAX_VALUE_BYTES,
 )
 
 KEY = b"k" * 32
@@ -29,8 +42,8 @@ LATEST = 2**64 - 1
 
 
 def link(**fields: object) -> LinkRecord:
-    usual = {"issuer": KEY, "trustee": KEY, "introduced_by": KEY, "first_seen": 1}
-    return LinkRecord(**usual | fields, expires=1.0, raw=b"link")
+    keys = {"issuer": KEY, "trustee": KEY, "introduced_by": KEY}
+    return LinkRecord(**keys | {"first_seen": 1, "expires": 1.0, "raw": b"link"} | fields)
 
 
 def peer(**fields: object) -> PeerRecord:
@@ -113,3 +126,80 @@ def test_an_operation_is_as_large_as_its_values(make: Make) -> None:
     assert none < short
     assert long == short + 1_000
     assert two > long
+
+
+def some(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+def offered(**fields: object) -> OfferedObject:
+    return OfferedObject(**{"hash": 1, "stamp": 1, "fields": {"a": 1}} | fields)
+
+
+#: What is made of so many bytes or pieces, and the most of them; of some the least is one.
+BOUNDED: dict[str, tuple[Make, int, int]] = {
+    "appended value": (lambda n: AppendValues(KEY, [b"v", bytes(n)], KEY, 1), 0, MAX_VALUE_BYTES),
+    "refused value": (lambda n: RememberRefused(KEY, [(bytes(n), "")], 1), 0, MAX_VALUE_BYTES),
+    "reason": (lambda n: RememberRefused(KEY, [(b"v", "r" * n)], 1), 0, MAX_REASON_BYTES),
+    "forgotten value": (lambda n: ForgetValues(KEY, [bytes(n)]), 1, MAX_VALUE_BYTES),
+    "forgotten at once": (lambda n: ForgetValues(KEY, some(n)), 0, FORGET_STEP),
+    "restored value": (lambda n: RestoreValues(KEY, [bytes(n)]), 1, MAX_VALUE_BYTES),
+    "restored at once": (lambda n: RestoreValues(KEY, some(n)), 0, FORGET_STEP),
+    "why denied": (lambda n: DenyKey(KEY, 1, "r" * n), 0, MAX_REASON_BYTES),
+    "link": (lambda n: PutLinks(KEY, [link(raw=bytes(n))]), 1, MAX_LINK_BYTES),
+    "address": (lambda n: PutPeer(peer(address="a" * n)), 1, MAX_ADDRESS_BYTES),
+    "dropped address": (lambda n: DropPeer(KEY, "a" * n), 1, MAX_ADDRESS_BYTES),
+    "source": (lambda n: PutPeer(peer(source="s" * n)), 0, MAX_ADDRESS_BYTES),
+    "entry": (lambda n: PutMeta("n" * n, b""), 1, 255),
+    "fields": (lambda n: offered(fields={str(one): 1 for one in range(n)}), 1, MAX_OBJECT_FIELDS),
+    "field": (lambda n: offered(fields={"f" * n: 1}), 1, MAX_FIELD_NAME_BYTES),
+    "type": (lambda n: offered(type_name="t" * n), 1, MAX_FIELD_NAME_BYTES),
+    "ancestors": (lambda n: offered(ancestors=tuple(range(n))), 0, 16),
+    "stamp": (lambda n: offered(stamp=n), 0, 2**63 - 1),
+    "removal": (lambda n: OfferedRemoval(hash=1, stamp=n), 0, 2**63 - 1),
+    "hash": (lambda n: offered(hash=n), -(2**63), 2**63 - 1),
+    "ancestor": (lambda n: offered(ancestors=(n,)), -(2**63), 2**63 - 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "least", "most"), BOUNDED.values(), ids=BOUNDED)
+def test_each_bound_is_taken_and_one_beyond_is_not(make: Make, least: int, most: int) -> None:
+    make(least)
+    make(most)
+    with pytest.raises(ValueError, match=r"at most|has 1 to|no name|one word|between|64 bits"):
+        make(most + 1)
+    if least:
+        with pytest.raises(ValueError, match=r"has 1 to|no name|64 bits"):
+            make(least - 1)
+
+
+def test_a_bound_in_bytes_counts_bytes() -> None:
+    DenyKey(KEY, 1, "é" * (MAX_REASON_BYTES // 2))
+    with pytest.raises(ValueError, match="at most"):
+        DenyKey(KEY, 1, "é" * (MAX_REASON_BYTES // 2 + 1))
+
+
+def test_when_a_link_expires_is_a_number() -> None:
+    for expires in (-math.inf, math.inf):
+        PutLinks(KEY, [link(expires=expires)])
+        DropExpiredLinks(KEY, expires)
+    with pytest.raises(ValueError, match="must be a number"):
+        PutLinks(KEY, [link(expires=math.nan)])
+    with pytest.raises(ValueError, match="must be a number"):
+        DropExpiredLinks(KEY, math.nan)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: AppendValues(KEY, [b"v", "w"], KEY, 1),
+        lambda: RememberRefused(KEY, [("v", "no")], 1),
+        lambda: ForgetValues(KEY, [b"v", 1]),
+        lambda: RestoreValues(KEY, ["v"]),
+        lambda: PutMeta("name", "text"),
+    ],
+    ids=["append", "refuse", "forget", "restore", "meta"],
+)
+def test_values_are_bytes(make: Make) -> None:
+    with pytest.raises(TypeError, match="must be bytes"):
+        make()
