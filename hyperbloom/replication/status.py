@@ -106,10 +106,10 @@ class FeedStatus(_Picture):
     trusted: bool
     problem: str | None
     is_full: bool
-    forgotten: int = 0
-    forgotten_hashes: int = 0
-    forgotten_refused: int = 0
-    retained_out: int = 0
+    forgotten: int
+    forgotten_hashes: int
+    forgotten_refused: int
+    retained_out: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class NodeStatus(_Picture):
     refusals: tuple[ClosedConnection, ...]
     store: dict[str, int]
     queued_bytes: int
-    denied: int = 0
+    denied: int
     store_problem: str | None = None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 __all__ = ["Calls", "test_files"]
 
 _SLOW_FOLDERS = (
-    "attacks", "cli", "config", "demo", "docs", "export", "house", "interop", "packaging", "system",
+    "attacks", "cli", "demo", "docs", "export", "house", "interop", "packaging", "system",
     "tap",
 )  # fmt: skip
 

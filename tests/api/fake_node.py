@@ -445,6 +445,10 @@ class FakeNode:
             trusted=chain is not None,
             problem=self.problem or self._distrust(feed),
             is_full=False,
+            forgotten=0,
+            forgotten_hashes=0,
+            forgotten_refused=0,
+            retained_out=0,
         )
 
     def status(self) -> NodeStatus:
@@ -458,6 +462,7 @@ class FakeNode:
             refusals=self.refusals,
             store=self.sizes,
             queued_bytes=0,
+            denied=0,
         )
 
     def store_problem(self) -> str | None:

@@ -91,6 +91,22 @@ def test_as_many_messages_at_once_as_the_limit_and_no_more():
         read(reader_of(NoProcessing()), [b"\0" * (MAX_MIXED_MESSAGES + 4)])
 
 
+def test_under_the_aes_flag_what_was_sent_in_the_clear_is_a_message_too():
+    writing, reading = processings("correct horse")
+    clear, secret = compress(b"early"), writing.outgoing(compress(b"x" * 40))
+    one, two = parts_of(clear, 1), parts_of(secret, 1)
+    assert read(reader_of(reading), [one[0], two[0], one[1], two[1], clear, secret]) == [
+        clear,
+        secret,
+    ]
+    assert reading.is_whole(clear)
+    assert reading.is_whole(secret)
+    for broken in (clear[:-1], clear + b"\0", secret[:-1], secret + bytes(16), b""):
+        assert not reading.is_whole(broken)
+    _, other = processings("another one")
+    assert not other.is_whole(secret)
+
+
 def test_bytes_that_are_no_part_are_refused():
     good = compress(b"good")
     head = b"\0" + len(good).to_bytes(4, "big")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from other_formats import write_frame
 
-from hyperbloom.objects.limits import MAX_EARLY_FRAME_BYTES
+from hyperbloom.objects.limits import MAX_EARLY_FRAME_BYTES, MAX_EARLY_UNENCRYPTED
 from hyperbloom.objects.wire.aes import AesProcessing, NoProcessing
 from hyperbloom.objects.wire.codec import compressed, encode
 from hyperbloom.objects.wire.compression import compress
@@ -279,6 +279,19 @@ def test_a_stranger_may_say_little_after_decompression_too():
     assert isinstance(session.next_event(), Identify)
     _, session = stranger(MAX_EARLY_FRAME_BYTES + 1)
     with pytest.raises(RemoteProtocolError, match="longer than 65536 bytes when decompressed"):
+        session.next_event()
+
+
+def test_so_many_messages_are_passed_over_that_come_before_the_salt():
+    session = Session(AesProcessing("one", salt=None))
+    session.send(EXAMPLES["IDENTIFY"])
+    early = encode_frame(1, compress(b"x" * 40))
+    for number in range(1, MAX_EARLY_UNENCRYPTED + 1):
+        session.receive_data(early)
+        assert session.next_event() is NEED_DATA
+        assert session.passed_over == number
+    session.receive_data(early)
+    with pytest.raises(RemoteProtocolError, match="too much comes unencrypted"):
         session.next_event()
 
 

@@ -105,7 +105,11 @@ def test_hashes_of_what_has_no_class_here():
     assert types.changed_hash(record_hash(fields), None, {"b": 2, "a": "x"}) == record_hash(
         {"b": 2, "a": "x"}
     )
-    jvm = Types(rule=HashRule.JVM).hash_of("Thing", {"b": -1})
+    like_jvm = Types(rule=HashRule.JVM)
+    assert like_jvm.changed_hash(record_hash(fields), None, {"a": "y"}) == record_hash({"a": "y"})
+    with pytest.raises(ObjectError, match="declare the type"):
+        like_jvm.changed_hash(named, None, {"a": "y"})
+    jvm = like_jvm.hash_of("Thing", {"b": -1})
     assert jvm == object_hash("Thing", 1, fields_hash_code([-1]), HashRule.JVM)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from players import Intruder, fired, light_pair, numbered
@@ -20,10 +21,13 @@ from hyperbloom.replication.limits import (
 )
 from hyperbloom.replication.settings import WHOLE, FeedSettings, SyncSettings
 from hyperbloom.replication.sync.peer import SPLITS_REPLIES
+from hyperbloom.replication.sync.range_digests import NOTHING as NOTHING_HELD
 from hyperbloom.replication.sync.range_digests import KeptSums, Sum
+from hyperbloom.replication.sync.reply import QUESTION_VALUES
 from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
 from hyperbloom.replication.sync.sync_state import SyncEvidence, common
 from hyperbloom.replication.sync.wait_synced import NotInSync, TooManyWaits, UnknownPeer
+from hyperbloom.store import Holding, SetFigures
 from hyperbloom.store.lmdb.transaction import write
 from hyperbloom.store.values.digest_migration import SumUp, begin_sums
 from hyperbloom.store.writer import commit_group
@@ -450,6 +454,78 @@ def test_evidence_needs_the_peers_whole_plan():
     assert (shown.in_sync, shown.at, shown.source) == (True, 7.0, "sync")
     evidence.plan_begins(at=8.0, new_values=3)
     assert evidence.plan_ends(new_values=4, all_sent=True).in_sync is False
+
+
+def test_a_plan_shows_nothing_twice_and_only_what_came_since_it_began():
+    evidence = SyncEvidence([(b"a", b"m"), (b"m", b"z")])
+    assert not evidence.peer_has_asked
+    evidence.sync_answered((b"", b"z"))
+    assert evidence.peer_has_asked
+    evidence.plan_begins(at=5.0, new_values=3)
+    evidence.plan_begins(at=6.0, new_values=7)
+    shown = evidence.plan_ends(new_values=7, all_sent=True)
+    assert (shown.in_sync, shown.at) == (True, 6.0)
+    assert evidence.plan_ends(new_values=7, all_sent=True) is None
+    # What differs is told whatever the peer has asked, and whatever waits to be sent.
+    other = SyncEvidence([WHOLE])
+    other.plan_begins(at=7.0, new_values=0)
+    shown = other.plan_ends(new_values=1, all_sent=False)
+    assert (shown.in_sync, shown.at, shown.source) == (False, 7.0, "sync")
+    assert not SyncEvidence([]).peer_has_asked, "who keeps nothing has nothing in common"
+
+
+class Slices:
+    """Values in slices of two, as the store reads them."""
+
+    def __init__(self, *values):
+        self.values = sorted(values)
+
+    def __call__(self, start, end):
+        inside = [v for v in self.values if v >= start and (end is None or v < end)]
+        more = inside[2] if len(inside) > 2 else None
+        return SimpleNamespace(values=inside[:2], next_start=more)
+
+
+def test_an_addition_counts_its_work_and_takes_a_slice_that_is_not_empty_a_step():
+    here = [b"a" * 64, b"b" * 64, b"c" * 640]
+    adding = Sum([WHOLE], read=Slices(*here), read_forgotten=Slices(b"gone"))
+    assert adding.take_tested() == QUESTION_VALUES
+    worked = []
+    while not adding.done:
+        adding.step()
+        worked.append(adding.take_tested())
+    assert worked == [1, 2, 10]
+    assert adding.holding.here.count == 3
+    assert adding.holding.settled.count == 4
+    total = element_sum(here)
+    assert adding.holding.here.digest == set_digest(3, total)
+    total = (total + element_sum([b"gone"])) % SUM_MODULUS
+    assert adding.holding.settled.digest == set_digest(4, total)
+    empty = Sum([(b"x", b"y"), (b"y", b"z")], read=Slices(*here), read_forgotten=Slices())
+    empty.step()
+    assert empty.done, "empty slices are passed over in one step"
+    assert empty.holding == NOTHING_HELD
+
+
+def test_as_many_sums_are_kept_as_the_limit_says():
+    state = Holding(here=SetFigures(1, b"1" * 32), settled=SetFigures(1, b"1" * 32))
+    part = Holding(here=SetFigures(0, bytes(32)), settled=SetFigures(0, bytes(32)))
+    now = [state]
+    sums = KeptSums(lambda: now[0])
+    ranges = [[(b"%d" % number, None)] for number in range(MAX_KEPT_SUMS + 1)]
+    for some in ranges[:-1]:
+        sums.keep(some, part, of=state)
+    assert [sums.find(some) for some in ranges] == [part] * MAX_KEPT_SUMS + [None]
+    sums.keep(ranges[-1], part, of=state)
+    assert [sums.find(some) for some in ranges] == [None] * MAX_KEPT_SUMS + [part]
+    now[0] = None
+    assert sums.find(ranges[-1]) is None
+    assert sums.find([]) is None
+    sums.keep(ranges[0], part, of=state)
+    now[0] = state
+    assert sums.find(ranges[0]) is None, "nothing is kept while the digest is computed"
+    assert sums.find([WHOLE]) == state
+    assert sums.find([]) == NOTHING_HELD
 
 
 # A store of an older version, whose digests are still being computed

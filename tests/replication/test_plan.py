@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.connections.shares import WorkBudget
+from hyperbloom.replication.limits import OUTSTANDING_SYNCS
 from hyperbloom.replication.sync.plan import (
     FILTER_BYTES,
     MAX_BOUND_BYTES,
@@ -25,7 +26,11 @@ from hyperbloom.replication.sync.plan import (
     union,
     within,
 )
-from hyperbloom.replication.sync.reply import reply_to_request, reply_to_sync
+from hyperbloom.replication.sync.reply import (
+    QUESTION_VALUES,
+    reply_to_request,
+    reply_to_sync,
+)
 from hyperbloom.wire import SEND_FRAME_BYTES, Range, Request, Sync
 
 
@@ -327,3 +332,179 @@ def test_a_long_last_value_is_asked_on_from_within_a_frame():
 def test_a_union_of_ranges_holds_the_values_of_each(ranges, values):
     expected = [v for v in values if any(contains(bounds, v) for bounds in ranges)]
     assert within(union(ranges), values) == expected
+
+
+# What an answer weighs, and how it is cut
+
+
+def request_of(values, *, slice_values=7, **fields):
+    request = Request(**{"start": b"", "end": None, "limit": None} | fields)
+    return reply_to_request(request, SortedValues(values, slice_values), list)
+
+
+def test_the_work_of_an_answer_is_counted_in_values_of_64_bytes():
+    reply = request_of([bytes([n]) * 64 for n in range(20)], slice_values=5)
+    assert reply.take_tested() == QUESTION_VALUES
+    assert reply.take_tested() == 0
+    reply.next_portion(most_slices=2)
+    assert reply.take_tested() == 10
+    reply = request_of([b"a" * 640, b"b" * 640])
+    reply.next_portion()
+    assert reply.take_tested() == QUESTION_VALUES + 20
+    sync = Sync(filter=bytes(6_400), size=51_200, n=1, seed=0, limit=None, range=None)
+    reply = reply_to_sync(sync, SortedValues([b"v"]), list)
+    assert reply.take_tested() == QUESTION_VALUES + 100
+    assert reply.weight - request_of([]).weight == 6_400
+
+
+def test_a_portion_ends_with_the_slice_that_fills_a_frame():
+    half = SEND_FRAME_BYTES // 2
+    reply = request_of([bytes([n]) * half for n in range(5)], slice_values=1)
+    sent = []
+    while not reply.done:
+        sent.append(len(reply.next_portion()))
+    assert sent == [2, 2, 1]
+    reply = request_of([bytes([n]) * (half - 1) for n in range(5)], slice_values=1)
+    assert len(reply.next_portion()) == 3
+    reply = request_of([b"%03d" % n for n in range(100)], slice_values=10)
+    assert len(reply.next_portion()) == 40
+    assert len(reply.next_portion(most_slices=1)) == 10
+
+
+@pytest.mark.parametrize(("limit", "cut"), [(None, False), (4, False), (3, True), (1, True)])
+def test_an_answer_says_whether_its_limit_cut_it(limit, cut):
+    everything = Sync(filter=b"\0", size=8, n=1, seed=0, limit=limit, range=None)
+    reply = reply_to_sync(everything, SortedValues([b"a", b"b", b"c"], 1), list)
+    while not reply.done:
+        reply.next_portion()
+    assert reply.was_cut is cut
+    assert reply.about == (b"", None)
+    assert reply_to_sync(question(limit), SortedValues([]), list).about == (b"a", b"k")
+    assert request_of([b"a"]).about is None
+
+
+def test_what_came_after_the_question_is_not_in_the_answer():
+    def was_here(values):
+        return [value for value in values if value != b"b"]
+
+    request = Request(start=b"", end=None, limit=2)
+    reply = reply_to_request(request, SortedValues([b"a", b"b", b"c", b"d"]), was_here)
+    sent = []
+    while not reply.done:
+        sent += reply.next_portion()
+    assert sent == [b"a", b"c"]
+
+
+def test_a_request_reads_no_more_than_it_sends_and_a_sync_whole_slices():
+    asked = []
+    values = SortedValues([b"%03d" % n for n in range(50)])
+
+    def read(start, end, most):
+        asked.append(most)
+        return values(start, end, most)
+
+    reply_to_request(Request(start=b"", end=None, limit=3), read, list).next_portion()
+    reply_to_request(Request(start=b"", end=None, limit=None), read, list).next_portion(
+        most_slices=1
+    )
+    reply_to_sync(question(3, b"0", b"1"), read, list).next_portion(most_slices=1)
+    assert asked == [3, 0, 0]
+
+
+def test_a_filter_that_is_dropped_in_between_is_unpacked_again():
+    bloom = BloomFilter(4_096, 20, 7)
+    bloom.add([b"%03d" % n for n in range(0, 40, 2)])
+    sync = Sync(filter=bloom.to_bytes(), size=4_096, n=20, seed=7, limit=None, range=None)
+    reply = reply_to_sync(sync, SortedValues([b"%03d" % n for n in range(40)]), list)
+    assert not reply.is_unfolded
+    sent = []
+    while not reply.done:
+        sent += reply.next_portion(most_slices=1)
+        assert reply.is_unfolded
+        reply.fold()
+        assert not reply.is_unfolded
+    assert sent == [b"%03d" % n for n in range(1, 40, 2)]
+    plain = request_of([b"a"])
+    plain.next_portion()
+    assert not plain.is_unfolded
+
+
+@pytest.mark.parametrize("end", [b"a", b"b"])
+def test_a_range_that_ends_where_it_starts_or_before_is_empty(end):
+    assert request_of([b"a", b"b"], start=b"b", end=end).done
+    assert not request_of([b"a", b"b"], start=b"b", end=b"b\0").done
+
+
+# Where a question goes on
+
+
+@pytest.mark.parametrize(
+    ("last", "following"),
+    [
+        (b"b", b"b\0"),
+        (b"b" * (MAX_BOUND_BYTES - 1), b"b" * (MAX_BOUND_BYTES - 1) + b"\0"),
+        (b"b" * MAX_BOUND_BYTES, b"b" * (MAX_BOUND_BYTES - 1) + b"c"),
+        (b"b" + b"\xff" * MAX_BOUND_BYTES, b"c"),
+        (b"\xff" * MAX_BOUND_BYTES, None),
+    ],
+)
+def test_a_question_goes_on_behind_the_last_value(last, following):
+    asked = Asked()
+    asked.ask(Request(start=b"", end=None, limit=1), deadline=10)
+    answer = asked.answered([last])
+    if following is None:
+        assert answer is None
+    else:
+        assert answer == (Request(start=following, end=None, limit=1), None)
+
+
+def test_a_question_whose_range_is_used_up_does_not_go_on():
+    asked = Asked()
+    asked.ask(question(1, b"a", b"c\0"), deadline=10)
+    assert asked.answered([b"c"]) is None
+    asked.ask(question(1, b"a", b"c\0\0"), deadline=10)
+    following, _ = asked.answered([b"c"])
+    assert (following.range.start, following.range.end) == (b"c\0", b"c\0\0")
+
+
+def test_what_is_wanted_bounds_the_next_question():
+    for wanted, got, following in ((10, 2, (2, 8)), (3, 2, (1, 1)), (2, 2, None), (1, 2, None)):
+        asked = Asked()
+        asked.ask(Request(start=b"", end=None, limit=2), deadline=10, wanted=wanted)
+        answer = asked.answered([b"a", b"b"][:got])
+        if following is None:
+            assert answer is None
+        else:
+            assert (answer[0].limit, answer[1]) == following
+
+
+def test_the_oldest_question_is_forgotten_when_far_too_many_are_open():
+    asked = Asked()
+    for number in range(2 * OUTSTANDING_SYNCS):
+        asked.ask(question(1, b"%d" % number, b"%d\xff" % number), deadline=10)
+    assert asked.next_deadline() == 10
+    asked.ask(question(1, b"x", b"z"), deadline=11)
+    assert asked.answered([b"0"]) is None
+    assert asked.answered([b"1"]) is not None
+    assert asked.answered([b"y"]) is not None
+    assert asked.next_deadline() is None
+
+
+def test_the_size_of_a_plan_is_that_of_its_filters():
+    sizes = []
+    plan = make_plan([b"%04d" % n for n in range(500)])
+    while not plan.done:
+        before = plan.sent_bytes
+        sync = plan.next_sync()
+        assert plan.sent_bytes == before + len(sync.filter)
+        sizes.append(sync.size)
+    assert plan.next_sync() is None
+    assert min(sizes) >= 256
+    (empty,) = all_syncs(make_plan([]))
+    assert (empty.size, empty.range) == (256, None)
+
+
+def test_values_of_no_length_are_asked_for_as_if_they_had_one_byte():
+    assert reply_limit(0.0) == reply_limit(0.5) == reply_limit(1.0)
+    assert reply_limit(2.0) == pytest.approx(reply_limit(1.0) / 2, abs=1)
+    assert reply_limit(64, 2.0) == pytest.approx(2 * reply_limit(64), abs=1)

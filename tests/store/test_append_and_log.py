@@ -98,6 +98,15 @@ def test_the_log_is_read_on_from_where_a_slice_ended(store, run, feed):
     assert [record.value for record in seen] == values
 
 
+def test_nothing_arrived_behind_the_last_number_there_can_be(store, run, feed):
+    run(AppendValues(feed, [b"v"], ORIGIN, 1))
+    last = 2**64 - 1
+    behind = store.log_slice(feed, last, limit=9, max_bytes=MANY)
+    assert (behind.records, behind.last_seq) == ([], last)
+    there = store.origin_slice(feed, ORIGIN, last, limit=9, max_bytes=MANY)
+    assert (there.records, there.next_seq) == ([], None)
+
+
 def test_a_log_slice_holds_one_record_even_beyond_its_bytes(store, run, feed):
     run(append(feed, b"x" * 100, b"y"))
     assert len(store.log_slice(feed, 0, limit=9, max_bytes=5).records) == 1
