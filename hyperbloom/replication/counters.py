@@ -23,8 +23,8 @@ class Counters:
     values_out: int = 0
     syncs_sent: int = 0
     syncs_received: int = 0
-    #: Spent on making filters and adding up digests, and the values that were tested against the
-    #: peer's filters.
+    #: Spent on making filters, or on adding up digests that were equal; and the values that were
+    #: tested against the peer's filters.
     sync_seconds: float = 0.0
     values_tested: int = 0
     last_sync_sent: float | None = None

@@ -253,7 +253,7 @@ def test_the_way_that_moves_the_fewest_bytes_is_chosen(peer_bytes, way):
 def test_what_the_peer_was_sent_counts_as_what_it_holds():
     one = Driven(NPM)
     one.asked(900.0)
-    one.schedule.peer_was_sent(100)
+    one.schedule.peer_was_sent([b"v" * 60, b"w" * 40])
     assert one.wake() == PLAN
 
 

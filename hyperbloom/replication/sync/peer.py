@@ -279,8 +279,8 @@ class Peering:
         self._work = work
         return work
 
-    def _sent(self, size: int) -> None:
-        self.sync.peer_was_sent(size)
+    def _sent(self, values: Sequence[bytes]) -> None:
+        self.sync.peer_was_sent(values)
 
     def ask(self, question: Sync | Request, wanted: int | None = None) -> None:
         """Send a question; one with a limit is remembered, so that the rest can be asked for."""

@@ -47,7 +47,7 @@ class Connection:
 class PeerOutput:
     """Everything that one peer is told; nothing any more after `stop`.
 
-    `sent` is called with the values that the peer was sent, in bytes.
+    `sent` is called with the values that the peer was sent.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class PeerOutput:
         share: Share,
         counters: Counters,
         context: FeedContext,
-        sent: Callable[[int], None],
+        sent: Callable[[Sequence[bytes]], None],
     ) -> None:
         self._connection = connection
         self._session = session
@@ -116,7 +116,7 @@ class PeerOutput:
 
     def _count(self, values: Sequence[bytes]) -> None:
         self._counters.values_out += len(values)
-        self._sent(sum(map(len, values)))
+        self._sent(values)
 
     # Everything else
 

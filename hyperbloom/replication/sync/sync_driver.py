@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from twisted.internet.interfaces import IDelayedCall
 
 from hyperbloom.bloom import estimate_count, optimal_parameters
@@ -79,9 +81,9 @@ class SyncDriver:
             self._schedule.peer_asked(held, now=self._clock.seconds(), situation=self._situation())
         )
 
-    def peer_was_sent(self, size: int) -> None:
-        """The peer was sent values of so many bytes."""
-        self._schedule.peer_was_sent(size)
+    def peer_was_sent(self, values: Sequence[bytes]) -> None:
+        """The peer holds these, too, from now on."""
+        self._schedule.peer_was_sent(values)
 
     def peer_was_answered(self, bounds: KeyRange) -> None:
         """A Sync of the peer, about this range and without a limit, was answered to its end."""
@@ -118,11 +120,11 @@ class SyncDriver:
         return is_awaited
 
     def _compared(self, number: int, state: SyncState | None, seconds: float) -> None:
-        self._peer.counters.sync_seconds += seconds
-        now = self._clock.seconds()
-        self._run(
-            self._schedule.compared(number, state, seconds, now=now, situation=self._situation())
-        )
+        now, situation = self._clock.seconds(), self._situation()
+        command = self._schedule.compared(number, state, seconds, now=now, situation=situation)
+        if command is None:
+            self._peer.counters.sync_seconds += seconds
+        self._run(command)
 
     def _plan_asked(self, seconds: float) -> None:
         self._plan = None

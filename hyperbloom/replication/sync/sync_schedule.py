@@ -256,10 +256,10 @@ class SyncSchedule:
                 self._phase = _Resting(now, look)
         return None
 
-    def peer_was_sent(self, size: int) -> None:
-        """The peer holds values of so many bytes more from now on."""
+    def peer_was_sent(self, values: Sequence[bytes]) -> None:
+        """The peer holds these, too, from now on."""
         if self._peer_bytes is not None:
-            self._peer_bytes += size
+            self._peer_bytes += sum(map(len, values))
 
     def peer_was_answered(self, bounds: KeyRange) -> None:
         """A Sync of the peer, about this range and without a limit, was answered to its end."""
