@@ -44,7 +44,8 @@ from hyperbloom.process.store_log import StoreLog
 from hyperbloom.process.systemd import Notifier, listening_endpoints
 from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.node import Node, settle_feeds
+from hyperbloom.replication.feeds import settle_feeds
+from hyperbloom.replication.node import Node
 from hyperbloom.store import NODE_ID, PutMeta, Store, StoreError, Writer
 from hyperbloom.swarms import Swarms
 

@@ -52,7 +52,7 @@ class ReplicationSwarm:
     ) -> None:
         self._node = node
         self._feed = feed
-        self.identity = feed.identity
+        self.identity = feed.trust.identity
         self._seen_at = seen_at
         self._reach = reach
 
@@ -78,7 +78,7 @@ class ReplicationSwarm:
                 node_id=key,
                 addresses=tuple(_dialable(found.addresses_of(key) if found else ())),
             )
-            for key in {peer.remote_key for peer in self._feed.peers}
+            for key in self._feed.peers.keys
         ]
 
     def own_addresses(self) -> Sequence[Address]:
@@ -97,7 +97,7 @@ class ReplicationSwarm:
 
     def recent_message_hashes(self) -> Sequence[bytes]:
         """SHA-512(value)[:32] of the last values that arrived, the oldest first."""
-        store, top = self._node.store, self._feed.top_seq
+        store, top = self._node.store, self._feed.values.top_seq
         latest = store.log_slice(
             self._feed.key,
             max(0, top - RECENT_VALUES),
@@ -141,7 +141,7 @@ class ReplicationSwarm:
             if before != was_joined:
                 changed()
 
-        return self._feed.when_peers_change(peers_changed)
+        return self._feed.peers.when_changed(peers_changed)
 
 
 class Swarms:
@@ -163,7 +163,7 @@ class Swarms:
         """The feeds of this moment, by key."""
         wanted = {feed.key: feed for feed in self._node.feeds.values() if self._is_wanted(feed)}
         for key, (feed, swarm) in list(self._swarms.items()):
-            if wanted.get(key) is not feed or swarm.identity != feed.identity:
+            if wanted.get(key) is not feed or swarm.identity != feed.trust.identity:
                 del self._swarms[key]
         for key, feed in wanted.items():
             if key not in self._swarms:
@@ -174,7 +174,7 @@ class Swarms:
     def _is_wanted(self, feed: Feed) -> bool:
         if not self._node.is_in_use(feed):
             return False
-        return feed.membership.chain(now=self._node.context.now()) is not None
+        return feed.trust.chain is not None
 
 
 def _dialable(addresses: Sequence[str]) -> list[Address]:

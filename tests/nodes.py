@@ -21,7 +21,7 @@ from pathlib import Path
 from hyperbloom.client.client import Client, NodeUnreachable
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity, create_key_file
-from hyperbloom.replication.node import settle_feeds
+from hyperbloom.replication.feeds import settle_feeds
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import Store
 

@@ -45,6 +45,8 @@ __all__ = [
     "ServedOwnership",
     "ServedPool",
     "ServedStore",
+    "ServedTrust",
+    "ServedValues",
 ]
 
 
@@ -91,6 +93,40 @@ class ServedForgetting(Protocol):
     async def drop_hashes(self) -> None: ...
 
 
+class ServedValues(Protocol):
+    """`hyperbloom.replication.feed.values.FeedValues`, as far as the API uses it."""
+
+    def record(self) -> FeedRecord: ...
+
+    def has(self, values: Sequence[bytes]) -> list[bool]: ...
+
+    def read(
+        self, start: bytes, end: bytes | None, *, limit: int, max_bytes: int
+    ) -> Deferred[RangeSlice]: ...
+
+    def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]: ...
+
+    def subscribe(self, subscriber: Callable[..., None]) -> Callable[[], None]: ...
+
+
+class ServedTrust(Protocol):
+    """`hyperbloom.replication.feed.trust.FeedTrust`, as far as the API uses it."""
+
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def chain(self) -> Chain | None: ...
+
+    def issue_link(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]: ...
+
+    def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]: ...
+
+    def members(self) -> list[Member]: ...
+
+    def links(self) -> list[LinkRecord]: ...
+
+
 class ServedFeed(Protocol):
     """`hyperbloom.replication.feed.feed.Feed`, as far as the API uses it."""
 
@@ -101,44 +137,20 @@ class ServedFeed(Protocol):
     def discovery_key(self) -> bytes: ...
 
     @property
-    def identity(self) -> Identity: ...
-
-    @property
     def settings(self) -> FeedSettings: ...
 
     @property
-    def chain(self) -> Chain | None: ...
+    def values(self) -> ServedValues: ...
+
+    @property
+    def trust(self) -> ServedTrust: ...
 
     @property
     def forgetting(self) -> ServedForgetting: ...
 
-    def record(self) -> FeedRecord: ...
-
     def insert(self, values: Sequence[bytes]) -> Deferred[Appended]: ...
 
-    def has(self, values: Sequence[bytes]) -> list[bool]: ...
-
-    def read(
-        self, start: bytes, end: bytes | None, *, limit: int, max_bytes: int
-    ) -> Deferred[RangeSlice]: ...
-
-    def fetch(
-        self, start: bytes, end: bytes | None, *, limit: int | None, timeout: float
-    ) -> Deferred[int]: ...
-
-    def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]: ...
-
     def take_interest(self, start: bytes, end: bytes | None) -> Callable[[], None]: ...
-
-    def subscribe(self, subscriber: Callable[..., None]) -> Callable[[], None]: ...
-
-    def issue_link(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]: ...
-
-    def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]: ...
-
-    def members(self) -> list[Member]: ...
-
-    def links(self) -> list[LinkRecord]: ...
 
 
 class ServedTypes(Protocol):
@@ -251,6 +263,16 @@ class ServedNode(Protocol):
     def wait_synced(
         self, feed_key: bytes, names: Sequence[str], *, timeout: float
     ) -> Deferred[list[InSync]]: ...
+
+    def fetch(
+        self,
+        feed_key: bytes,
+        start: bytes,
+        end: bytes | None,
+        *,
+        limit: int | None,
+        timeout: float,
+    ) -> Deferred[int]: ...
 
     def status(self) -> HasJson: ...
 

@@ -1,7 +1,6 @@
-"""A feed among its peers: sync plans and replies, broadcast, and one Twisted Protocol around them.
+"""A feed among its peers. Each folder knows only those before it.
 
-`node.Node` owns the feeds and connections; `feed.Feed` the values' way to the disk and on;
-`protocol.PeerProtocol` a connection; `peering.Peering` a secure one; `plan` and `reply` decide,
-without I/O, what is asked and answered; `outflow` and `jobs` when it is sent. Nothing is imported
-here, so that who needs only `settings` or `limits` does not load the rest.
+`feed`: its values, who may write them, what it forgets. `sync`: one secure peer, what it is asked,
+told and sent. `net`: connections, who is let in, who is dialled. `node.Node` owns them all. Nothing
+is imported here, so that a program that needs only `settings` or `limits` does not load the rest.
 """

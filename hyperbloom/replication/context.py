@@ -8,19 +8,22 @@ from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 from hyperbloom.connections.shares import Share, Shares
 from hyperbloom.connections.workers import InThread, Workers
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
-from hyperbloom.replication.feed.deny_list import DenyList
+from hyperbloom.replication.deny_list import DenyList
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import SyncSettings
-from hyperbloom.store import Operation, Store, Writer, WriterInline
+from hyperbloom.store import Operation, Store, StoreError, Writer, WriterInline
 
 __all__ = ["FeedContext", "InThread"]
 
 T = TypeVar("T")
+
+log = Logger()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +35,7 @@ class FeedContext:
     blocking call and answers with a Deferred; the feeds call it by `own_work` and `work_for` alone.
     work_seconds: the processor time of the thread it is called in. peer_id: this process's id in
     handshakes. denied: the keys that the operator denies, which a node takes from its store. limits
-    and sync may be replaced while the node runs (`Node.use_settings`): they are read anew wherever
+    and sync may be replaced while the node runs (`Node.use_settings`): they are read again wherever
     they count.
     """
 
@@ -100,6 +103,20 @@ class FeedContext:
             self.writer.submit(op, done)
         else:
             self.writer.submit(op, done, origin=origin)
+
+    def write(self, op: Operation, origin: bytes | None = None) -> None:
+        """Store what nobody waits for; a failure is logged, not lost in silence.
+
+        `origin` is the key of the peer that caused it, if one did.
+        """
+
+        def done(outcome: object) -> None:
+            if isinstance(outcome, StoreError):
+                log.error("Could not store: {reason}", reason=outcome)
+            elif isinstance(outcome, BaseException):
+                log.failure("Could not store", exc_info=outcome)
+
+        self.submit(op, done, origin)
 
     def jittered(self, seconds: float) -> float:
         """`seconds` varied at random by the setting `[sync] jitter`, so that nodes spread out."""

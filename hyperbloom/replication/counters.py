@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["COUNTS", "Figures"]
+__all__ = ["Counters"]
+
+#: The counts that add up over connections.
+_SUMS = (
+    "values_in", "values_new", "values_out", "syncs_sent", "syncs_received", "sync_seconds",
+    "values_tested",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
-class Figures:
+class Counters:
     """Counts of one connection since it became secure; times are seconds since 1970."""
 
     values_in: int = 0
@@ -16,7 +23,8 @@ class Figures:
     values_out: int = 0
     syncs_sent: int = 0
     syncs_received: int = 0
-    #: Spent on making filters, and the values that were tested against the peer's.
+    #: Spent on making filters, or on adding up digests that were equal; and the values that were
+    #: tested against the peer's filters.
     sync_seconds: float = 0.0
     values_tested: int = 0
     last_sync_sent: float | None = None
@@ -25,14 +33,11 @@ class Figures:
     #: When something came that was not here.
     last_new: float | None = None
 
-    def add(self, other: Figures) -> None:
+    def add(self, other: Counters) -> None:
         """Add the counts of another connection."""
-        for name in COUNTS:
+        for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
-
-#: The figures that add up over connections.
-COUNTS = (
-    "values_in", "values_new", "values_out", "syncs_sent", "syncs_received", "sync_seconds",
-    "values_tested",
-)  # fmt: skip
+    def sums(self) -> dict[str, Any]:
+        """The counts that add up over connections, by name."""
+        return {name: getattr(self, name) for name in _SUMS}

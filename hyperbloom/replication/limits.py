@@ -35,6 +35,7 @@ __all__ = [
     "MAX_WAITS",
     "OUTSTANDING_SYNCS",
     "PEER_KNOWN_VALUES",
+    "QUESTION_VALUES",
     "REPLY_BYTES",
     "RETENTION_PAUSE",
     "RETENTION_SECONDS",
@@ -43,6 +44,7 @@ __all__ = [
     "SYNC_SHARE",
     "TOMBSTONE_SLICE",
     "TURN_SECONDS",
+    "VALUE_BYTES",
     "Limits",
 ]
 
@@ -74,6 +76,11 @@ GROUPS_AHEAD = 2
 #: each connection may have one.
 MAX_ASKED_BYTES = 4_194_304
 
+#: What a question costs by itself, counted in values tested: reading it, a turn in a thread, the
+#: unpacking of its filter. A value counts once for so many bytes.
+QUESTION_VALUES = 500
+VALUE_BYTES = 64
+
 #: Filters of one key that are kept unpacked between the slices of an answer, 2 MB each at the most;
 #: those of its other connections are unpacked anew for each slice, which costs it 2 ms.
 MAX_UNPACKED_FILTERS = 4
@@ -91,7 +98,7 @@ SLICE_BYTES = 1_048_576
 REPLY_BYTES = 131_072
 
 #: Ranges asked of a peer that cannot split its replies before its answers are awaited; each keeps
-#: its filter (up to 256 KiB) so that a full reply can be asked on.
+#: its filter (up to 256 KiB) so that the rest can be asked for where a reply is full.
 OUTSTANDING_SYNCS = 4
 
 #: Seconds a peer that announced `set-digest` has to answer; then it is asked by Sync. Adding up

@@ -1,57 +1,52 @@
 """The node: its feeds, who listens and dials for them, and what is told about them.
 
-A Twisted service. It owns the listeners, the dialers and the timers; `connections` knows who is
-let in. Store and writer are made by who makes the
-node (`hyperbloom.service`) and closed by it, after this service has stopped.
+A Twisted service. It owns the listeners and the timers; `net.admission` knows who is let in,
+`net.dials` whom it dials. `hyperbloom.service` makes store and writer, and closes them after this
+service has stopped.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, DeferredList, DeferredLock, gatherResults
+from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom import __version__
 from hyperbloom.addresses import format_host_port
 from hyperbloom.connections.close_reason import CloseReason
-from hyperbloom.errors import ErrorKind, HyperbloomError
-from hyperbloom.feed_keys import HeldKey
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.feed import Feed
-from hyperbloom.replication.feed.membership import NotTrusted
+from hyperbloom.replication.feed.fetch import fetch
+from hyperbloom.replication.feed.peers import FeedPeer
 from hyperbloom.replication.feed.tombstones import TombstoneReader
+from hyperbloom.replication.feeds import Feeds
 from hyperbloom.replication.limits import RETENTION_SECONDS, Limits
 from hyperbloom.replication.net.admission import Admission
-from hyperbloom.replication.net.dialer import AcceptFactory, Dialer
+from hyperbloom.replication.net.dialer import AcceptFactory
+from hyperbloom.replication.net.dials import Dials
 from hyperbloom.replication.net.discovered_peers import FoundPeers
-from hyperbloom.replication.ownership import Ownership, settings_for
+from hyperbloom.replication.overview import Overview
+from hyperbloom.replication.ownership import Ownership
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
-from hyperbloom.replication.status import FeedStatus, NodeStatus, NodeTraffic, PeerStatus
+from hyperbloom.replication.status import NodeStatus, NodeTraffic, PeerStatus
 from hyperbloom.replication.sync.wait_synced import InSync, wait_synced
 from hyperbloom.store import (
     AllowKey,
     DeniedRecord,
     DenyKey,
-    DropExpiredLinks,
     DropFeed,
     FeedRecord,
     PutFeed,
     Store,
-    WriterInline,
 )
 
-if TYPE_CHECKING:
-    from hyperbloom.replication.sync.peer import Peering
-
-__all__ = ["Node", "UnknownFeed", "settle_feeds"]
+__all__ = ["Node"]
 
 #: How often chains and stalled peers are looked at, in seconds.
 SWEEP_SECONDS = 0.5
@@ -67,52 +62,6 @@ KEEP_EXPIRED_SECONDS = 30 * 86_400.0
 _WILDCARDS = ("0.0.0.0:", "[::]:")
 
 log = Logger()
-
-
-class UnknownFeed(HyperbloomError):
-    """No feed of this node goes by that key or alias; the text lists what there is."""
-
-    kind = ErrorKind.UNKNOWN_FEED
-
-
-def settle_feeds(
-    store: Store,
-    own_key: bytes,
-    configured: Iterable[FeedSettings],
-    held: Iterable[HeldKey] = (),
-) -> list[FeedSettings]:
-    """The feeds a node starts with, each known to the store from then on.
-
-    They are the configuration's, those joined at run time (the configuration's settings win), and
-    those whose keys are `held`. A feed whose key is the node's own, `own_key`, is one of them where
-    the store has it from before, or the configuration names it: none is made any more, for who
-    knows the node's key can read it. Called before the writer's thread runs; raises `StoreError`.
-    """
-    settings = {s.key: s for s in configured}
-    for record in store.feeds():
-        if record.key not in settings and (record.settings or record.key == own_key):
-            settings[record.key] = (
-                FeedSettings.from_json(record.settings)
-                if record.settings
-                else FeedSettings(key=own_key)
-            )
-    for pair in held:
-        if pair.identity.public_key not in settings:
-            settings[pair.identity.public_key] = settings_for(pair, settings.values())
-    writer = WriterInline(store)
-    problems: list[BaseException] = []
-
-    def done(outcome: FeedRecord | BaseException) -> None:
-        if isinstance(outcome, BaseException):
-            problems.append(outcome)
-
-    for key, one in settings.items():
-        record_now = store.feed(key)
-        if record_now is None or dict(record_now.settings) != one.to_json():
-            writer.submit(PutFeed(feed_key=key, settings=one.to_json()), done)
-    if problems:
-        raise problems[0]
-    return list(settings.values())
 
 
 class Node(Service):
@@ -132,25 +81,22 @@ class Node(Service):
     ) -> None:
         self.context = context
         self.identity = context.identity
-        self.feeds: dict[bytes, Feed] = {}
         self.started = 0.0
         self._configured = list(feeds)
-        self._pinned = frozenset(pinned)
+        self._feeds = Feeds(context, pinned)
         self._endpoints = endpoints
         self._advertise = tuple(advertise)
         self._ports: list[IListeningPort] = []
         #: Feeds are joined and left one after the other: each closes connections, which takes time.
         self._changing = DeferredLock()
         #: Feeds are made, and their keys come and go, in the same turn.
-        self.ownership = Ownership(self)
-        self._by_discovery_key: dict[bytes, Feed] = {}
-        self._dialers: dict[bytes, list[Dialer]] = {}
-        #: The found peers of each feed that takes part, by the feed's key.
-        self.found: dict[bytes, FoundPeers] = {}
-        self.connections = Admission(context, self._by_discovery_key.get)
+        self.ownership = Ownership(self, context)
+        self.connections = Admission(context, self._feeds.by_discovery_key)
+        self._dials = Dials(self.connections)
+        self._overview = Overview(context, self._feeds, self.connections, self._dials)
         self._sweep = LoopingCall(self.connections.look)
-        self._purge = LoopingCall(self._purge_links)
-        self._retain = LoopingCall(self._look_at_retention)
+        self._purge = LoopingCall(self._remove_expired_links)
+        self._retain = LoopingCall(self._feeds.look_after_all)
         for call in (self._sweep, self._purge, self._retain):
             call.clock = context.clock
 
@@ -158,6 +104,16 @@ class Node(Service):
     def store(self) -> Store:
         """Where everything is kept."""
         return self.context.store
+
+    @property
+    def feeds(self) -> Mapping[bytes, Feed]:
+        """The feeds that are here, by key."""
+        return self._feeds.by_key
+
+    @property
+    def found(self) -> Mapping[bytes, FoundPeers]:
+        """The found peers of each feed that takes part, by the feed's key."""
+        return self._dials.found
 
     # Life
 
@@ -170,12 +126,12 @@ class Node(Service):
             record = self.context.store.feed(settings.key)
             if record is None:
                 raise LookupError("settle_feeds was not called for this store")
-            self._take_in(settings, record)
+            self._feeds.take_in(settings, record)
         factory = AcceptFactory(self.connections)
         for endpoint in self._endpoints:
             self._listen(endpoint, factory)
         for feed in self.feeds.values():
-            self._dial(feed)
+            self._dials.begin(feed)
         self._sweep.start(SWEEP_SECONDS, now=False).addErrback(self._timer_failed)
         self._purge.start(PURGE_SECONDS).addErrback(self._timer_failed)
         self._retain.start(RETENTION_SECONDS).addErrback(self._timer_failed)
@@ -183,9 +139,7 @@ class Node(Service):
     def stopService(self) -> Deferred[None]:
         """Close every connection, then fire."""
         super().stopService()
-        for feed in self.feeds.values():
-            feed.retention.stop()
-            feed.tombstones.stop()
+        self._feeds.stop()
         for call in (self._sweep, self._purge, self._retain):
             if call.running:
                 call.stop()
@@ -194,15 +148,14 @@ class Node(Service):
             stopped = port.stopListening()
             if stopped is not None:
                 waiting.append(cast("Deferred[object]", stopped))
-        for dialers in self._dialers.values():
-            waiting += [cast("Deferred[object]", dialer.stop()) for dialer in dialers]
-        waiting += [found.stop() for found in self.found.values()]
-        self._ports, self._dialers, self.found = [], {}, {}
+        waiting.append(cast("Deferred[object]", self._dials.end_all()))
+        self._ports = []
         gone = self.connections.close_all(CloseReason("stopped", "this node is stopping"))
         waiting.append(cast("Deferred[object]", gone))
         return DeferredList(waiting).addCallback(lambda _: None)
 
     def _listen(self, endpoint: IStreamServerEndpoint, factory: AcceptFactory) -> None:
+        """Raises `CannotListenError`, as `listen` of the endpoints here fails at once."""
         problems: list[BaseException] = []
 
         def listening(port: IListeningPort) -> None:
@@ -220,27 +173,6 @@ class Node(Service):
 
     # Feeds
 
-    def _take_in(self, settings: FeedSettings, record: FeedRecord) -> Feed:
-        feed = Feed(settings, record, self.context)
-        self.feeds[feed.key] = feed
-        self._by_discovery_key[feed.discovery_key] = feed
-        self._warn_of(feed)
-        return feed
-
-    def _warn_of(self, feed: Feed) -> None:
-        """Log what the feed's dialect does not protect, and what it makes of no use."""
-        warnings = list(feed.dialect.lacks)
-        if feed.membership.unreadable:
-            warnings.append(f"{feed.membership.unreadable} links of another dialect do not count")
-        for warning in warnings:
-            log.warn(
-                "{name}, dialect {dialect}: {warning}",
-                name=feed.log_name,
-                dialect=feed.dialect.name,
-                warning=warning,
-                feed=feed.log_name,
-            )
-
     def join(self, settings: FeedSettings) -> Deferred[Feed]:
         """Take a feed in, or change the settings of one; fires when that is on disk.
 
@@ -256,7 +188,7 @@ class Node(Service):
         """Close what is open about a feed, and dial with what holds now."""
         await self._disconnect(feed.key, why)
         if self.running and feed.key in self.feeds:
-            self._dial(feed)
+            self._dials.begin(feed)
 
     def in_turn(self, change: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
         """Run a change of the feeds when no other one is under way."""
@@ -270,12 +202,11 @@ class Node(Service):
         op = PutFeed(feed_key=settings.key, settings=settings.to_json())
         record: FeedRecord = await self.context.written(op)
         await self._disconnect(settings.key, "its settings have changed")
-        feed = self.feeds.get(settings.key) or self._take_in(settings, record)
+        feed = self.feeds.get(settings.key) or self._feeds.take_in(settings, record)
         feed.settings = settings
         if self.running:
-            self._dial(feed)
-            feed.retention.look()
-            feed.tombstones.look()
+            self._dials.begin(feed)
+            self._feeds.upkeep(feed).look()
         return feed
 
     def leave(self, feed_key: bytes, *, delete_key: bool = False) -> Deferred[None]:
@@ -284,7 +215,7 @@ class Node(Service):
         Raises `ValueError` for one that the configuration names, and for one whose key is held
         here unless `delete_key` is given: the key then goes, too, and with it the right to invite.
         """
-        if feed_key in self._pinned:
+        if feed_key in self._feeds.pinned:
             raise ValueError("this feed is named in the configuration file; remove it there first")
         if feed_key in self.context.feed_keys and not delete_key:
             raise ValueError(
@@ -294,95 +225,51 @@ class Node(Service):
         return cast("Deferred[None]", self._changing.run(self._leave, feed_key))
 
     async def _leave(self, feed_key: bytes) -> None:
-        feed = self.feeds.pop(feed_key, None)
-        if feed is not None:
-            feed.retention.stop()
-            feed.tombstones.stop()
-            # First of all, so that no connection about it comes in any more.
-            del self._by_discovery_key[feed.discovery_key]
+        # First of all, so that no connection about it comes in any more.
+        feed = self._feeds.take_out(feed_key)
         await self._disconnect(feed_key, "the feed was left")
         await self.context.written(TombstoneReader.forget_position(feed_key))
         await self.context.written(DropFeed(feed_key=feed_key))
         if feed_key in self.context.feed_keys:
             await self.context.own_work(lambda: self.context.feed_keys.remove(feed_key))
         if feed is not None:
-            feed.wake_all()
+            feed.values.wake_all()
 
-    def _disconnect(self, feed_key: bytes, why: str) -> Deferred[object]:
+    def _disconnect(self, feed_key: bytes, why: str) -> Deferred[list[Any]]:
         """Stop dialling for a feed and close its connections."""
-        stopping: list[Deferred[Any]] = [
-            dialer.stop() for dialer in self._dialers.pop(feed_key, [])
-        ]
-        if feed_key in self.found:
-            stopping.append(self.found.pop(feed_key).stop())
+        ended = self._dials.end(feed_key)
         self.connections.close_feed(feed_key, CloseReason("stopped", why))
-        return cast("Deferred[object]", gatherResults(stopping))
-
-    def _dial(self, feed: Feed) -> None:
-        dialers = [Dialer(self.connections, feed, address) for address in feed.settings.peers]
-        self._dialers[feed.key] = dialers
-        for dialer in dialers:
-            dialer.start()
-        found = FoundPeers(
-            self.connections,
-            feed,
-            skip=frozenset(feed.settings.peers),
-            configured=lambda: {dialer.answered for dialer in dialers},
-        )
-        self.found[feed.key] = found
-        found.start()
+        return ended
 
     def resolve(self, name: str | None) -> Feed:
-        """The feed of a key in hex or an alias; None: the only feed in use, see `is_in_use`.
-
-        Where none is in use, it is the only feed there is. A node that has a feed whose key is its
-        own goes on meaning that one once it is in use, or nothing else is. Raises `UnknownFeed`.
-        """
-        if name is None:
-            return self._only_feed()
-        for feed in self.feeds.values():
-            if name in (feed.settings.alias, feed.key.hex()) or name.lower() == feed.key.hex():
-                return feed
-        raise UnknownFeed(f"there is no feed {name!r} on this node; {self._names()}")
-
-    def _only_feed(self) -> Feed:
-        own = self.feeds.get(self.identity.public_key)
-        used = [feed for feed in self.feeds.values() if self.is_in_use(feed)]
-        if own is not None and (own in used or len(used) != 1):
-            return own
-        among = used or list(self.feeds.values())
-        if len(among) == 1:
-            return among[0]
-        if not among:
-            raise UnknownFeed(
-                "this node has no feed yet; make one with `hyperbloom feed create NAME`, or take "
-                "an invitation with `hyperbloom join -`"
-            )
-        raise UnknownFeed(f"say which feed is meant: {self._names()}")
-
-    def _names(self) -> str:
-        names = ", ".join(feed.log_name for feed in self.feeds.values())
-        return f"it has {names}" if names else "it has none"
+        """The feed of a name, see `Feeds.resolve`; raises `UnknownFeed`."""
+        return self._feeds.resolve(name)
 
     def is_in_use(self, feed: Feed) -> bool:
-        """Whether somebody wanted the feed to be here.
-
-        One that this node owns may only have been made by `init`, or by an older version: it is in
-        use once it holds a value or a link, or is named in the configuration.
-        """
-        if not feed.is_owned:
-            return True
-        return bool(feed.count or feed.key in self._pinned or feed.membership.has_links)
+        """Whether somebody wanted the feed to be here, see `Feeds.is_in_use`."""
+        return self._feeds.is_in_use(feed)
 
     def wait_synced(
         self, feed_key: bytes, names: Sequence[str], *, timeout: float
     ) -> Deferred[list[InSync]]:
-        """Fires when each of the named peers was in sync; see `waiting.wait_synced`."""
+        """Fires when each of the named peers was in sync; see `sync.wait_synced.wait_synced`."""
 
-        def dialled() -> dict[str, Peering | None]:
-            return {one.address: one.peering for one in self._dialers.get(feed_key, ())}
+        def dialled() -> Mapping[str, FeedPeer | None]:
+            return self._dials.answering(feed_key)
 
         return wait_synced(self.feeds[feed_key], names, timeout=timeout, dialled=dialled)
+
+    def fetch(
+        self,
+        feed_key: bytes,
+        start: bytes,
+        end: bytes | None,
+        *,
+        limit: int | None = None,
+        timeout: float,
+    ) -> Deferred[int]:
+        """Ask a feed's peers for a range that is not kept here; see `feed.fetch.fetch`."""
+        return fetch(self.feeds[feed_key], start, end, limit=limit, timeout=timeout)
 
     def use_settings(
         self,
@@ -396,7 +283,7 @@ class Node(Service):
         self.context.limits, self.context.sync = limits, sync
         self.connections.limits_changed()
         self._advertise = tuple(advertise)
-        self._pinned = frozenset(pinned)
+        self._feeds.pinned = frozenset(pinned)
 
     # Keys that are denied
 
@@ -423,7 +310,10 @@ class Node(Service):
             raise
 
     async def allow(self, key: bytes) -> bool:
-        """Deny a key no more; whether it was denied. Its links count again, if they still hold."""
+        """Let a key take part again; whether it was denied. Its links count again, if they hold.
+
+        Raises `StoreError`.
+        """
         was_denied = cast("bool", await self.context.written(AllowKey(key)))
         self.context.denied.discard(key)
         self._denied_changed()
@@ -435,23 +325,16 @@ class Node(Service):
 
     def _denied_changed(self) -> None:
         for feed in self.feeds.values():
-            feed.membership.look_anew()
+            feed.trust.membership.look_anew()
         self.connections.close_denied()
-        for found in self.found.values():
-            found.forget_denied()
+        self._dials.forget_denied()
 
     # Timers
 
-    def _look_at_retention(self) -> None:
-        for feed in self.feeds.values():
-            feed.retention.look()
-            feed.tombstones.look()
-
-    def _purge_links(self) -> None:
+    def _remove_expired_links(self) -> None:
         before = self.context.now() - KEEP_EXPIRED_SECONDS
         for feed in self.feeds.values():
-            feed.membership.forget_expired(now=before)
-            feed.write(DropExpiredLinks(feed_key=feed.key, now=before))
+            feed.trust.remove_expired(before=before)
 
     # What is told
 
@@ -470,103 +353,18 @@ class Node(Service):
                 found.append(format_host_port(host.host, host.port))
         return found
 
-    def problem(self, feed: Feed) -> str | None:
-        """Why this node cannot take part in a feed, or what its dialers say; None: all is well."""
-        try:
-            feed.membership.require_chain(now=self.context.now())
-        except NotTrusted as error:
-            return str(error)
-        if feed.peers:
-            return None
-        problems = [
-            f"{d.address}: {d.last_problem}"
-            for d in self._dialers.get(feed.key, ())
-            if d.last_problem
-        ]
-        return "; ".join(problems) or None
-
     def peers(self) -> list[PeerStatus]:
         """The secure connections."""
         return self.connections.peers()
 
     def status(self) -> NodeStatus:
         """The node as a whole."""
-        size = self.context.store.size()
-        return NodeStatus(
-            version=__version__,
-            public_key=self.identity.public_key,
-            started=self.started,
-            listening=tuple(self.listening()),
-            connections=len(self.connections),
-            feeds=tuple(self.feed_status(feed) for feed in self.feeds.values()),
-            refusals=tuple(self.connections.recently_closed),
-            store={
-                "map_bytes": size.map_bytes,
-                "used_bytes": size.used_bytes,
-                "free_bytes": size.free_bytes,
-                "file_bytes": size.file_bytes,
-            },
-            queued_bytes=self.context.writer.queued_bytes,
-            denied=len(self.context.denied),
-            store_problem=self.store_problem(),
-        )
-
-    def store_problem(self) -> str | None:
-        """Why the store takes no writes, or what is damaged in it; None: all is well."""
-        problem = self.context.store.condition.problem
-        return None if problem is None else str(problem)
+        return self._overview.status(started=self.started, listening=self.listening())
 
     def traffic(self) -> NodeTraffic:
         """What has moved since the start, for metrics."""
-        connections, writer = self.connections, self.context.writer
-        bytes_in, bytes_out = connections.moved()
-        feeds = tuple(feed.traffic() for feed in self.feeds.values())
-        return NodeTraffic(
-            started=self.started,
-            connections=len(connections),
-            secure=sum(feed.peers for feed in feeds),
-            dialled=connections.opened[True],
-            accepted=connections.opened[False],
-            closed=dict(connections.closed),
-            strikes=connections.strikes,
-            bytes_in=bytes_in,
-            bytes_out=bytes_out,
-            feeds=feeds,
-            store=self.context.store.size(),
-            queued_bytes=writer.queued_bytes,
-            commits=writer.figures,
-            store_problem=self.store_problem(),
-        )
+        return self._overview.traffic(started=self.started)
 
-    def feed_status(self, feed: Feed) -> FeedStatus:
-        """One feed."""
-        record = feed.record()
-        forgotten = feed.forgetting.figures()
-        chain = feed.membership.chain(now=self.context.now())
-        return FeedStatus(
-            key=feed.key,
-            discovery_key=feed.discovery_key,
-            alias=feed.settings.alias,
-            mode=feed.settings.mode,
-            dialect=feed.settings.dialect,
-            data_signed=feed.dialect.data_signed,
-            lacks=feed.dialect.lacks,
-            own=feed.key == self.identity.public_key,
-            owner=feed.is_owned,
-            count=record.count,
-            bytes=record.bytes,
-            digest=record.digest,
-            digest_left=record.digest_left,
-            top_seq=record.top_seq,
-            peers=len(feed.peers),
-            peers_in_sync=sum(peer.rounds.is_in_sync for peer in feed.peers),
-            chain_links=None if chain is None else len(chain),
-            chain_expires=chain.expires if chain and math.isfinite(chain.expires) else None,
-            trusted=chain is not None,
-            problem=self.problem(feed),
-            is_full=feed.is_full,
-            forgotten=forgotten.count,
-            forgotten_hashes=forgotten.hashes,
-            forgotten_refused=feed.forgetting.refused,
-            retained_out=feed.retention.forgotten,
-        )
+    def store_problem(self) -> str | None:
+        """Why the store takes no writes, or what is damaged in it; None: all is well."""
+        return self._overview.store_problem()

@@ -2,45 +2,48 @@
 
 On a feed whose pair is held (`hyperbloom.feed_keys`) the node proves itself by it and by the
 owner's chain, as the protocol has it; everywhere else by its own pair. A key comes to disk before
-the feed does, so that a node that was ended in between owns the feed when it starts anew.
+the feed does, so that a node which was ended in between owns the feed at its next start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
 from hyperbloom.feed_keys import HeldKey
 from hyperbloom.keys import SEED_BYTES, Identity
+from hyperbloom.replication.context import FeedContext
+from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.tombstones import parse_tombstone
+from hyperbloom.replication.feeds import settings_for
 from hyperbloom.replication.limits import SLICE_BYTES, SLICE_VALUES
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.trust import TrustLink
 
-if TYPE_CHECKING:
-    from hyperbloom.replication.feed.feed import Feed
-    from hyperbloom.replication.node import Node
-
-__all__ = ["Ownership", "settings_for"]
+__all__ = ["FeedChanges", "Ownership"]
 
 
-def settings_for(held: HeldKey, others: Iterable[FeedSettings]) -> FeedSettings:
-    """The settings of a feed of which nothing but its key is here: the file's alias, if free."""
-    taken = {one.alias for one in others}
-    alias = held.alias
-    return FeedSettings(
-        key=held.identity.public_key, alias=None if alias in (*taken, "own", "feed") else alias
-    )
+class FeedChanges(Protocol):
+    """What a node offers to who changes its feeds (`hyperbloom.replication.node.Node`)."""
+
+    @property
+    def feeds(self) -> Mapping[bytes, Feed]: ...
+
+    def in_turn(self, change: Callable[..., Any], *arguments: Any) -> Deferred[Any]: ...
+
+    async def take_feed(self, settings: FeedSettings) -> Feed: ...
+
+    async def connect_anew(self, feed: Feed, why: str) -> None: ...
 
 
 class Ownership:
-    """What changes whose feeds are whose; one change at a time."""
+    """Makes feeds that this node owns, takes keys over, hands them over; one change at a time."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: FeedChanges, context: FeedContext) -> None:
         self._node = node
-        self._context = node.context
+        self._context = context
 
     def create(self, *, alias: str, dialect: str) -> Deferred[Feed]:
         """Make a feed with a key pair of its own; fires when both are on disk.
@@ -84,7 +87,7 @@ class Ownership:
     async def _changed(self, key: bytes) -> None:
         feed = self._node.feeds.get(key)
         if feed is not None:
-            feed.identity_changed()
+            feed.trust.identity_changed()
             await self._node.connect_anew(feed, "the feed's key has come or gone")
 
     def release(self, feed: Feed, *, expires: float) -> Deferred[TrustLink]:
@@ -96,12 +99,13 @@ class Ownership:
         return self._node.in_turn(self._release, feed, expires)
 
     async def _release(self, feed: Feed, expires: float) -> TrustLink:
+        """See `release`; raises what it does."""
         context = self._context
         if feed.key == context.identity.public_key:
             raise ValueError("this feed's key is the node's own: it cannot be taken off the node")
         if feed.key not in context.feed_keys:
             raise ValueError("this node does not hold the feed's key")
-        link = await feed.issue_link(context.identity.public_key, expires=expires)
+        link = await feed.trust.issue_link(context.identity.public_key, expires=expires)
         await context.own_work(lambda: context.feed_keys.remove(feed.key))
         await self._changed(feed.key)
         return link
@@ -113,7 +117,7 @@ class Ownership:
         for a slice, it does nothing new, so that a copy goes on where it was ended. Tombstones
         name the feed they are for, and are left out. Raises what `Feed.insert` raises.
         """
-        piece = await source.log_after(after, limit=SLICE_VALUES, max_bytes=SLICE_BYTES)
+        piece = await source.values.log_after(after, limit=SLICE_VALUES, max_bytes=SLICE_BYTES)
         values = await self._context.own_work(
             lambda: [
                 record.value
@@ -123,5 +127,5 @@ class Ownership:
         )
         if values:
             await target.insert(values)
-        at_end = not piece.records or piece.last_seq >= source.top_seq
+        at_end = not piece.records or piece.last_seq >= source.values.top_seq
         return len(values), None if at_end else piece.last_seq

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from hyperbloom.connections.close_reason import ClosedConnection
 from hyperbloom.store import CommitFigures, StoreSize
@@ -15,6 +15,8 @@ __all__ = [
     "NodeStatus",
     "NodeTraffic",
     "PeerStatus",
+    "SyncSource",
+    "SyncState",
 ]
 
 #: A field called `bytes` hides the type of that name inside its class.
@@ -38,6 +40,18 @@ class _Picture:
         """The same as a dict that `json` takes: bytes as hex, tuples as lists."""
         picture: dict[str, Any] = _json(asdict(self))  # type: ignore[call-overload]
         return picture
+
+
+SyncSource: TypeAlias = Literal["digest", "sync"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncState:
+    """Whether both held the same `at` a moment (seconds since 1970), as `source` showed."""
+
+    in_sync: bool
+    at: float
+    source: SyncSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from hyperbloom.api.control_socket import connect_unix
 from hyperbloom.client.client import Client
 from hyperbloom.keys import Identity, create_key_file
-from hyperbloom.replication.node import settle_feeds
+from hyperbloom.replication.feeds import settle_feeds
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import AppendValues, LinkRecord, PutLinks, Store, WriterInline
 from hyperbloom.trust import issue_link

@@ -17,7 +17,7 @@ from hyperbloom.digests import element_sum, set_digest
 from hyperbloom.keys import Identity, discovery_key
 from hyperbloom.replication.feed.forgetting import Selection, Step
 from hyperbloom.replication.feed.membership import NotTrusted
-from hyperbloom.replication.node import UnknownFeed
+from hyperbloom.replication.feeds import UnknownFeed
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.status import (
     FeedStatus,
@@ -83,6 +83,14 @@ class FakeFeed:
         self.digest_left = 0
 
     @property
+    def values(self) -> FakeFeed:
+        return self  # one object stands for all parts of the feed
+
+    @property
+    def trust(self) -> FakeFeed:
+        return self
+
+    @property
     def identity(self) -> Identity:
         return self.node.pairs.get(self.key, self.node.identity)
 
@@ -144,12 +152,6 @@ class FakeFeed:
             values.append(value)
             size += len(value)
         return succeed(RangeSlice(values=values, next_start=None))
-
-    def fetch(
-        self, start: bytes, end: bytes | None, *, limit: int | None, timeout: float
-    ) -> Deferred[int]:
-        self.node.calls.append(("fetch", start, end, limit, timeout))
-        return succeed(0 if self.settings.mode == "full" else 5)
 
     def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]:
         self.node.calls.append(("log_after", seq))
@@ -392,6 +394,18 @@ class FakeNode:
 
     def peers(self) -> list[PeerStatus]:
         return self.connected
+
+    def fetch(
+        self,
+        feed_key: bytes,
+        start: bytes,
+        end: bytes | None,
+        *,
+        limit: int | None,
+        timeout: float,
+    ) -> Deferred[int]:
+        self.calls.append(("fetch", start, end, limit, timeout))
+        return succeed(0 if self.feeds[feed_key].settings.mode == "full" else 5)
 
     def wait_synced(
         self, feed_key: bytes, names: Sequence[str], *, timeout: float

@@ -87,7 +87,7 @@ def test_a_feed_that_was_left_meanwhile(served):
         raise LookupError("the feed was left")
 
     served.call(served.node.add, FeedSettings(key=OTHER.public_key))
-    served.node.feeds[OTHER.public_key].record = gone
+    served.node.feeds[OTHER.public_key].values.record = gone
     client, key = served.client(), OTHER.public_key.hex()
     for call in (
         lambda: client.feed(key),

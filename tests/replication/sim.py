@@ -17,9 +17,10 @@ from twisted.internet.task import Clock
 
 from hyperbloom.keys import Identity
 from hyperbloom.replication.context import FeedContext
+from hyperbloom.replication.feeds import settle_feeds
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.net.dialer import AcceptFactory, DialFactory
-from hyperbloom.replication.node import Node, settle_feeds
+from hyperbloom.replication.node import Node
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.store import Store, WriterInline
 from hyperbloom.trust import issue_link
@@ -157,6 +158,13 @@ class SimNode:
     def feed(self, key: bytes):
         return self.node.feeds[key]
 
+    def status(self, key: bytes):
+        (status,) = (one for one in self.node.status().feeds if one.key == key)
+        return status
+
+    def upkeep(self, key: bytes):
+        return self.node._feeds.upkeep(self.feed(key))
+
     def values(self, key: bytes) -> list[bytes]:
         values, start = [], b""
         while start is not None:
@@ -169,9 +177,11 @@ class SimNode:
         """Issue a link for `member` and hand over the whole chain; it expires if links do."""
         feed = self.feed(feed_key)
         ends = feed.dialect.link_format.has_expiry
-        feed.issue_link(member.key, expires=self.network.now() + seconds if ends else math.inf)
-        chain = feed.membership.shortest_chain(member.key, now=self.network.now())
-        member.feed(feed_key).add_links(chain.to_wire())
+        feed.trust.issue_link(
+            member.key, expires=self.network.now() + seconds if ends else math.inf
+        )
+        chain = feed.trust.membership.shortest_chain(member.key, now=self.network.now())
+        member.feed(feed_key).trust.add_links(chain.to_wire())
 
 
 def pair(network: Network, *, owner=None, member=None):

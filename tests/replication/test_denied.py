@@ -24,21 +24,21 @@ def test_a_denied_peer_is_cut_off_and_writes_no_more(network):
     network.run(1)
     assert done(owner.node.deny(member.key, "spam")) is True
     # What is on its way already is not taken either: nothing waits for the connection to end.
-    peer.peering.send_values([b"on its way"])
+    peer.peering.output.send_values([b"on its way"])
     network.run(3)
-    assert owner.feed(feed).peers == set()
+    assert not owner.feed(feed).peers
     assert owner.values(feed) == [b"before"]
     assert "denied" in refusals(owner)
     network.connect(member, owner, feed)
     network.run(3)
-    assert owner.feed(feed).peers == set()
+    assert not owner.feed(feed).peers
     assert owner.node.status().denied == 1
 
 
 def test_a_value_of_a_denied_key_is_not_accepted(network):
     owner, member, feed = pair(network)
     done(owner.node.deny(member.key))
-    assert fired(owner.feed(feed).accept([b"late"], member.key)).values == []
+    assert fired(owner.feed(feed).values.accept([b"late"], member.key)).values == []
     assert owner.values(feed) == []
 
 
@@ -63,7 +63,7 @@ def test_no_chain_through_a_denied_key_holds(network):
     assert one.key not in keys
     for peer in owner.feed(feed).peers:
         assert one.key not in peer.remote.chain.keys
-    assert one.key not in {found.key for found in owner.feed(feed).members()}
+    assert one.key not in {found.key for found in owner.feed(feed).trust.members()}
 
 
 def test_who_has_no_other_chain_is_out_as_well(network):
@@ -76,8 +76,8 @@ def test_who_has_no_other_chain_is_out_as_well(network):
     done(owner.node.deny(one.key))
     network.connect(two, owner, feed)
     network.run(2)
-    assert owner.feed(feed).peers == set()
-    assert owner.feed(feed).members() == []
+    assert not owner.feed(feed).peers
+    assert owner.feed(feed).trust.members() == []
     (last, *_) = owner.node.status().refusals
     assert "leads through a key that is denied" in last.reason
 
@@ -87,19 +87,19 @@ def test_this_nodes_own_chain_through_it_is_none(network):
     owner, one, two = nodes
     network.connect(two, owner, feed)
     network.run(1)
-    two.node.feeds[feed].membership.chain(now=network.now())
+    two.node.feeds[feed].trust.membership.chain(now=network.now())
     done(two.node.deny(one.key))
     network.run(2)
-    chain = two.feed(feed).chain
+    chain = two.feed(feed).trust.chain
     if chain is None:
         with pytest.raises(KeyDenied, match="trust allow"):
             two.feed(feed).insert([b"no"])
-        assert "denies" in two.node.problem(two.feed(feed))
-        assert two.feed(feed).peers == set()
+        assert "denies" in two.status(feed).problem
+        assert not two.feed(feed).peers
     else:
         assert one.key not in chain.keys
     assert done(two.node.allow(one.key)) is True
-    assert two.feed(feed).chain is not None
+    assert two.feed(feed).trust.chain is not None
 
 
 def test_only_a_chain_through_the_denied_key(network):
@@ -108,10 +108,9 @@ def test_only_a_chain_through_the_denied_key(network):
     done(two.node.deny(one.key))
     with pytest.raises(KeyDenied, match="ask another member"):
         two.feed(feed).insert([b"no"])
+    chain = nodes[1].feed(feed).trust.membership.shortest_chain(two.key, now=network.now())
     with pytest.raises(NotTrusted):
-        nodes[2].feed(feed).add_links(
-            nodes[1].feed(feed).membership.shortest_chain(two.key, now=network.now()).to_wire()
-        )
+        nodes[2].feed(feed).trust.add_links(chain.to_wire())
 
 
 def test_the_owner_denied_is_the_end_of_the_feed_here(network):
@@ -120,15 +119,15 @@ def test_the_owner_denied_is_the_end_of_the_feed_here(network):
     network.run(1)
     done(member.node.deny(feed))
     network.run(2)
-    assert member.feed(feed).chain is None
-    assert member.feed(feed).peers == set()
+    assert member.feed(feed).trust.chain is None
+    assert not member.feed(feed).peers
 
 
 def test_no_link_is_issued_to_it(network):
     owner, member, feed = pair(network)
     done(owner.node.deny(member.key))
     with pytest.raises(KeyDenied):
-        owner.feed(feed).issue_link(member.key, expires=network.now() + 100)
+        owner.feed(feed).trust.issue_link(member.key, expires=network.now() + 100)
 
 
 def test_it_cannot_be_this_node_itself(network):
@@ -168,7 +167,7 @@ def test_without_room_on_the_disk_denied_stays_denied(network):
         network.connect(node, owner, feed)
     network.run(3)
     # Both are out: one until the node stops, for it could not be written, the other for good.
-    assert owner.feed(feed).peers == set()
+    assert not owner.feed(feed).peers
     assert [one.key for one in owner.node.denied()] == [other.key]
     assert done(owner.node.deny(member.key)) is True
     assert {one.key for one in owner.node.denied()} == {member.key, other.key}
@@ -184,7 +183,7 @@ def test_it_holds_after_a_restart(network):
     network.nodes["owner"] = again
     network.connect(member, again, feed)
     network.run(3)
-    assert again.feed(feed).peers == set()
+    assert not again.feed(feed).peers
     assert done(again.node.allow(member.key)) is True
     network.connect(member, again, feed)
     network.run(3)

@@ -80,7 +80,7 @@ def test_a_guest_of_a_member_takes_part_in_every_dialect(network, dialect):
     assert owner.values(owner.key) == [b"from the guest"]
     # Where there is a Link message, the owner has given the guest a chain of one link by now.
     shortened = DIALECTS[dialect].has_link_message
-    assert len(guest.feed(owner.key).chain) == (1 if shortened else 2)
+    assert len(guest.feed(owner.key).trust.chain) == (1 if shortened else 2)
 
 
 def test_one_node_serves_feeds_of_all_dialects_on_one_port(network):
@@ -114,7 +114,7 @@ def test_nodes_that_do_not_agree_on_a_dialect_agree_on_no_lesser_one(
     form = DIALECTS[other].link_format
     expires = network.now() + 60 if form.has_expiry else math.inf
     link = issue_link(owner.identity, member.key, expires=expires, nonce=bytes(32), format=form)
-    member.feed(owner.key).add_links([link.to_bytes()])
+    member.feed(owner.key).trust.add_links([link.to_bytes()])
     owner.feed(owner.key).insert([b"the owner's"])
     member.feed(owner.key).insert([b"the member's"])
     ends = {"owner": (owner, member), "member": (member, owner)}[dialler]
@@ -149,11 +149,11 @@ def test_a_draft_owner_comes_back_with_the_same_chain_and_stores_none_of_it(netw
     owner.invite(owner.key, member)
     network.connect(member, owner, owner.key)
     network.run(2)
-    chain = owner.feed(owner.key).chain
+    chain = owner.feed(owner.key).trust.chain
     assert chain.is_owners
     assert len(chain) == 1
     for node in (owner, member):
-        (link,) = node.feed(owner.key).links()
+        (link,) = node.feed(owner.key).trust.links()
         assert (link.issuer, link.trustee) == (owner.key, member.key)
         assert link.expires == math.inf
     owner.node.stopService()
@@ -164,19 +164,19 @@ def test_a_draft_owner_comes_back_with_the_same_chain_and_stores_none_of_it(netw
         identity=owner.identity,
         feeds=(FeedSettings(key=owner.key, dialect="draft"),),
     )
-    assert again.feed(owner.key).chain == chain
+    assert again.feed(owner.key).trust.chain == chain
     assert again.node.status().feeds[0].chain_expires is None
 
 
 def test_a_link_of_the_draft_is_issued_to_who_says_that_it_never_expires(network):
     draft, two = owner_of(network, "draft", "draft"), owner_of(network, "two", "2")
     with pytest.raises(ValueError, match="--expires never"):
-        draft.feed(draft.key).issue_link(two.key, expires=network.now() + 60)
-    assert draft.feed(draft.key).links() == []
-    link = fired(draft.feed(draft.key).issue_link(two.key, expires=math.inf))
+        draft.feed(draft.key).trust.issue_link(two.key, expires=network.now() + 60)
+    assert draft.feed(draft.key).trust.links() == []
+    link = fired(draft.feed(draft.key).trust.issue_link(two.key, expires=math.inf))
     assert link.expires == math.inf
     with pytest.raises(ValueError, match="have to expire"):
-        two.feed(two.key).issue_link(draft.key, expires=math.inf)
+        two.feed(two.key).trust.issue_link(draft.key, expires=math.inf)
 
 
 def test_a_feed_set_to_a_dialect_of_other_links_starts_without_them(network, warnings):
@@ -191,5 +191,5 @@ def test_a_feed_set_to_a_dialect_of_other_links_starts_without_them(network, war
         identity=member.identity,
         feeds=(FeedSettings(key=owner.key, dialect="draft"),),
     )
-    assert changed.feed(owner.key).chain is None
+    assert changed.feed(owner.key).trust.chain is None
     assert any("dialect draft: 1 links of another dialect" in text for text in warnings)

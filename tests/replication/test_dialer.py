@@ -71,7 +71,7 @@ def test_a_peer_that_ends_every_connection_is_dialled_less_and_less(network, end
 
 def test_a_connection_that_still_closes_is_not_dialled_beside(network, endpoint):
     member, owner, feed = endpoint.ends
-    owner.node._by_discovery_key.clear()
+    owner.node.leave(feed)
     network.latency = 1.5
     dialer = Dialer(member.node.connections, member.feed(feed), "127.0.0.1:1")
     dialer.start()

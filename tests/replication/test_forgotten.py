@@ -11,6 +11,7 @@ from hyperbloom.bloom import BloomFilter
 from hyperbloom.replication.feed.forgetting import Selection
 from hyperbloom.replication.limits import BROADCASTS_PER_TURN
 from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.replication.sync.send_jobs import plan_of
 
 
 def done(coroutine):
@@ -32,7 +33,7 @@ def met(network, count=300):
     values = numbered(count)
     fired(owner.feed(feed).insert(values))
     network.connect(member, owner, feed)
-    network.run_until(lambda: member.feed(feed).count == count, 20)
+    network.run_until(lambda: member.feed(feed).values.count == count, 20)
     return owner, member, feed, values
 
 
@@ -50,35 +51,35 @@ def test_it_stays_away_through_many_syncs_and_is_not_even_sent(network, extensio
     assert forget(member.feed(feed), start=b"v0001", end=b"v0002") == 100
     (status,) = member.node.peers()
     (peering,) = member.feed(feed).peers
-    got, asked = status.values_in, peering.figures.syncs_sent
+    got, asked = status.values_in, peering.counters.syncs_sent
     network.run(5 * 25)
     (status,) = member.node.peers()
     if extension == "no digests":
         # A filter with a fresh seed each time says that all are here.
-        assert peering.figures.syncs_sent >= asked + 20
+        assert peering.counters.syncs_sent >= asked + 20
     else:
         assert status.in_sync_at > network.now() - 10
     assert status.in_sync
     assert status.values_in == got
     assert member.values(feed) == values[:100] + values[200:]
-    assert member.feed(feed).count == 200
-    assert owner.feed(feed).count == 300
-    assert member.node.feed_status(member.feed(feed)).forgotten == 100
+    assert member.feed(feed).values.count == 200
+    assert owner.feed(feed).values.count == 300
+    assert member.status(feed).forgotten == 100
 
 
 def test_who_has_it_anew_and_tells_of_it_does_not_bring_it_back(network):
     """What comes as a broadcast was compared with no filter."""
     owner, member, feed, values = met(network, 50)
-    forgetting = member.feed(feed).forgetting
+    kept = member.feed(feed).values
     forget(member.feed(feed), values=(values[7],))
     third = network.add("third", feeds=(FeedSettings(key=feed),))
     owner.invite(feed, third)
     network.connect(third, member, feed)
     network.run(5)
-    before = forgetting.refused
+    before = kept.forgotten_refused
     fired(third.feed(feed).insert([values[7], b"new"]))
     network.run(2)
-    assert forgetting.refused == before + 1
+    assert kept.forgotten_refused == before + 1
     assert member.values(feed) == sorted({*values, b"new"} - {values[7]})
 
 
@@ -87,8 +88,8 @@ def test_what_was_erased_comes_and_is_kept_out(network):
     done(member.feed(feed).forgetting.step(Selection(values=tuple(values[:5])), None, erase=True))
     network.run(5 * 22)
     assert member.values(feed) == values[5:]
-    assert member.feed(feed).forgetting.refused >= 5 * 20
-    assert owner.feed(feed).count == 50
+    assert member.feed(feed).values.forgotten_refused >= 5 * 20
+    assert owner.feed(feed).values.count == 50
 
 
 def test_what_one_peer_brought_is_forgotten_and_comes_back_by_undo(network):
@@ -100,8 +101,8 @@ def test_what_one_peer_brought_is_forgotten_and_comes_back_by_undo(network):
     assert member.values(feed) == [b"my own"]
     back = done(member.feed(feed).forgetting.undo_step(Selection(origin=owner.key), None))
     assert back.count == 100
-    assert member.feed(feed).count == 101
-    assert member.feed(feed).record().digest == owner.feed(feed).record().digest
+    assert member.feed(feed).values.count == 101
+    assert member.feed(feed).values.record().digest == owner.feed(feed).values.record().digest
 
 
 def test_a_dry_run_changes_nothing(network):
@@ -110,7 +111,7 @@ def test_a_dry_run_changes_nothing(network):
     selection = Selection(values=(values[0], b"not here"))
     step = done(forgetting.step(selection, None, dry_run=True))
     assert (step.count, step.absent) == (1, 1)
-    assert member.feed(feed).count == 20
+    assert member.feed(feed).values.count == 20
     assert forgetting.figures().count == 0
 
 
@@ -142,15 +143,15 @@ def test_what_waits_to_be_told_and_is_forgotten_holds_nothing_up(network):
     late = numbered(BROADCASTS_PER_TURN + 50, b"w")
     for value in late:
         fired(owner.feed(feed).insert([value]))
-    assert peering._broadcast.cursor < owner.feed(feed).top_seq
+    assert peering._broadcast.cursor < owner.feed(feed).values.top_seq
     forget(owner.feed(feed), values=tuple(late[BROADCASTS_PER_TURN - 10 :]))
     network.run(5)
-    assert peering._broadcast.cursor == owner.feed(feed).top_seq
+    assert peering._broadcast.cursor == owner.feed(feed).values.top_seq
     network.run(5)
     fired(owner.feed(feed).insert([b"x"]))
     network.run(5)
     assert b"x" in member.values(feed)
-    assert peering._broadcast.cursor == owner.feed(feed).top_seq
+    assert peering._broadcast.cursor == owner.feed(feed).values.top_seq
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -161,7 +162,7 @@ def test_the_plan_lists_what_is_here_and_what_is_forgotten(network, seed):
     network.random.seed(seed)
     gone = network.random.sample(values, 2_000)
     forget(member.feed(feed), values=tuple(gone))
-    plan = member.feed(feed).plan()
+    plan = plan_of(member.feed(feed))
     listed = 0
     while not plan.done:
         sync = plan.next_sync()
@@ -171,4 +172,4 @@ def test_the_plan_lists_what_is_here_and_what_is_forgotten(network, seed):
         assert bloom.missing(part) == []
         listed += len(part)
     assert listed == len(values)
-    assert owner.feed(feed).count == 0
+    assert owner.feed(feed).values.count == 0

@@ -59,8 +59,8 @@ def test_a_found_peer_is_dialled_joined_and_kept(network, endpoints):
 def test_a_handshake_alone_gets_no_address_kept(network, endpoints):
     owner, member, feed = pair(network)
     member.feed(feed).insert([b"the member's"])
-    owner.feed(feed).accept([b"known to both"], owner.key)
-    member.feed(feed).accept([b"known to both"], owner.key)
+    owner.feed(feed).values.accept([b"known to both"], owner.key)
+    member.feed(feed).values.accept([b"known to both"], owner.key)
     found_of(member, feed).add("owner:4365")
     network.run(10)
     assert states(member, feed) == {"owner:4365": "joined"}
@@ -92,7 +92,7 @@ def test_an_address_is_not_kept_beside_a_configured_one_of_the_same_peer(network
     network.run(2)
     shows_itself(network, owner, owner.key)
     (peering,) = member.feed(owner.key).peers
-    assert peering.is_shown
+    assert peering.intake.is_shown
     network.cut(peering.connection.close.__self__.transport)
     found_of(member, owner.key).add("owner:1")
     network.run(0.5)

@@ -38,7 +38,7 @@ def test_two_nodes_with_much_to_ask_and_to_answer_do_not_wait_for_each_other(net
         member.feed(feed).insert(numbered(10_000, b"b%02d" % batch))
     network.connect(member, owner, feed)
     network.run_until(
-        lambda: owner.feed(feed).count == member.feed(feed).count == 400_000, 600, 0.5
+        lambda: owner.feed(feed).values.count == member.feed(feed).values.count == 400_000, 600, 0.5
     )
 
 
@@ -48,15 +48,15 @@ def test_a_subscriber_that_fails_harms_nobody_else(network):
     def fail(appended, origin):
         raise RuntimeError("a fault of ours")
 
-    owner.feed(feed).subscribe(fail)
+    owner.feed(feed).values.subscribe(fail)
     network.connect(member, owner, feed)
     network.run(2)
     for batch in range(5):
         member.feed(feed).insert(numbered(2_000, b"%d" % batch + b"x" * 80))
         network.run(1)
-    assert owner.feed(feed).count == 10_000
+    assert owner.feed(feed).values.count == 10_000
     (peering,) = owner.feed(feed).peers
-    assert peering._arrivals.bytes == 0
+    assert peering.intake.unwritten == 0
 
 
 def test_a_value_that_no_frame_of_ours_can_carry_on_is_not_taken(network):
@@ -131,5 +131,5 @@ def test_values_are_held_against_every_range_asked_for(network):
     feed = member.feed(owner.key)
     for number in range(100):
         feed.take_interest(b"%03d" % number, b"%03d5" % number)
-    feed.accept([b"%03d%d" % (n, m) for n in range(100) for m in range(10)], owner.key)
+    feed.values.accept([b"%03d%d" % (n, m) for n in range(100) for m in range(10)], owner.key)
     assert member.values(owner.key) == [b"%03d%d" % (n, m) for n in range(100) for m in range(5)]

@@ -6,12 +6,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from hyperbloom.replication.sync.range_digests import NOTHING as NOTHING_HELD
+from hyperbloom.replication.sync.range_digests import KeptSums, Sum
 from players import Intruder, fired, light_pair, numbered
 from set_digests import digest_of
 from sim import pair
 from twisted.internet.defer import CancelledError, Deferred
 
 from hyperbloom.digests import SUM_MODULUS, element_sum, set_digest
+from hyperbloom.replication.feed.range_digests import RangeDigests, RangeSum
+from hyperbloom.replication.feed.ranges import common
 from hyperbloom.replication.limits import (
     DIGEST_SECONDS,
     FULL_PLAN_SECONDS,
@@ -21,11 +25,9 @@ from hyperbloom.replication.limits import (
 )
 from hyperbloom.replication.settings import WHOLE, FeedSettings, SyncSettings
 from hyperbloom.replication.sync.peer import SPLITS_REPLIES
-from hyperbloom.replication.sync.range_digests import NOTHING as NOTHING_HELD
-from hyperbloom.replication.sync.range_digests import KeptSums, Sum
 from hyperbloom.replication.sync.reply import QUESTION_VALUES
 from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
-from hyperbloom.replication.sync.sync_state import SyncEvidence, common
+from hyperbloom.replication.sync.sync_state import SyncEvidence
 from hyperbloom.replication.sync.wait_synced import NotInSync, TooManyWaits, UnknownPeer
 from hyperbloom.store import Holding, SetFigures
 from hyperbloom.store.lmdb.transaction import write
@@ -52,9 +54,9 @@ def status(node):
 
 def silently(node, feed, values):
     """Values that come to the store past everybody, so that no broadcast tells of them."""
-    subscribers, node.feed(feed)._subscribers = node.feed(feed)._subscribers, []
+    subscribers, node.feed(feed).values._subscribers = node.feed(feed).values._subscribers, []
     node.feed(feed).insert(values)
-    node.feed(feed)._subscribers = subscribers
+    node.feed(feed).values._subscribers = subscribers
 
 
 def test_equal_nodes_know_it_by_digest_and_send_no_filter(network):
@@ -79,7 +81,7 @@ def test_a_plan_follows_where_the_digests_differ(network):
     network.run(1)
     assert status(member).in_sync is False
     network.run(15)
-    assert owner.feed(feed).record().digest == member.feed(feed).record().digest
+    assert owner.feed(feed).values.record().digest == member.feed(feed).values.record().digest
     assert status(member).in_sync is True
 
 
@@ -118,7 +120,7 @@ def test_nodes_of_ranges_compare_what_both_keep(network):
     two.feed(feed).insert([b"g", b"h", *shared])
     connection = network.connect(one, two, feed)
     network.run(3)
-    assert [one.here.count for one in connection.peering.rounds.comparing.told] == [4, 4]
+    assert [one.here.count for one in connection.peering.told] == [4, 4]
     assert status(one).in_sync is status(two).in_sync is True
     silently(two, feed, [b"c2", b"k"])
     network.run(1)
@@ -170,7 +172,7 @@ def test_by_sync_alone_once_both_have_asked_and_nothing_was_new(network, without
     member.feed(feed).insert(numbered(30))
     network.connect(member, owner, feed)
     network.run(ANSWER_SECONDS - 1)
-    assert owner.feed(feed).record().digest == member.feed(feed).record().digest
+    assert owner.feed(feed).values.record().digest == member.feed(feed).values.record().digest
     assert status(owner).in_sync is None, "equal, but nothing has shown it yet"
     network.run(30)
     for node in (owner, member):
@@ -256,7 +258,7 @@ def test_waits_are_limited_and_can_be_cancelled(network):
     for waiting in waits:
         waiting.addErrback(lambda failure: failure.trap(CancelledError))
         waiting.cancel()
-    assert owner.feed(feed).waits == 0
+    assert owner.feed(feed).peers.waits == 0
     assert not [c for c in network.clock.getDelayedCalls() if "_Wait" in repr(c.func)]
 
 
@@ -265,11 +267,11 @@ def test_a_peer_that_does_not_answer_is_asked_by_sync(network):
     owner.feed(feed).insert([b"v"])
     intruder = Intruder(network, member, owner, feed)
     (there,) = owner.feed(feed).peers
-    there.rounds.comparing.take_digest = lambda digest: None
+    there.sync.digests.take_digest = lambda digest: None
     silently(owner, feed, [b"missed"])
-    first = there.figures.last_sync_sent
+    first = there.counters.last_sync_sent
     network.run(DIGEST_SECONDS + 10)
-    assert there.figures.last_sync_sent > (first or 0)
+    assert there.counters.last_sync_sent > (first or 0)
     assert intruder.session.remote is not None
 
 
@@ -281,14 +283,26 @@ def test_answers_of_the_wrong_kind_are_dropped_or_struck(network):
     network.connect(narrow, owner, feed)
     network.run(3)
     (peering,) = narrow.feed(feed).peers
-    peering.rounds.comparing.take_digest(Digest(number=9, **NOTHING, ranges=()))
-    peering.rounds.comparing.ask()
-    number = peering.rounds.comparing._number
+    peering.sync.digests.take_digest(Digest(number=9, **NOTHING, ranges=()))
+    number = asked(peering)
     wide = Digest(number=number, **NOTHING, ranges=(Range(start=b""),))
     before = status(narrow).strikes
-    peering.rounds.comparing.take_digest(wide)
+    peering.sync.digests.take_digest(wide)
     assert status(narrow).strikes == before + 1
-    assert not peering.rounds.comparing.is_asking
+    peering.sync.digests.take_digest(wide)
+    assert status(narrow).strikes == before + 1, "nothing is awaited any more"
+
+
+def asked(peering):
+    """Have the peer asked for its digest now; the number of the question."""
+    numbers = []
+    send = peering.output.send_digest_request
+    peering.output.send_digest_request = lambda request: (
+        numbers.append(request.number) or send(request)
+    )
+    peering.hurry()
+    peering.context.clock.advance(0)
+    return numbers[0]
 
 
 def test_one_answer_is_added_up_once_however_often_it_is_sent(network):
@@ -299,14 +313,13 @@ def test_one_answer_is_added_up_once_however_often_it_is_sent(network):
     network.connect(narrow, owner, feed)
     network.run(3)
     (peering,) = narrow.feed(feed).peers
-    peering.rounds.comparing.ask()
-    peering.outflow.pauseProducing()
-    before = len(peering.outflow)
+    number = asked(peering)
+    peering.scheduler.pauseProducing()
+    before = len(peering.scheduler)
     ranges = (Range(start=b"b", end=b"d"),)
     for _ in range(50):
-        told = Digest(number=peering.rounds.comparing._number, **NOTHING, ranges=ranges)
-        peering.rounds.comparing.take_digest(told)
-    assert len(peering.outflow) <= before + 1
+        peering.sync.digests.take_digest(Digest(number=number, **NOTHING, ranges=ranges))
+    assert len(peering.scheduler) == before + 1
 
 
 def forget(node, feed, values, **how):
@@ -368,14 +381,14 @@ def test_many_questions_are_answered_once_for_the_last(network):
     owner, member, feed = pair(network)
     intruder = Intruder(network, member, owner, feed)
     seen = []
-    intruder.connection.peering.rounds.comparing.take_digest = seen.append
+    intruder.connection.peering.sync.digests.take_digest = seen.append
     (there,) = owner.feed(feed).peers
-    there.outflow.pauseProducing()
+    there.scheduler.pauseProducing()
     for number in range(100, 150):
         request = DigestRequest(number=number, ranges=(Range(start=b""),))
         intruder.write(intruder.session.send_digest_request(request))
     network.run(1)
-    there.outflow.resumeProducing()
+    there.scheduler.resumeProducing()
     network.run(1)
     assert [digest.number for digest in seen] == [149]
 
@@ -386,7 +399,7 @@ def test_additions_count_as_the_peers_work(network):
     owner.feed(feed).insert(numbered(9_000))
     intruder = Intruder(network, member, owner, feed)
     seen = []
-    intruder.connection.peering.rounds.comparing.take_digest = seen.append
+    intruder.connection.peering.sync.digests.take_digest = seen.append
     ranges = tuple(Range(start=b"v%06d" % i, end=b"v%06d" % (i + 3_000)) for i in (0, 4_000))
     for number in range(100, 106):
         request = DigestRequest(number=number, ranges=ranges)
@@ -399,12 +412,12 @@ def test_sums_are_kept_until_the_feed_changes(network):
     owner = network.add("owner")
     feed = owner.feed(owner.key)
     feed.insert(numbered(20_000))
-    sums = KeptSums(feed.holding)
+    sums = RangeDigests(feed.values.holding)
     ranges = [(b"v000100", b"v019000")]
     assert sums.find(ranges) is None
     fired(Deferred.fromCoroutine(feed.forgetting.forget([b"v000200", b"v019500"])))
-    reads = {"read": feed.read_slice, "read_forgotten": feed.read_forgotten}
-    state, adding = sums.state(), Sum(ranges, **reads)
+    slices = feed.values.slices
+    state, adding = sums.state(), RangeSum(ranges, slices)
     steps = 0
     while not adding.done:
         adding.step()
@@ -416,7 +429,7 @@ def test_sums_are_kept_until_the_feed_changes(network):
     assert settled.digest == set_digest(18_900, expected)
     expected = (expected - element_sum([b"v000200"])) % SUM_MODULUS
     assert held.digest == set_digest(18_899, expected)
-    whole = Sum([WHOLE], **reads)
+    whole = RangeSum([WHOLE], slices)
     while not whole.done:
         whole.step()
     assert whole.holding == state
@@ -569,7 +582,7 @@ def test_while_a_digest_is_computed_nodes_go_on_by_sync(network, ranges):
     assert seen.source == "digest"
     assert status(owner).in_sync is status(member).in_sync is True
     if not ranges:
-        assert member.feed(feed).record().digest == digest_of(numbered(50))
+        assert member.feed(feed).values.record().digest == digest_of(numbered(50))
 
 
 def test_who_computes_its_digest_says_so_when_the_time_is_up(network):

@@ -38,7 +38,7 @@ class SlowDialer:
 def dialers(monkeypatch, network):
     made = []
     monkeypatch.setattr(
-        "hyperbloom.replication.node.Dialer",
+        "hyperbloom.replication.net.dials.Dialer",
         lambda connections, feed, address: SlowDialer(network.clock, made),
     )
     return made
@@ -100,7 +100,7 @@ def test_subscribers_are_woken_when_a_left_feed_is_gone_from_the_store(network):
     _, member, feed = pair(network)
     object.__setattr__(member.context, "writer", SlowWriter(member.context.writer, network.clock))
     seen = []
-    member.feed(feed).subscribe(lambda *_: seen.append(member.store.feed(feed)))
+    member.feed(feed).values.subscribe(lambda *_: seen.append(member.store.feed(feed)))
     member.node.leave(feed)
     network.run(3)
     assert seen[-1:] == [None]

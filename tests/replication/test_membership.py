@@ -7,6 +7,7 @@ from players import chain_of, fired, refusals
 from sim import pair
 
 from hyperbloom.replication.feed.membership import NotTrusted
+from hyperbloom.replication.node import PURGE_SECONDS
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.trust import issue_link, verify_chain
 
@@ -24,15 +25,15 @@ def test_a_peer_whose_chain_outlives_ours_stays_connected(network):
 def test_a_link_is_issued_once_to_a_peer_that_comes_again_and_again(network):
     nodes, feed = chain_of(network, 3)
     owner, last = nodes[0], nodes[3]
-    chain = last.feed(feed).chain
+    chain = last.feed(feed).trust.chain
     for _ in range(4):
-        last.feed(feed).membership._chain = chain
-        last.feed(feed).membership._searched_until = float("inf")
+        last.feed(feed).trust.membership._chain = chain
+        last.feed(feed).trust.membership._searched_until = float("inf")
         connection = network.connect(last, owner, feed)
         network.run(1)
         network.cut(connection.transport)
         network.run(1)
-    links = owner.feed(feed).links()
+    links = owner.feed(feed).trust.links()
     issued = [one for one in links if (one.issuer, one.trustee) == (feed, last.key)]
     assert len(issued) == 1
 
@@ -44,7 +45,7 @@ def test_an_honest_member_is_not_banned_for_what_it_sent_as_its_chain_ran_out(ne
     connection = network.connect(member, owner, owner.key)
     network.run(10.25)
     for number in range(20):
-        connection.peering.send_values([b"%d" % number])
+        connection.peering.output.send_values([b"%d" % number])
     network.run(2)
     owner.invite(owner.key, member, seconds=100)
     network.connect(member, owner, owner.key)
@@ -55,23 +56,22 @@ def test_an_honest_member_is_not_banned_for_what_it_sent_as_its_chain_ran_out(ne
 def test_a_clock_set_right_gives_the_chain_back(network):
     _, member, feed = pair(network)
     wrong = network.now() + 10 * 86_400
-    assert member.feed(feed).membership.chain(now=wrong) is None
-    assert member.feed(feed).membership.chain(now=network.now()) is not None
+    assert member.feed(feed).trust.membership.chain(now=wrong) is None
+    assert member.feed(feed).trust.membership.chain(now=network.now()) is not None
 
 
 def test_an_expired_invitation_is_called_expired_after_a_purge(network):
     owner = network.add("owner")
     member = network.add("member", feeds=(FeedSettings(key=owner.key),))
     owner.invite(owner.key, member, seconds=10)
-    network.run(60)
-    member.node._purge_links()
+    network.run(PURGE_SECONDS + 60, step=60)
     with pytest.raises(NotTrusted, match="expired"):
         member.feed(owner.key).insert([b"late"])
 
 
 def fill(owner, feed, issuer, count, *, network):
     """Have `owner` learn `count` links that `issuer`, a member, has made up."""
-    head = owner.feed(feed).membership.shortest_chain(issuer.key, now=network.now())
+    head = owner.feed(feed).trust.membership.shortest_chain(issuer.key, now=network.now())
     for number in range(count):
         link = issue_link(
             issuer.identity,
@@ -81,7 +81,7 @@ def fill(owner, feed, issuer, count, *, network):
         )
         raw = (*head.to_wire(), link.to_bytes())
         chain = verify_chain(feed, raw, now=network.now())
-        owner.feed(feed).learn(chain, issuer.key)
+        owner.feed(feed).trust.learn(chain, issuer.key)
 
 
 def test_members_cannot_use_up_the_room_for_invitations(network, monkeypatch):
@@ -92,7 +92,7 @@ def test_members_cannot_use_up_the_room_for_invitations(network, monkeypatch):
     for member in members:
         owner.invite(owner.key, member)
         fill(owner, owner.key, member, 20, network=network)
-    fired(owner.feed(owner.key).issue_link(b"n" * 32, expires=network.now() + 100))
+    fired(owner.feed(owner.key).trust.issue_link(b"n" * 32, expires=network.now() + 100))
 
 
 def test_a_chain_that_there_is_no_room_for_is_not_reported_as_taken(network, monkeypatch):
@@ -103,10 +103,10 @@ def test_a_chain_that_there_is_no_room_for_is_not_reported_as_taken(network, mon
             owner.identity, bytes([number]) * 32, expires=network.now() + 500, nonce=b"n" * 32
         )
         chain = verify_chain(feed, [link.to_bytes()], now=network.now())
-        member.feed(feed).learn(chain, owner.key)
+        member.feed(feed).trust.learn(chain, owner.key)
     later = issue_link(owner.identity, member.key, expires=network.now() + 10**7, nonce=b"m" * 32)
-    fired(member.feed(feed).add_links([later.to_bytes()]))
-    assert member.feed(feed).chain.expires == later.expires
+    fired(member.feed(feed).trust.add_links([later.to_bytes()]))
+    assert member.feed(feed).trust.chain.expires == later.expires
 
 
 def test_a_chain_of_ours_that_runs_out_during_the_handshake_is_no_crash(network):
@@ -118,7 +118,7 @@ def test_a_chain_of_ours_that_runs_out_during_the_handshake_is_no_crash(network)
     far = connection.transport.other.protocol
     while far.feed is None:
         network.clock.advance(0.001)
-    near.feed(feed).membership.chain = lambda *, now: None
+    near.feed(feed).trust.membership.chain = lambda *, now: None
     network.run(2)
 
 

@@ -8,7 +8,7 @@ from twisted.internet.defer import ensureDeferred
 
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
-from hyperbloom.replication.node import UnknownFeed, settle_feeds
+from hyperbloom.replication.feeds import UnknownFeed, settle_feeds
 from hyperbloom.replication.ownership import Ownership
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import Store
@@ -102,7 +102,7 @@ def test_the_owner_shows_the_feeds_key_there_and_its_own_elsewhere(network, owne
 @pytest.mark.parametrize("dialect", ["2", "1", "draft"])
 def test_the_owners_chain_is_that_of_the_dialect(owner, dialect):
     owner.node.ownership.create(alias="words", dialect=dialect)
-    chain = owner.node.resolve("words").chain
+    chain = owner.node.resolve("words").trust.chain
     assert chain.is_owners
     assert len(chain) == (dialect == "draft")
 

@@ -52,23 +52,23 @@ def test_by_age_and_it_does_not_come_back(network):
     fired(owner.feed(feed).insert(numbered(50)))
     network.connect(member, owner, feed)
     network.run(5)
-    assert member.feed(feed).count == 50
+    assert member.feed(feed).values.count == 50
     network.run(280)
     fired(owner.feed(feed).insert([b"young"]))
     network.run(100)
     assert member.values(feed) == [b"young"]
     network.run(60)
     assert member.values(feed) == [b"young"]
-    assert member.node.feed_status(member.feed(feed)).retained_out == 50
-    assert owner.feed(feed).count == 51
+    assert member.status(feed).retained_out == 50
+    assert owner.feed(feed).values.count == 51
 
 
 def test_by_count_in_small_steps(network):
     owner, _, feed = pair(network)
     fired(owner.feed(feed).insert(numbered(7_000)))
     owner.feed(feed).settings = replace(owner.feed(feed).settings, retain_values=1_000)
-    owner.feed(feed).retention.look()
-    assert owner.feed(feed).count == 7_000 - 2_048
+    owner.upkeep(feed).retention.look()
+    assert owner.feed(feed).values.count == 7_000 - 2_048
     network.run(2)
     assert owner.values(feed) == numbered(7_000)[6_000:]
     assert owner.store.verify().problems == []
@@ -192,7 +192,7 @@ def test_what_was_brought_back_is_not_forgotten_again_by_the_same_tombstone(netw
     network.run(12)
     member.node.startService()
     follow(member, feed, "owner")
-    member.feed(feed).tombstones.look()
+    member.upkeep(feed).tombstones.look()
     network.run(70)
     assert b"bad" in member.values(feed)
 
@@ -222,7 +222,7 @@ def test_a_feed_that_was_left_is_read_from_its_beginning_when_it_is_joined_again
     network.connect(member, owner, feed)
     network.run(70)
     assert b"bad" not in member.values(feed)
-    assert member.feed(feed).count == 41
+    assert member.feed(feed).values.count == 41
 
 
 def test_many_tombstones_are_followed_in_few_transactions(network):
@@ -241,8 +241,10 @@ def test_many_tombstones_are_followed_in_few_transactions(network):
     made = [make_tombstone(member.identity, feed, value) for value in values]
     strangers = [make_tombstone(Identity(bytes([i]) * 32), feed, b"v") for i in range(1, 100)]
     searched = []
-    layers = owner.feed(feed).membership._graph._layers
-    owner.feed(feed).membership._graph._layers = lambda *how: searched.append(how) or layers(*how)
+    layers = owner.feed(feed).trust.membership._graph._layers
+    owner.feed(feed).trust.membership._graph._layers = lambda *how: (
+        searched.append(how) or layers(*how)
+    )
     put(network, member, feed, *made, *strangers)
     network.run(5)
     assert owner.values(feed) == sorted(made + strangers)
@@ -288,7 +290,7 @@ def test_where_reading_stopped_is_remembered_piece_by_piece(network, monkeypatch
     network.run(10)
     member.thread_seconds = 1.0
     follow(member, feed, "owner")
-    member.feed(feed).tombstones.look()
+    member.upkeep(feed).tombstones.look()
     network.run(4.5)
     assert b"bad" not in member.values(feed)
     member.thread_seconds = None
@@ -297,6 +299,6 @@ def test_where_reading_stopped_is_remembered_piece_by_piece(network, monkeypatch
     network.run(12)
     member.node.startService()
     follow(member, feed, "owner")
-    member.feed(feed).tombstones.look()
+    member.upkeep(feed).tombstones.look()
     network.run(70)
     assert b"bad" in member.values(feed)

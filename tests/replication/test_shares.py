@@ -206,7 +206,7 @@ def test_two_connections_of_a_key_have_one_budget_and_coming_again_brings_no_oth
     for _ in range(200):
         first.write(first.session.send_request(Request(start=b"x")))
     network.run(5)
-    tested = peering.figures.values_tested
+    tested = peering.counters.values_tested
     assert tested >= 10_000
     network.cut(first.connection.transport)
     network.run(1)
@@ -216,7 +216,7 @@ def test_two_connections_of_a_key_have_one_budget_and_coming_again_brings_no_oth
     for _ in range(200):
         intruder.write(intruder.session.send_request(Request(start=b"x")))
     network.run(5)
-    assert again.figures.values_tested <= 2_000
+    assert again.counters.values_tested <= 2_000
 
 
 def test_tiny_values_of_one_key_wait_for_the_disk_by_what_they_cost(network):
@@ -231,10 +231,10 @@ def test_tiny_values_of_one_key_wait_for_the_disk_by_what_they_cost(network):
             values = [b"%d%d%04d" % (number, frame, value) for value in range(1_000)]
             flood.write(flood.session.send_data(values))
     network.run(0.5)
-    unwritten = sum(peering._arrivals.bytes for peering in owner.feed(feed).peers)
+    unwritten = sum(peering.intake.unwritten for peering in owner.feed(feed).peers)
     assert 0 < unwritten <= 300_000 + written_bytes(values)
     writer.seconds = 0.0
-    network.run_until(lambda: owner.feed(feed).count == 20_000, 60)
+    network.run_until(lambda: owner.feed(feed).values.count == 20_000, 60)
 
 
 def test_a_peer_whose_values_wait_for_the_disk_is_not_read_until_there_is_room(network):
@@ -249,7 +249,7 @@ def test_a_peer_whose_values_wait_for_the_disk_is_not_read_until_there_is_room(n
     assert not transport.reading, "so that TCP slows the peer"
     assert transport.arrived
     writer.seconds = 0.0
-    network.run_until(lambda: owner.feed(feed).count == 10_000, 60)
+    network.run_until(lambda: owner.feed(feed).values.count == 10_000, 60)
     assert transport.reading
     assert not transport.arrived
 
@@ -291,15 +291,15 @@ def test_a_key_that_reads_nothing_is_sent_so_much_over_all_its_connections(netwo
         floods.append(Intruder(network, other, owner, feed))
     share = next(iter(owner.feed(feed).peers)).share
     share.unsent += MAX_UNSENT_BYTES
-    before = sum(peering.figures.values_out for peering in owner.feed(feed).peers)
+    before = sum(peering.counters.values_out for peering in owner.feed(feed).peers)
     for flood in floods:
         flood.write(flood.session.send_request(Request(start=b"")))
     network.run(2)
-    after = sum(peering.figures.values_out for peering in owner.feed(feed).peers)
+    after = sum(peering.counters.values_out for peering in owner.feed(feed).peers)
     assert after == before
     share.unsent -= MAX_UNSENT_BYTES
     network.run(5)
-    assert sum(peering.figures.values_out for peering in owner.feed(feed).peers) > before
+    assert sum(peering.counters.values_out for peering in owner.feed(feed).peers) > before
 
 
 def test_questions_of_a_key_wait_here_by_the_bytes_of_their_filters(network):
@@ -307,14 +307,14 @@ def test_questions_of_a_key_wait_here_by_the_bytes_of_their_filters(network):
     intruder = Intruder(network, member, owner, feed)
     (peering,) = owner.feed(feed).peers
     network.run(2)
-    peering.outflow.pauseProducing()
+    peering.scheduler.pauseProducing()
     dear = Sync(filter=b"\xff" * 250_000, size=2_000_000, n=64, seed=0)
     for _ in range(40):
         intruder.write(intruder.session.send_sync(dear))
     network.run(3)
     assert 0 < peering.share.asked <= MAX_ASKED_BYTES + 300_000
     assert peering.is_behind
-    peering.outflow.resumeProducing()
+    peering.scheduler.resumeProducing()
     network.run_until(lambda: peering.share.asked == 0, 30)
 
 

@@ -40,7 +40,7 @@ class Swarm:
 
     def add_member(self, number, sync):
         node = self.network.add(f"n{number:02}", feeds=(FeedSettings(key=self.feed),), sync=sync)
-        inviters = [n for n in self.nodes if len(n.feed(self.feed).chain) < 4]
+        inviters = [n for n in self.nodes if len(n.feed(self.feed).trust.chain) < 4]
         self.random.choice(inviters).invite(self.feed, node)
         self.nodes.append(node)
 
@@ -75,12 +75,12 @@ class Swarm:
         self.network.partition({node.name: 0 for node in self.nodes})
 
     def digests(self):
-        return {node.feed(self.feed).record().digest for node in self.nodes}
+        return {node.feed(self.feed).values.record().digest for node in self.nodes}
 
     def converged(self):
         self.redial()
         return len(self.digests()) == 1 and (
-            self.owner.feed(self.feed).record().count == len(self.inserted)
+            self.owner.feed(self.feed).values.record().count == len(self.inserted)
         )
 
 

@@ -35,7 +35,7 @@ def test_both_sides_get_what_they_lack(network):
     network.connect(member, owner, feed)
     network.run(2)
     assert owner.values(feed) == member.values(feed) == [b"a", b"b", b"c"]
-    assert owner.feed(feed).record().digest == member.feed(feed).record().digest
+    assert owner.feed(feed).values.record().digest == member.feed(feed).values.record().digest
 
 
 def test_the_listening_side_syncs_as_well(network):
@@ -53,7 +53,7 @@ def test_new_values_are_broadcast_without_an_echo(network):
     owner.feed(feed).insert([b"new"])
     network.run(0.2)
     assert member.values(feed) == [b"new"]
-    assert connection.peering.figures.values_out == 0, "nothing was sent back"
+    assert connection.peering.counters.values_out == 0, "nothing was sent back"
 
 
 def test_a_value_keeps_who_brought_it_and_when(network):
@@ -84,9 +84,9 @@ def test_a_feed_of_several_filters_syncs_both_ways(network):
     member.feed(feed).insert([*common, b"only member"])
     connection = network.connect(member, owner, feed)
     network.run(8)
-    assert owner.feed(feed).record().digest == member.feed(feed).record().digest
-    assert owner.feed(feed).record().count == 100_002
-    assert connection.peering.figures.values_in < 50, "only what was missing was sent"
+    assert owner.feed(feed).values.record().digest == member.feed(feed).values.record().digest
+    assert owner.feed(feed).values.record().count == 100_002
+    assert connection.peering.counters.values_in < 50, "only what was missing was sent"
 
 
 def test_a_small_peer_spares_a_large_one_its_long_plan(network):
@@ -95,8 +95,8 @@ def test_a_small_peer_spares_a_large_one_its_long_plan(network):
     member.feed(feed).insert([b"only member"])
     connection = network.connect(owner, member, feed)
     network.run(4)
-    assert owner.feed(feed).record().digest == member.feed(feed).record().digest
-    assert connection.peering.figures.values_in == 1, "what was sent did not come back"
+    assert owner.feed(feed).values.record().digest == member.feed(feed).values.record().digest
+    assert connection.peering.counters.values_in == 1, "what was sent did not come back"
 
 
 @pytest.mark.parametrize("dialler", ["owner", "member"])
@@ -108,12 +108,12 @@ def test_a_sync_is_repeated_with_a_fresh_seed(network, dialler):
     network.run(2)
     # A value that came to the store past everybody, as one hidden by a false positive would.
     peering = connection.peering
-    peering.feed._subscribers.clear()
+    peering.feed.values._subscribers.clear()
     near.feed(feed).insert([b"silent"])
     (other,) = far.feed(feed).peers
-    before = peering.figures.syncs_sent + other.figures.syncs_sent
+    before = peering.counters.syncs_sent + other.counters.syncs_sent
     network.run(15)
-    assert peering.figures.syncs_sent + other.figures.syncs_sent > before
+    assert peering.counters.syncs_sent + other.counters.syncs_sent > before
     assert far.values(feed) == [b"hidden", b"silent"]
 
 
@@ -124,11 +124,11 @@ def test_values_that_false_positives_hid_do_not_wait_for_the_interval(network):
     member.feed(feed).insert(numbered(1_500))
     connection = network.connect(member, owner, feed)
     network.run(0.9)
-    hidden = 2_000 - member.feed(feed).record().count
+    hidden = 2_000 - member.feed(feed).values.record().count
     assert 10 < hidden < 490, "the first plan overlooks some"
     network.run(120)
-    assert member.feed(feed).record().digest == owner.feed(feed).record().digest
-    assert connection.peering.rounds.agreement.in_sync
+    assert member.feed(feed).values.record().digest == owner.feed(feed).values.record().digest
+    assert connection.peering.sync_state.in_sync
 
 
 def test_sets_that_stay_different_are_asked_ever_less_often(network):
@@ -141,9 +141,9 @@ def test_sets_that_stay_different_are_asked_ever_less_often(network):
     connection = network.connect(member, owner, feed)
     network.run(600)
     assert member.values(feed) == [b"short"]
-    assert not connection.peering.rounds.agreement.in_sync
+    assert not connection.peering.sync_state.in_sync
     # The first, and those 1, 4, 16, 64 and 256 s after the one before.
-    assert 4 <= connection.peering.figures.syncs_sent <= 6
+    assert 4 <= connection.peering.counters.syncs_sent <= 6
 
 
 def test_a_range_node_keeps_its_ranges_only(network):
@@ -170,7 +170,7 @@ def test_a_light_node_publishes_and_fetches(network):
     member.feed(feed).insert([b"mine"])
     network.run(1)
     assert b"mine" in owner.values(feed)
-    fetching = member.feed(feed).fetch(b"b", None, timeout=5)
+    fetching = member.node.fetch(feed, b"b", None, timeout=5)
     network.run(2)
     assert fired(fetching) == 2
     assert member.values(feed) == [b"b", b"c", b"mine"]
@@ -194,9 +194,9 @@ def test_fetches_are_bounded(network):
     owner, member, feed = light_pair(network)
     network.connect(member, owner, feed)
     network.run(2)
-    fetches = [member.feed(feed).fetch(b"", None, timeout=5) for _ in range(MAX_FETCHES)]
+    fetches = [member.node.fetch(feed, b"", None, timeout=5) for _ in range(MAX_FETCHES)]
     with pytest.raises(TooManyFetches):
-        fired(member.feed(feed).fetch(b"", None, timeout=5))
+        fired(member.node.fetch(feed, b"", None, timeout=5))
     network.run(6)
     assert all(fired(fetch) == 0 for fetch in fetches)
 
@@ -215,9 +215,9 @@ def test_a_stranger_does_not_become_secure(network):
     owner, member, feed = pair(network)
     forger = Identity(b"f" * 32)
     link = issue_link(forger, member.key, expires=network.now() + 1000, nonce=b"n" * 32)
-    chain = member.feed(feed).chain
+    chain = member.feed(feed).trust.chain
     forged = replace(chain, links=(link,))
-    member.feed(feed).membership._chain = forged
+    member.feed(feed).trust.membership._chain = forged
     connection = network.connect(member, owner, feed)
     network.run(2)
     assert connection.peering is None or not owner.feed(feed).peers
@@ -229,11 +229,11 @@ def test_an_expired_chain_is_said_apart_from_an_untrusted_one(network):
     feed = owner.key
     member = network.add("member", feeds=(FeedSettings(key=feed),))
     owner.invite(feed, member, seconds=5)
-    expired = member.feed(feed).chain
+    expired = member.feed(feed).trust.chain
     network.run(6)
     # A member that does not look at its own clock.
-    member.feed(feed).membership._chain = expired
-    member.feed(feed).membership._searched_until = float("inf")
+    member.feed(feed).trust.membership._chain = expired
+    member.feed(feed).trust.membership._searched_until = float("inf")
     network.connect(member, owner, feed)
     network.run(1)
     assert refusals(owner)[0] == "expired"
@@ -265,7 +265,7 @@ def test_values_of_an_expired_member_are_refused_before_the_connection_is_closed
         node.node._sweep.stop()
     network.run(9)
     assert connection.close_reason is None
-    connection.peering.send_values([b"late"])
+    connection.peering.output.send_values([b"late"])
     network.run(1)
     assert owner.values(owner.key) == []
 
@@ -284,12 +284,12 @@ def test_expiry_is_forgiven_for_the_leeway_only(network):
 def test_a_shorter_chain_is_issued_taken_and_used(network):
     nodes, feed = chain_of(network, 3)
     last = nodes[3]
-    assert len(last.feed(feed).chain) == 3
+    assert len(last.feed(feed).trust.chain) == 3
     network.connect(last, nodes[0], feed)
     network.run(2)
-    assert len(last.feed(feed).chain) == 1
-    assert last.feed(feed).chain.holder == last.key
-    stored = [link for link in last.feed(feed).links() if link.issuer == feed]
+    assert len(last.feed(feed).trust.chain) == 1
+    assert last.feed(feed).trust.chain.holder == last.key
+    stored = [link for link in last.feed(feed).trust.links() if link.issuer == feed]
     assert any(link.trustee == last.key for link in stored), "it survives a restart"
 
 
@@ -299,13 +299,13 @@ def test_links_are_not_issued_where_the_feed_says_so(network):
     owner.feed(feed).settings = replace(owner.feed(feed).settings, issue_links=False)
     network.connect(nodes[3], owner, feed)
     network.run(2)
-    assert len(nodes[3].feed(feed).chain) == 3
+    assert len(nodes[3].feed(feed).trust.chain) == 3
 
 
 def test_five_links_are_the_most(network):
     nodes, feed = chain_of(network, 5)
     with pytest.raises(ValueError, match="cannot invite"):
-        nodes[5].feed(feed).issue_link(b"t" * 32, expires=network.now() + 100)
+        nodes[5].feed(feed).trust.issue_link(b"t" * 32, expires=network.now() + 100)
     nodes[5].feed(feed).insert([b"from afar"])
     network.connect(nodes[5], nodes[0], feed)
     network.run(2)
@@ -314,8 +314,8 @@ def test_five_links_are_the_most(network):
 
 def test_a_link_never_outlives_the_chain_it_hangs_on(network):
     _, member, feed = pair(network)
-    link = fired(member.feed(feed).issue_link(b"t" * 32, expires=network.now() + 10 * 86_400))
-    assert link.expires == member.feed(feed).chain.expires
+    link = fired(member.feed(feed).trust.issue_link(b"t" * 32, expires=network.now() + 10 * 86_400))
+    assert link.expires == member.feed(feed).trust.chain.expires
 
 
 def test_the_chain_of_a_peer_is_learnt_and_told(network):
@@ -324,7 +324,7 @@ def test_the_chain_of_a_peer_is_learnt_and_told(network):
     owner.settings = replace(owner.settings, issue_links=False)
     network.connect(nodes[2], nodes[0], feed)
     network.run(2)
-    members = {m.key: m for m in nodes[0].feed(feed).members()}
+    members = {m.key: m for m in nodes[0].feed(feed).trust.members()}
     assert members[nodes[2].key].introduced_by == nodes[1].key
     assert members[nodes[2].key].depth == 2
 
@@ -396,14 +396,17 @@ def test_a_wrongly_signed_data_is_not_stored_and_is_a_strike(network):
     intruder = Intruder(network, member, owner, feed)
     good = intruder.session.credentials
     other = Credentials(
-        feed_key=feed, identity=owner.identity, chain=owner.feed(feed).chain, dialect=good.dialect
+        feed_key=feed,
+        identity=owner.identity,
+        chain=owner.feed(feed).trust.chain,
+        dialect=good.dialect,
     )
     intruder.session._credentials = other
     intruder.send(network, intruder.session.send_data([b"forged"]))
     assert owner.values(feed) == []
     (peering,) = owner.feed(feed).peers
     assert owner.node.peers()[0].strikes == 1
-    assert peering.figures.values_in == 0
+    assert peering.counters.values_in == 0
 
 
 def test_a_filter_of_too_many_hash_functions_is_answered_with_options(network):
@@ -463,14 +466,14 @@ def test_a_peer_that_sends_faster_than_the_disk_takes_it_is_slowed(network):
     member.feed(feed).insert(values)
     network.run(1.5)
     in_a_frame = values[: SEND_FRAME_BYTES // len(values[0])]
-    assert peering._arrivals.bytes <= 262_144 + written_bytes(in_a_frame)
+    assert peering.intake.unwritten <= 262_144 + written_bytes(in_a_frame)
     far = connection.transport.other
     waiting = far.protocol.session.buffered_bytes + sum(map(len, far.arrived))
-    assert connection.peering.outflow.paused, "the sender's transport is full"
+    assert connection.peering.scheduler.paused, "the sender's transport is full"
     assert far.protocol.session.buffered_bytes <= 2 * SEND_FRAME_BYTES
     assert waiting < 3_000_000, "what waits is bounded by the sender's own buffer"
     owner.context.writer.seconds = 0.01
-    network.run_until(lambda: owner.feed(feed).record().count == 100_000, 60)
+    network.run_until(lambda: owner.feed(feed).values.record().count == 100_000, 60)
 
 
 def test_a_peer_that_reads_nothing_costs_one_slice_and_is_closed_in_the_end(network):
@@ -497,9 +500,9 @@ def test_values_beyond_the_own_limit_are_refused_once_and_remembered(network):
     network.run(2)
     assert owner.values(feed) == [b"short"]
     assert [r.value for r in owner.store.refused(feed)] == [b"much too long a value"]
-    sent = connection.peering.figures.values_out
+    sent = connection.peering.counters.values_out
     network.run(30)
-    assert connection.peering.figures.values_out == sent, "it was not sent again"
+    assert connection.peering.counters.values_out == sent, "it was not sent again"
 
 
 def test_a_full_feed_takes_no_more_and_says_so(network):
@@ -511,7 +514,7 @@ def test_a_full_feed_takes_no_more_and_says_so(network):
     member.feed(feed).insert([b"one more"])
     network.run(1)
     assert len(owner.values(feed)) == 3
-    assert owner.node.feed_status(owner.feed(feed)).is_full
+    assert owner.status(feed).is_full
 
 
 @pytest.mark.parametrize("value", [b"", b"x" * (MAX_VALUE_BYTES + 1)], ids=["empty", "too long"])
@@ -566,8 +569,8 @@ def test_plans_that_take_long_are_made_less_often(network):
     network.connect(owner, member, feed)
     network.run(5)
     (peering,) = owner.feed(feed).peers
-    first = peering.figures.last_sync_sent
+    first = peering.counters.last_sync_sent
     network.run(34)
-    assert peering.figures.last_sync_sent == first, "two seconds of work: every forty seconds"
+    assert peering.counters.last_sync_sent == first, "two seconds of work: every forty seconds"
     network.run(12)
-    assert peering.figures.last_sync_sent > first
+    assert peering.counters.last_sync_sent > first

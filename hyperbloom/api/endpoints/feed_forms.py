@@ -43,16 +43,16 @@ def trust_word(feed: ServedFeed, own_key: bytes) -> TrustWord:
     A node gets a link to its own key with a chain that holds. So a node without a chain that still
     has such a link was a member once; expired links are cleared away in the end.
     """
-    chain = feed.chain
+    chain = feed.trust.chain
     if chain is not None:
         return "owner" if chain.is_owners else "member"
-    was_member = any(link.trustee == own_key for link in feed.links())
+    was_member = any(link.trustee == own_key for link in feed.trust.links())
     return "expired" if was_member else "none"
 
 
 def feed_form(feed: ServedFeed, own_key: bytes) -> FeedForm:
     """A feed as the API shows it; `own_key` is the node's."""
-    record, chain = feed.record(), feed.chain
+    record, chain = feed.values.record(), feed.trust.chain
     shown: ChainForm | None = None
     if chain is not None:
         shown = {"links": len(chain), "expires": expiry_form(chain.expires)}
@@ -60,7 +60,7 @@ def feed_form(feed: ServedFeed, own_key: bytes) -> FeedForm:
         **feed.settings.to_json(),
         "discovery_key": feed.discovery_key.hex(),
         "own": feed.key == own_key,
-        "owner": feed.identity.public_key == feed.key,
+        "owner": feed.trust.identity.public_key == feed.key,
         "lacks": list(DIALECTS[feed.settings.dialect].lacks),
         "count": record.count,
         "bytes": record.bytes,

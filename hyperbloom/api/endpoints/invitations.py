@@ -48,8 +48,8 @@ async def invite(call: Call) -> Mapping[str, Any]:
     feed, form = call.feed(), call.body(InviteForm)
     addresses, trustee = _addresses(call, form), bytes.fromhex(form["trustee"])
     with value_errors_as_problems():
-        link = await feed.issue_link(trustee, expires=expiry_of(form["expires"]))
-    chain = feed.chain
+        link = await feed.trust.issue_link(trustee, expires=expiry_of(form["expires"]))
+    chain = feed.trust.chain
     if chain is None:
         raise Problem(ErrorKind.NOT_TRUSTED, "this node's own link has just expired")
     invited = chain.extended(link)
@@ -158,6 +158,6 @@ async def accept_invitation(call: Call) -> Mapping[str, Any]:
         if changed:
             await call.node.join(settings)
         feed = call.feed_of(invitation.feed_key)
-        await feed.add_links(invitation.links)
+        await feed.trust.add_links(invitation.links)
     call.status = 201
     return feed_form(feed, call.node.identity.public_key)

@@ -28,7 +28,7 @@ async def issue_link(call: Call) -> Mapping[str, Any]:
     feed, form = call.feed(), call.body(TrusteeForm)
     trustee = bytes.fromhex(form["trustee"])
     with value_errors_as_problems():
-        link = await feed.issue_link(trustee, expires=expiry_of(form["expires"]))
+        link = await feed.trust.issue_link(trustee, expires=expiry_of(form["expires"]))
     call.status = 201
     return {"link": link.to_bytes().hex(), "expires": expiry_form(link.expires)}
 
@@ -37,7 +37,7 @@ async def add_chain(call: Call) -> Mapping[str, Any]:
     """`{"links": [hex, …]}`: stores a chain, its links from the feed's owner on."""
     feed, form = call.feed(), call.body(LinksGivenForm)
     with value_errors_as_problems():
-        chain = await feed.add_links(list(map(bytes.fromhex, form["links"])))
+        chain = await feed.trust.add_links(list(map(bytes.fromhex, form["links"])))
     return {
         "holder": chain.holder.hex(),
         "links": len(chain),
@@ -56,7 +56,7 @@ def list_links(call: Call) -> Answer:
             "introduced_by": link.introduced_by.hex(),
             "link": link.raw.hex(),
         }
-        for link in call.feed().links()
+        for link in call.feed().trust.links()
     ]
     return {"links": links}
 
@@ -105,6 +105,6 @@ def list_members(call: Call) -> Answer:
             "expires": expiry_form(found.expires),
             "connected": found.key in connected,
         }
-        for found in feed.members()
+        for found in feed.trust.members()
     ]
     return {"members": [owner, *members]}

@@ -61,7 +61,7 @@ async def post_range(call: Call) -> bytes:
 
 async def _page(call: Call, bounds: BoundsForm, limit: int) -> bytes:
     start, end = range_of(bounds)
-    return page_form(await call.feed().read(start, end, limit=limit, max_bytes=PAGE_BYTES))
+    return page_form(await call.feed().values.read(start, end, limit=limit, max_bytes=PAGE_BYTES))
 
 
 def page_form(page: RangeSlice, more: str = "") -> bytes:
@@ -76,7 +76,7 @@ def page_form(page: RangeSlice, more: str = "") -> bytes:
 def has_values(call: Call) -> Answer:
     """`{"values": [hex, …]}`: whether each of them is there."""
     feed, form = call.feed(), call.body(ValuesForm)
-    return {"has": feed.has(list(map(bytes.fromhex, form["values"])))}
+    return {"has": feed.values.has(list(map(bytes.fromhex, form["values"])))}
 
 
 def count_values(call: Call) -> Answer:
@@ -85,7 +85,7 @@ def count_values(call: Call) -> Answer:
     It is null in a store of an older version until `digest_left`, how many values are still to be
     added up, is 0.
     """
-    record = call.feed().record()
+    record = call.feed().values.record()
     return {
         "count": record.count,
         "bytes": record.bytes,
@@ -101,8 +101,9 @@ async def fetch_values(call: Call) -> Mapping[str, Any]:
     """
     feed, form = call.feed(), call.body(FetchForm)
     start, end = range_of(form)
-    timeout = form.get("timeout", FETCH_SECONDS)
-    return {"received": await feed.fetch(start, end, limit=form.get("limit"), timeout=timeout)}
+    timeout, limit = form.get("timeout", FETCH_SECONDS), form.get("limit")
+    received = await call.node.fetch(feed.key, start, end, limit=limit, timeout=timeout)
+    return {"received": received}
 
 
 async def wait_synced(call: Call) -> Mapping[str, Any]:
@@ -118,7 +119,7 @@ async def wait_synced(call: Call) -> Mapping[str, Any]:
         # Who asked may go before it is answered: nobody waits then.
         call.request.notifyFinish().addErrback(lambda _: waiting.cancel())
         found = await waiting
-    record = feed.record()
+    record = feed.values.record()
     return {
         "feed": feed.key.hex(),
         "count": record.count,

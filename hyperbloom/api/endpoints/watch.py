@@ -54,7 +54,9 @@ def _watch(call: Call, bounds: BoundsForm, after: int | None) -> Answer:
     resumed = call.request.getHeader(b"last-event-id")
     if resumed is not None and resumed.isdigit():
         after = min(int(resumed[:20]), MAX_SEQ)
-    Watcher(call, feed, start, end, feed.record().top_seq if after is None else after).begin()
+    Watcher(
+        call, feed, start, end, feed.values.record().top_seq if after is None else after
+    ).begin()
     return STREAMED
 
 
@@ -72,7 +74,7 @@ class Watcher(EventStream):
         self._reading = False
         #: Something was stored since the last read began.
         self._woken = True
-        self._unsubscribe = feed.subscribe(self._wake)
+        self._unsubscribe = feed.values.subscribe(self._wake)
         # A node that keeps no copy of the range asks its peers for it as long as this is open.
         self._lose_interest = feed.take_interest(start, end)
 
@@ -108,7 +110,7 @@ class Watcher(EventStream):
         if self.over or self.paused or self._reading or not self._woken:
             return
         self._reading, self._woken = True, False
-        slice_ = self._feed.log_after(self._seq, limit=SLICE_VALUES, max_bytes=SLICE_BYTES)
+        slice_ = self._feed.values.log_after(self._seq, limit=SLICE_VALUES, max_bytes=SLICE_BYTES)
         slice_.addCallbacks(self._take, self._fail)
 
     def _take(self, found: LogSlice) -> None:

@@ -16,7 +16,7 @@ from hyperbloom.api.limits import MAX_QUERY_FIELDS
 from hyperbloom.api.problems import Problem, bad_request
 from hyperbloom.api.schemas.bodies import BoundsForm
 from hyperbloom.errors import ErrorKind
-from hyperbloom.replication.node import UnknownFeed
+from hyperbloom.replication.feeds import UnknownFeed
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

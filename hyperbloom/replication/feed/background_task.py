@@ -1,4 +1,4 @@
-"""What a feed does by itself now and then: retention, tombstones. One run at a time."""
+"""Something that a feed does by itself now and then, one run at a time."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from twisted.python.failure import Failure
 
 from hyperbloom.store import NoSuchFeed, StoreError
 
-__all__ = ["Chore"]
+__all__ = ["BackgroundTask"]
 
 log = Logger()
 
 
-class Chore:
+class BackgroundTask:
     """Runs `run` when asked to, unless it is running; `what` names it where it fails.
 
-    What the store could not do is said in a line: the next run tries again.
+    Where the store fails, that is logged in a line: the next run tries again.
     """
 
     def __init__(self, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
@@ -43,6 +43,6 @@ class Chore:
         if not isinstance(result, Failure) or result.check(CancelledError, NoSuchFeed):
             return
         if result.check(StoreError):
-            log.error("{what} did not come to its end: {why}", what=self._what, why=result.value)
+            log.error("{what} ended early: {why}", what=self._what, why=result.value)
         else:
             log.failure("{what} failed", failure=result, what=self._what)

@@ -6,18 +6,14 @@ while (`settle` seconds) or its time is up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
+from hyperbloom.replication.feed.feed import Feed
+from hyperbloom.replication.feed.ranges import contains
 from hyperbloom.replication.limits import MAX_FETCHES
-from hyperbloom.replication.sync.plan import contains
 from hyperbloom.store import Appended
-
-if TYPE_CHECKING:
-    from hyperbloom.replication.feed.feed import Feed
 
 __all__ = ["Fetch", "TooManyFetches", "fetch"]
 
@@ -73,7 +69,7 @@ class Fetch:
         self._new = 0
         self._settle = settle
         clock = feed.context.clock
-        self._unsubscribe = feed.subscribe(self._stored)
+        self._unsubscribe = feed.values.subscribe(self._stored)
         self._lose_interest = feed.take_interest(start, end, limit=limit)
         self._settled: IDelayedCall = clock.callLater(min(FIRST_SECONDS, timeout), self._finish)
         self._timeout: IDelayedCall = clock.callLater(timeout, self._finish)

@@ -8,10 +8,11 @@ in between has forgotten what was done until then and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.limits import SLICE_BYTES
 from hyperbloom.store import (
     FORGET_STEP,
@@ -24,9 +25,6 @@ from hyperbloom.store import (
     RangeSlice,
     RestoreValues,
 )
-
-if TYPE_CHECKING:
-    from hyperbloom.replication.feed.feed import Feed
 
 __all__ = ["Forgetting", "Selection", "Step"]
 
@@ -43,7 +41,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one step came to: values, their bytes (`size`), and values that were not here.
+    """What one step forgot: values, their bytes (`size`), and values that were not here.
 
     `next` is the position of the next step, None when all is done.
     A position is a value for a range and a number of the log for what a peer brought.
@@ -56,20 +54,30 @@ class Step:
 
 
 class Forgetting:
-    """What a feed forgets, and what it remembers of that."""
+    """What the feed of a key forgets, and what it remembers of that.
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
-        self._store = feed.context.store
-        figures = self._store.forgotten_figures(feed.key)
+    `shrunk` is told how many values of how many bytes are gone, `restored` which are back.
+    """
+
+    def __init__(
+        self,
+        key: bytes,
+        context: FeedContext,
+        *,
+        shrunk: Callable[[int, int], None],
+        restored: Callable[[Appended], None],
+    ) -> None:
+        self._key = key
+        self._context = context
+        self._store = context.store
+        self._shrunk = shrunk
+        self._restored = restored
         #: Forgotten values kept whole, which our filters hold.
-        self.kept = figures.count
-        #: Values that came since the start and were kept out because they are forgotten.
-        self.refused = 0
+        self.kept = self.figures().count
 
     def figures(self) -> ForgottenFigures:
         """How much is remembered, as it stands on disk."""
-        return self._store.forgotten_figures(self._feed.key)
+        return self._store.forgotten_figures(self._key)
 
     async def step(
         self,
@@ -107,8 +115,7 @@ class Forgetting:
         return Step(count=len(back.values), size=size, absent=0, next=following)
 
     async def _counted(self, values: Sequence[bytes], following: bytes | int | None) -> Step:
-        feed = self._feed
-        there = await feed.context.own_work(lambda: feed.has(values))
+        there = await self._context.own_work(lambda: self._store.has(self._key, values))
         here = [value for value, is_here in zip(values, there, strict=True) if is_here]
         return Step(
             count=len(here),
@@ -122,7 +129,7 @@ class Forgetting:
     ) -> tuple[Sequence[bytes], bytes | int | None]:
         if selection.values is not None:
             return selection.values, None
-        key, own_work = self._feed.key, self._feed.context.own_work
+        key, own_work = self._key, self._context.own_work
         origin = selection.origin
         if origin is not None:
             after = position if isinstance(position, int) else 0
@@ -156,21 +163,27 @@ class Forgetting:
         absent: bool = False,
         brought_by: bytes | None = None,
     ) -> Forgotten:
-        """Forget at most `FORGET_STEP` values; see `hyperbloom.store.ForgetValues`."""
-        op = ForgetValues(self._feed.key, values, erase=erase, absent=absent, brought_by=brought_by)
-        done = cast("Forgotten", await self._feed.context.written(op))
-        self._feed.shrunk(done.count, done.bytes)
+        """Forget at most `FORGET_STEP` values; see `hyperbloom.store.ForgetValues`.
+
+        Raises `ValueError` for more of them, `StoreError`.
+        """
+        op = ForgetValues(self._key, values, erase=erase, absent=absent, brought_by=brought_by)
+        done = cast("Forgotten", await self._context.written(op))
+        self._shrunk(done.count, done.bytes)
         self.kept = self.figures().count
         return done
 
     async def restore(self, values: Sequence[bytes]) -> Appended:
-        """Forget no more that these were forgotten; see `hyperbloom.store.RestoreValues`."""
-        op = RestoreValues(self._feed.key, values)
-        back = cast("Appended", await self._feed.context.written(op))
+        """Bring forgotten values back; see `hyperbloom.store.RestoreValues`.
+
+        Those of which only the hash is kept may come again. Raises `StoreError`.
+        """
+        op = RestoreValues(self._key, values)
+        back = cast("Appended", await self._context.written(op))
         self.kept = self.figures().count
-        self._feed.stored(back, self._feed.context.identity.public_key)
+        self._restored(back)
         return back
 
     async def drop_hashes(self) -> None:
-        """Let all values come again of which only the hash is kept."""
-        await self._feed.context.written(DropForgottenHashes(self._feed.key))
+        """Let all values come again of which only the hash is kept. Raises `StoreError`."""
+        await self._context.written(DropForgottenHashes(self._key))

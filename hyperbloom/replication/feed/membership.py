@@ -2,7 +2,7 @@
 
 Every chain that a peer proves itself with is learnt: its links go to the graph and to the store.
 The chain this node proves itself with is always the shortest unexpired one from the feed's key to
-its own, searched anew whenever the graph or the time has changed.
+its own; it is searched again when the graph or the time has changed.
 """
 
 from __future__ import annotations
@@ -251,6 +251,7 @@ class Membership:
         )
 
     def _require_room(self, links: Sequence[_Issued], *, now: float, share: float = 1.0) -> None:
+        """Raises `ValueError` where the feed has no room for more links."""
         if not self._has_room(links, now=now, share=share):
             raise ValueError(
                 f"the feed holds as many links as it may ({MAX_LINKS_PER_FEED} in all, "

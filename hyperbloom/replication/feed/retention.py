@@ -9,17 +9,14 @@ bring it back, as new.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from twisted.internet.task import deferLater
 
-from hyperbloom.replication.feed.background_task import Chore
+from hyperbloom.replication.feed.background_task import BackgroundTask
+from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import RETENTION_PAUSE, SLICE_BYTES
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import FORGET_STEP, LogRecord
-
-if TYPE_CHECKING:
-    from hyperbloom.replication.feed.feed import Feed
 
 __all__ = ["Retention", "outdated"]
 
@@ -50,18 +47,18 @@ class Retention:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._chore = Chore(self._run, "keeping a feed within what it retains")
+        self._task = BackgroundTask(self._run, "keeping a feed within what it retains")
         #: Values forgotten since the start.
         self.forgotten = 0
 
     def look(self) -> None:
         """Begin a run, unless one is under way or everything is retained."""
         if not self._feed.settings.retains_all:
-            self._chore.begin()
+            self._task.begin()
 
     def stop(self) -> None:
         """End a run behind its step."""
-        self._chore.stop()
+        self._task.stop()
 
     async def _run(self) -> None:
         while await self._step():
@@ -70,9 +67,11 @@ class Retention:
     async def _step(self) -> bool:
         """Forget the first values that are to go; whether there may be more."""
         feed = self._feed
-        piece = await feed.log_after(0, limit=FORGET_STEP, max_bytes=SLICE_BYTES)
+        piece = await feed.values.log_after(0, limit=FORGET_STEP, max_bytes=SLICE_BYTES)
         now, settings = feed.context.now(), feed.settings
-        values = outdated(piece.records, settings, count=feed.count, size=feed.value_bytes, now=now)
+        values = outdated(
+            piece.records, settings, count=feed.values.count, size=feed.values.size, now=now
+        )
         if not values:
             return False
         done = await feed.forgetting.forget(values)

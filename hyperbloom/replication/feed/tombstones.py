@@ -27,15 +27,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hyperbloom.keys import Identity, keyed_hash, parse_public_key, verify_signature
-from hyperbloom.replication.feed.background_task import Chore
+from hyperbloom.replication.feed.background_task import BackgroundTask
+from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import SLICE_BYTES, TOMBSTONE_SLICE
 from hyperbloom.store import LogRecord, PutMeta
-
-if TYPE_CHECKING:
-    from hyperbloom.replication.feed.feed import Feed
 
 __all__ = ["TOMBSTONE", "Tombstone", "TombstoneReader", "make_tombstone", "parse_tombstone"]
 
@@ -80,18 +78,18 @@ class TombstoneReader:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._chore = Chore(self._run, "following tombstones")
+        self._task = BackgroundTask(self._run, "following tombstones")
         kept = feed.context.store.get_meta(_meta_name(feed.key))
         self._seq = 0 if kept is None else int(kept)
 
     def look(self) -> None:
         """Read what has arrived, unless that goes on already or is not wanted."""
-        if self._feed.settings.tombstones != "off" and self._seq < self._feed.top_seq:
-            self._chore.begin()
+        if self._feed.settings.tombstones != "off" and self._seq < self._feed.values.top_seq:
+            self._task.begin()
 
     def stop(self) -> None:
         """Read no further."""
-        self._chore.stop()
+        self._task.stop()
 
     @staticmethod
     def forget_position(feed_key: bytes) -> PutMeta:
@@ -100,14 +98,16 @@ class TombstoneReader:
 
     async def _run(self) -> None:
         feed = self._feed
-        while self._seq < feed.top_seq:
-            top = feed.top_seq
-            piece = await feed.log_after(self._seq, limit=TOMBSTONE_SLICE, max_bytes=SLICE_BYTES)
+        while self._seq < feed.values.top_seq:
+            top = feed.values.top_seq
+            piece = await feed.values.log_after(
+                self._seq, limit=TOMBSTONE_SLICE, max_bytes=SLICE_BYTES
+            )
             found = await feed.context.own_work(partial(self._read, piece.records))
             if found:
                 await self._follow(found)
             self._seq = piece.last_seq if piece.records else top
-            feed.write(PutMeta(name=_meta_name(feed.key), value=b"%d" % self._seq))
+            feed.context.write(PutMeta(name=_meta_name(feed.key), value=b"%d" % self._seq))
 
     def _read(self, records: Sequence[LogRecord]) -> dict[bytes, list[bytes]]:
         """In a thread, as a signature takes 0.1 ms: the values to forget, by who asks for it."""
@@ -121,7 +121,7 @@ class TombstoneReader:
     async def _follow(self, found: Mapping[bytes, Sequence[bytes]]) -> None:
         """One transaction a signer; who may ask is looked up once for all of them."""
         feed = self._feed
-        writers = feed.membership.writers_among(found, now=feed.context.now())
+        writers = feed.trust.membership.writers_among(found, now=feed.context.now())
         for signer, values in found.items():
             if signer not in writers:
                 continue

@@ -171,7 +171,7 @@ class Admission(Registry[AdmittedPeer]):
         """
         own_id = self.context.peer_id
         twins = [
-            other.connection
+            other
             for other in (peer.feed.peers if peer.feed else ())
             if (other.id, other.remote_key) == (remote.id, remote.key)
         ]
@@ -255,7 +255,7 @@ class Admission(Registry[AdmittedPeer]):
             elif peering.own_chain.expires + self.context.leeway < now:
                 # What is stored from now on could not be sent: the next connection asks anew.
                 peer.close(CloseReason("no-chain", "this node's own chain has expired"))
-            elif peering.outflow.stalled_since(moment) > self.context.limits.stall_seconds:
+            elif peering.scheduler.stalled_since(moment) > self.context.limits.stall_seconds:
                 peer.abort(CloseReason("stalled", "it reads nothing of what waits for it"))
             else:
                 peer.look_again()

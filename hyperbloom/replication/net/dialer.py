@@ -139,7 +139,7 @@ class Dialer:
     async def _dial(self) -> float:
         """Dial once and stay until the connection is lost; seconds to wait before the next time."""
         context = self._context
-        if self._feed.credentials() is None:
+        if self._feed.trust.credentials() is None:
             # Nothing is dialled, so nothing is backed off from.
             self._note("this node has no unexpired chain for the feed")
             return context.jittered(context.sync.retry_first)
@@ -155,7 +155,8 @@ class Dialer:
             )
         finally:
             if self._peer is not None and self._peer.is_lost:
-                asked_too_much = self._peer.asked_too_much
+                peering = self._peer.peering
+                asked_too_much = peering is not None and peering.was_asked_too_much
                 self._peer = None
         sync = context.sync
         if endured >= STEADY_SECONDS or asked_too_much:

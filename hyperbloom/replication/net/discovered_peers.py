@@ -6,7 +6,7 @@ a peer is kept in the store and dialled first at the next start, before anything
 
 A handshake does not prove that the peer answers there itself: somebody to whom it has shown its
 proof can pass it on, and discovery puts anybody on that path. So an address is kept for a key, and
-told to others as its, only once the peer has shown that it is there (`Peering.when_shown`), and
+told to others as its, only once the peer has shown that it is there (`PeerIntake.when_shown`), and
 not while the configuration names another address where the same key answers.
 
     waiting ── room ──> dialling ── secure ──> joined ── lost ──> dialling
@@ -171,7 +171,7 @@ class FoundPeers:
         return self._context.clock.seconds()
 
     def _is_connected(self, key: bytes | None) -> bool:
-        return key is not None and any(peer.remote_key == key for peer in self._feed.peers)
+        return key is not None and key in self._feed.peers.keys
 
     def _forget_beyond_bound(self) -> None:
         """Strangers go before those that led to a peer; what is dialled stays."""
@@ -245,7 +245,7 @@ class FoundPeers:
             if found.shown == key:
                 self._keep(found, key)
             else:
-                peer.peering.when_shown(lambda: self._keep(found, key))
+                peer.peering.intake.when_shown(lambda: self._keep(found, key))
 
         return joined
 

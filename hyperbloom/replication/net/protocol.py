@@ -25,7 +25,8 @@ from hyperbloom.connections.shares import Share
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import EARLY_READ_BYTES
 from hyperbloom.replication.net.admission import Admission
-from hyperbloom.replication.sync.peer import Connection, Peering, extensions_of
+from hyperbloom.replication.sync.peer import Peering, extensions_of
+from hyperbloom.replication.sync.peer_output import Connection
 from hyperbloom.trust import ChainExpired
 from hyperbloom.wire import (
     ConnectionEnded,
@@ -76,8 +77,6 @@ class PeerProtocol(PeerConnection):
         self.session = Session(leeway=context.leeway, refuses=self._why_unwanted)
         self.peering: Peering | None = None
         self.strikes = 0
-        #: The connection ended because more was asked than the peer can answer; less will be.
-        self.asked_too_much = False
 
     # Life of the connection
 
@@ -97,8 +96,8 @@ class PeerProtocol(PeerConnection):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Stop every timer and tell who waits."""
         share, begun = self._share, self.context.work_seconds()
-        if self.peering is not None and self.peering.awaits_reply and self.close_reason is None:
-            self._ask_for_less(self.peering)
+        if self.peering is not None and self.close_reason is None:
+            self.peering.reply_was_too_big()
         super().connectionLost(reason)
         if not self.outgoing:
             self.context.shares.charge(share, self.context.work_seconds() - begun)
@@ -187,15 +186,10 @@ class PeerProtocol(PeerConnection):
             self.close(CloseReason(kind, str(error)))
             return
         peering = self.peering
-        if isinstance(error, FrameTooLong) and peering is not None and peering.awaits_reply:
-            # It cannot split its replies, and the values we asked for were longer than the mean.
-            self._ask_for_less(peering)
-        else:
+        is_too_long = isinstance(error, FrameTooLong)
+        if not (is_too_long and peering is not None and peering.reply_was_too_big()):
             self._strike(str(error))
         self.close(CloseReason("protocol", str(error)))
-
-    def _ask_for_less(self, peering: Peering) -> None:
-        self.asked_too_much = peering.feed.reply_was_too_big(peering.remote_key)
 
     def _strike(self, what: str) -> None:
         self.strikes += 1
@@ -204,7 +198,7 @@ class PeerProtocol(PeerConnection):
     # The handshake
 
     def _open(self, feed: Feed) -> bool:
-        credentials = feed.credentials()
+        credentials = feed.trust.credentials()
         if credentials is None:
             self.close(CloseReason("no-chain", "this node has no unexpired chain for the feed"))
             return False
@@ -250,6 +244,6 @@ class PeerProtocol(PeerConnection):
             tell=lambda kind, what: self.admission.tell(self, kind, what),
         )
         self.peering = Peering(connection, self.feed, self.session, event.peer)
-        self.wire.registerProducer(self.peering.outflow, True)
+        self.wire.registerProducer(self.peering.scheduler, True)
         self.peering.start()
         self.became_ready()

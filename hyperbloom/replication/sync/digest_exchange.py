@@ -1,12 +1,13 @@
 """Comparing with one peer by digest: our question and its answer, the peer's and ours.
 
-One question of each side is open at a time; a peer that asks again before it is answered is
-answered once, for the last. Adding up a range is a job of the connection like any other and counts
-against the peer's work as its Syncs do. An answer nobody asked for, or a second one, is dropped.
+When to ask, and which answer is awaited, is for the schedule (sync_schedule.py) to say. A peer that
+asks again before it is answered is answered once, for the last question. Adding up a range is a job
+of the connection like any other, and what the peer asks for counts against its work as its Syncs
+do. An answer that is not awaited is dropped.
 
 Forgotten values count as settled: two nodes are in sync, too, where they differ only by what one of
 them has forgotten, as Sync would have it (their filters hold what is forgotten, and nothing is
-sent). Those of which a node kept no more than the hash are in no sum.
+sent). Those of which a node kept no more than the hash are in no digest.
 
 A node that does not know its digests yet (its store is of an older version) asks nobody, and
 answers that there is nothing to compare; both go on by Sync.
@@ -15,24 +16,21 @@ answers that there is nothing to compare; both go on by Sync.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from twisted.internet.interfaces import IDelayedCall
-
-from hyperbloom.replication.limits import DIGEST_SECONDS
+from hyperbloom.replication.feed.range_digests import NOTHING, RangeSum
+from hyperbloom.replication.feed.ranges import common
+from hyperbloom.replication.limits import QUESTION_VALUES
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.sync.range_digests import NOTHING, Sum
-from hyperbloom.replication.sync.reply import QUESTION_VALUES
-from hyperbloom.replication.sync.sync_state import Agreement, common
+from hyperbloom.replication.status import SyncState
+from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.store import Holding, SetFigures
 from hyperbloom.wire import SET_DIGEST, Digest, DigestRequest, Range
 
-if TYPE_CHECKING:
-    from hyperbloom.replication.sync.peer import Peering
+__all__ = ["DigestExchange"]
 
-__all__ = ["Comparing"]
-
-_MAX_NUMBER = 0xFFFF_FFFF
+#: Told of a question by its number: what its answer showed, and the seconds of adding up here.
+#: None: the peer holds nothing of what is kept here, or one of both knows no digest.
+Compared = Callable[[int, SyncState | None, float], None]
 
 
 def _to_wire(ranges: Sequence[KeyRange]) -> tuple[Range, ...]:
@@ -43,70 +41,50 @@ def _from_wire(ranges: Sequence[Range]) -> list[KeyRange]:
     return [(one.start, one.end) for one in ranges]
 
 
-class Comparing:
+class DigestExchange:
     """The comparisons of one connection.
 
-    `compared` is called at the end of each that `ask` began: with what it showed, or None where
-    the peer did not answer or both keep nothing in common; and the seconds the addition here took.
+    `came` says whether the digest of a number is awaited; `compared` is told what one showed.
     """
 
-    def __init__(self, peer: Peering, compared: Callable[[Agreement | None, float], None]) -> None:
+    def __init__(self, peer: PeerPort, *, came: Callable[[int], bool], compared: Compared) -> None:
         self._peer = peer
+        self._came = came
         self._compared = compared
-        self._number = 0
-        self._timeout: IDelayedCall | None = None
-        self._answer = _Answer(self._peer)
+        self._answer = _Answer(peer)
         #: What the peer told last, and what there was in the same ranges here.
         self.told: tuple[Holding, Holding] | None = None
-        self._is_answered = False
 
     @property
     def is_possible(self) -> bool:
         """Whether both sides announced the extension, and this one knows its digests by now."""
         feed = self._peer.feed
         is_spoken = SET_DIGEST in self._peer.remote.extensions and feed.speaks_set_digest
-        return is_spoken and feed.sums.state() is not None
+        return is_spoken and feed.values.range_digests.state() is not None
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether an answer is awaited, or being looked at."""
-        return self._timeout is not None
-
-    def ask(self) -> None:
-        """Ask the peer; to be called where it `is_possible` and not while one is open."""
-        peer = self._peer
-        self._number = (self._number + 1) & _MAX_NUMBER
-        self._is_answered = False
-        request = DigestRequest(number=self._number, ranges=_to_wire(peer.feed.kept))
-        self._timeout = peer.context.clock.callLater(DIGEST_SECONDS, self._end, None)
-        peer.send_digest_request(request)
-
-    def stop(self) -> None:
-        """The connection is gone."""
-        if self._timeout is not None and self._timeout.active():
-            self._timeout.cancel()
-        self._timeout = None
+    def ask(self, number: int) -> None:
+        """Ask the peer what it holds."""
+        ranges = _to_wire(self._peer.feed.kept)
+        self._peer.output.send_digest_request(DigestRequest(number=number, ranges=ranges))
 
     def take_request(self, request: DigestRequest) -> None:
         """The peer asks: answer when it is this job's turn."""
         if self._peer.feed.speaks_set_digest:
             self._answer.take(request)
-            self._peer.outflow.add(self._answer)
+            self._peer.scheduler.add(self._answer)
 
     def take_digest(self, digest: Digest) -> None:
         """The peer answers: add up the same ranges here."""
-        if self._timeout is None or digest.number != self._number or self._is_answered:
+        if not self._came(digest.number):
             return
-        self._is_answered = True
         ranges = _from_wire(digest.ranges)
         if common(self._peer.feed.kept, ranges) != ranges:
             self._peer.connection.strike("its digest is of ranges it was not asked about")
-            self._end(None)
+            self._compared(digest.number, None, 0.0)
         elif not ranges:
-            self._end(None)
+            self._compared(digest.number, None, 0.0)
         else:
-            self._timeout.reset(DIGEST_SECONDS)
-            self._peer.outflow.add(_Addition(self._peer, ranges, self._compare_with(digest)))
+            self._peer.scheduler.add(_Addition(self._peer, ranges, self._compare_with(digest)))
 
     def _compare_with(self, digest: Digest) -> Callable[[Holding | None, float], None]:
         there = Holding(
@@ -115,21 +93,15 @@ class Comparing:
         )
 
         def added(here: Holding | None, seconds: float) -> None:
-            if self._timeout is None or digest.number != self._number:
-                return
-            if here is None:
-                self._end(None)
-                return
-            self.told = (there, here)
-            same = here.agrees_with(there)
-            now = self._peer.context.now()
-            self._end(Agreement(in_sync=same, at=now, source="digest"), seconds)
+            state = None
+            if here is not None:
+                self.told = (there, here)
+                is_same = here.agrees_with(there)
+                at = self._peer.context.now()
+                state = SyncState(in_sync=is_same, at=at, source="digest")
+            self._compared(digest.number, state, seconds)
 
         return added
-
-    def _end(self, agreement: Agreement | None, seconds: float = 0.0) -> None:
-        self.stop()
-        self._compared(agreement, seconds)
 
 
 class _Addition:
@@ -141,37 +113,37 @@ class _Addition:
     ready_at = 0.0
 
     def __init__(
-        self, peer: Peering, ranges: list[KeyRange], added: Callable[[Holding | None, float], None]
+        self, peer: PeerPort, ranges: list[KeyRange], added: Callable[[Holding | None, float], None]
     ) -> None:
         self._peer = peer
         self._ranges = ranges
         self._added = added
         self._seconds = 0.0
         self._of: Holding | None = None
-        self._sum: Sum | None = None
+        self._sum: RangeSum | None = None
 
     async def step(self) -> bool:
         """Add the next slice; whether there is more to add."""
         feed, clock = self._peer.feed, self._peer.context.clock
-        sums = feed.sums
+        digests = feed.values.range_digests
         if self._sum is None or self._of is None:
-            known = sums.find(self._ranges)
+            known = digests.find(self._ranges)
             if known is not None:
                 self.ready_at = self._charge(QUESTION_VALUES)
                 self._added(known, 0.0)
                 return False
-            self._of = sums.state()
+            self._of = digests.state()
             if self._of is None:
                 self._added(None, 0.0)
                 return False
-            self._sum = Sum(self._ranges, read=feed.read_slice, read_forgotten=feed.read_forgotten)
+            self._sum = RangeSum(self._ranges, feed.values.slices)
         begun = clock.seconds()
         await self._peer.work(self._sum.step)
         self._seconds += clock.seconds() - begun
         self.ready_at = self._charge(self._sum.take_tested())
         if not self._sum.done:
             return True
-        sums.keep(self._ranges, self._sum.holding, of=self._of)
+        digests.keep(self._ranges, self._sum.holding, of=self._of)
         self._added(self._sum.holding, self._seconds)
         return False
 
@@ -191,7 +163,7 @@ class _Charged(_Addition):
 class _Answer:
     """Answers the last question of the peer."""
 
-    def __init__(self, peer: Peering) -> None:
+    def __init__(self, peer: PeerPort) -> None:
         self._peer = peer
         self._request: DigestRequest | None = None
         self._addition: _Charged | None = None
@@ -231,6 +203,6 @@ class _Answer:
                     settled_digest=told.settled.digest,
                     ranges=() if holding is None else _to_wire(ranges),
                 )
-                self._peer.send_digest(digest)
+                self._peer.output.send_digest(digest)
 
         return added

@@ -1,46 +1,42 @@
 """A secure connection and its feed: what the peer's messages mean and what it is sent.
 
-Made when the handshake is done, stopped when the connection closes. It counts what this peer has
-waiting for the disk and for an answer, which counts against the share of its key; `is_behind` tells
-the connection to take no more frames.
+Made when the handshake is done, stopped when the connection closes. What this peer has waiting for
+the disk and for an answer counts against the share of its key; where that is too much, `is_behind`
+tells the connection to take no frames.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.connections.close_reason import CloseReason
-from hyperbloom.replication.counters import Figures
+from hyperbloom.replication.counters import Counters
+from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.membership import PEERS_SHARE, NotTrusted
-from hyperbloom.replication.limits import (
-    MAX_ASKED_BYTES,
-    MAX_UNSENT_BYTES,
-)
+from hyperbloom.replication.limits import MAX_ASKED_BYTES
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.status import PeerStatus
-from hyperbloom.replication.sync.arrivals import Arrivals
+from hyperbloom.replication.status import PeerStatus, SyncState
+from hyperbloom.replication.sync.peer_intake import PeerIntake
+from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
 from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, reply_limit
 from hyperbloom.replication.sync.reply import Reply, reply_to_request, reply_to_sync
-from hyperbloom.replication.sync.send_jobs import AskOn, Broadcast, Replies
-from hyperbloom.replication.sync.send_scheduler import Outflow
-from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS, Rounds
-from hyperbloom.store import StoreError
-from hyperbloom.trust import Chain, TrustLink
+from hyperbloom.replication.sync.send_jobs import Broadcast, FollowUps, Replies
+from hyperbloom.replication.sync.send_scheduler import SendScheduler
+from hyperbloom.replication.sync.sync_driver import SyncDriver
+from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
+from hyperbloom.store import Appended, Holding, StoreError
+from hyperbloom.trust import Chain
 from hyperbloom.wire import (
     SET_DIGEST,
-    Data,
     DataReceived,
     DataRefused,
-    Digest,
     DigestReceived,
-    DigestRequest,
     DigestRequested,
     Event,
     FilterOptions,
@@ -53,13 +49,9 @@ from hyperbloom.wire import (
     Session,
     Sync,
     SyncReceived,
-    pack_values,
 )
 
-if TYPE_CHECKING:
-    from hyperbloom.replication.feed.feed import Feed
-
-__all__ = ["SPLITS_REPLIES", "Connection", "Peering", "extensions_of"]
+__all__ = ["SPLITS_REPLIES", "Peering", "extensions_of"]
 
 #: Announced in the handshake by a node that splits its replies over as many Data as they need.
 SPLITS_REPLIES = "split-replies"
@@ -79,85 +71,71 @@ def extensions_of(feed: Feed) -> tuple[str, ...]:
     return (SPLITS_REPLIES, SET_DIGEST) if feed.speaks_set_digest else (SPLITS_REPLIES,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """What a peering needs of its connection.
-
-    write: bytes to the transport. release: the peer is no longer behind, frames may be taken.
-    strike: the peer broke a rule, in words. close: end the connection. tell: a kind of event and
-    what it was, for the log.
-    """
-
-    name: str
-    outgoing: bool
-    write: Callable[[bytes], None]
-    release: Callable[[], None]
-    strike: Callable[[str], None]
-    close: Callable[[CloseReason], None]
-    tell: Callable[[str, str], None]
-
-
 class Peering:
-    """This node and one peer, secure, about one feed."""
+    """This node and one peer, secure, about one feed; a `FeedPeer` and a `PeerPort`."""
 
     def __init__(
         self, connection: Connection, feed: Feed, session: Session, remote: RemotePeer
     ) -> None:
         self.connection = connection
+        self.name, self.outgoing = connection.name, connection.outgoing
         self.feed = feed
         self.context = feed.context
         self.remote = remote
         self.remote_key = remote.key
         self.id = remote.id
         self.splits_replies = SPLITS_REPLIES in remote.extensions
-        self.figures = Figures()
+        self.counters = Counters()
         self.since = self.context.now()
+        #: Whether the peer was lost for what it was asked, and will be asked for less.
+        self.was_asked_too_much = False
         self._session = session
         self._stopped = False
-        #: Whether something showed that the key's holder is really there, and who waits for it.
-        self.is_shown = False
-        self._when_shown: list[Callable[[], None]] = []
-        self._unsent = 0
         self._work: Deferred[Any] | None = None
         #: What all connections of this key together may use.
         self.share = self.context.shares.join(remote.key)
-        self.outflow = Outflow(self.context.clock, failed=self.job_failed)
+        self.scheduler = SendScheduler(self.context.clock, failed=self._job_failed)
+        self.output = PeerOutput(
+            connection, session, self.scheduler, self.share, self.counters, self.context, self._sent
+        )
+        self.intake = PeerIntake(
+            feed,
+            remote.key,
+            self.share,
+            self.counters,
+            close=connection.close,
+            failed=self._job_failed,
+        )
         self._asked = Asked()
-        self.rounds = Rounds(self, self._asked)
-        self._broadcast = Broadcast(self, feed.top_seq)
+        self.sync = SyncDriver(self, self._asked)
+        self._broadcast = Broadcast(self, feed.values.top_seq)
         self._replies = Replies(self)
-        self._ask_on = AskOn(self, self._asked)
-        self._arrivals = Arrivals(self)
-        self._unsubscribe = feed.subscribe(self._broadcast.offer)
+        self._follow_ups = FollowUps(self, self._asked)
 
     def start(self) -> None:
         """Join the feed's peers and begin to ask: the dialler first, the other after its Sync."""
-        self.feed.add_peer(self)
-        self.feed.learn(self.remote.chain, self.remote_key)
+        self.feed.peers.add(self)
+        self.feed.trust.learn(self.remote.chain, self.remote_key)
         self._issue_link()
         for bounds in self.feed.interests:
             self.request(bounds)
-        self.rounds.begin(0.0 if self.connection.outgoing else self.context.sync.answer_wait)
+        self.sync.begin(0.0 if self.outgoing else self.context.sync.answer_wait)
 
     def stop(self) -> None:
         """Leave the feed's peers; nothing is sent any more."""
         if self._stopped:
             return
         self._stopped = True
-        self._unsubscribe()
-        self.outflow.stopProducing()
-        self._replies.drop()
+        self.output.stop()
         if self._work is not None:
             # What waits for its turn holds a filter, and who comes again and again leaves many.
             self._work.cancel()
-        self.share.unsent -= self._unsent
-        self._unsent = 0
+        self._replies.drop()
         self.share.forget(self.connection.release)
         self.context.shares.leave(self.share)
         self.share.wake()
-        self.feed.remove_peer(self)
-        self.feed.past.add(self.figures)
-        self.rounds.stop()
+        self.feed.peers.remove(self)
+        self.sync.stop()
 
     @property
     def own_chain(self) -> Chain:
@@ -173,7 +151,7 @@ class Peering:
         if crowded or share.unwritten >= limits.unwritten_bytes or self.context.shares.rests(share):
             return True
         # A peer that does not read our answers may be waiting until we read its own.
-        ignored = self.outflow.stalled_since(self.context.clock.seconds()) >= IGNORED_SECONDS
+        ignored = self.scheduler.stalled_since(self.context.clock.seconds()) >= IGNORED_SECONDS
         return self._has_enough_questions and not ignored
 
     def wait_for_room(self) -> None:
@@ -190,11 +168,6 @@ class Peering:
         )
 
     @property
-    def has_room_for_answers(self) -> bool:
-        """Whether the key has read enough of what was sent to it, on all its connections."""
-        return self.share.unsent < MAX_UNSENT_BYTES
-
-    @property
     def owes_answers(self) -> bool:
         """Whether so many of the peer's questions wait here that our own had better wait, too."""
         return len(self._replies) > self.context.limits.pending_requests // 2
@@ -202,17 +175,46 @@ class Peering:
     @property
     def is_receiving(self) -> bool:
         """Whether values of the peer wait for the disk, or for being asked for."""
-        return self._arrivals.bytes > 0 or len(self._ask_on) > 0
+        return self.intake.unwritten > 0 or len(self._follow_ups) > 0
 
     @property
     def is_sending(self) -> bool:
         """Whether the peer has questions that wait here, or was not sent all that is new."""
-        return len(self._replies) > 0 or self._broadcast.cursor < self.feed.top_seq
+        return len(self._replies) > 0 or self._broadcast.cursor < self.feed.values.top_seq
 
     @property
     def awaits_reply(self) -> bool:
         """Whether a peer that cannot split its replies has been asked and not answered yet."""
         return self._asked.is_waiting(now=self.context.clock.seconds())
+
+    # Whether it is in sync
+
+    @property
+    def sync_state(self) -> SyncState | None:
+        """What is known of whether the peer is in sync, None: nothing yet."""
+        return self.sync.state
+
+    @property
+    def told(self) -> tuple[Holding, Holding] | None:
+        """What the peer told last that it holds, and what there was here."""
+        return self.sync.digests.told
+
+    @property
+    def can_compare(self) -> bool:
+        """Whether it can be compared with by digest."""
+        return self.sync.digests.is_possible
+
+    def hurry(self) -> None:
+        """Somebody waits until this peer is in sync: do not wait for the interval."""
+        self.sync.hurry()
+
+    def offer(self, appended: Appended, origin: bytes) -> None:
+        """Values are on disk: tell the peer, at once or when it is its turn."""
+        self._broadcast.offer(appended, origin)
+
+    def close(self, why: CloseReason) -> None:
+        """End the connection."""
+        self.connection.close(why)
 
     # What the peer says
 
@@ -220,19 +222,19 @@ class Peering:
         """One event of the secure session."""
         match event:
             case DataReceived():
-                self._take_data(event)
+                self._take_data(event.values)
             case SyncReceived():
                 self._take_sync(event.sync)
             case RequestReceived():
-                feed = self.feed
-                self._answer(reply_to_request(event.request, feed.read_for_reply, feed.was_here()))
+                slices = self.feed.values.slices
+                self._answer(reply_to_request(event.request, slices.at_most, slices.was_here()))
             case DigestRequested():
-                self.rounds.comparing.take_request(event.request)
+                self.sync.digests.take_request(event.request)
             case DigestReceived():
-                self.rounds.comparing.take_digest(event.digest)
+                self.sync.digests.take_digest(event.digest)
             case LinkReceived():
                 if self.context.denied.first_of(event.chain) is None:
-                    self.feed.learn(event.chain, self.remote_key)
+                    self.feed.trust.learn(event.chain, self.remote_key)
                     self._session.use_chain(event.chain)
             case DataRefused(reason="expired"):
                 # No fault of the peer's: it was on its way while the time ran out.
@@ -240,57 +242,29 @@ class Peering:
             case DataRefused():
                 self.connection.strike(f"its values were refused ({event.reason})")
             case FilterOptionsReceived():
-                self.rounds.peer_takes(filter_bytes=event.size // 8)
+                self.sync.filters_recommended(event.size // 8)
             case _:
-                log.debug("{peer}: {event}", peer=self.connection.name, event=type(event).__name__)
+                log.debug("{peer}: {event}", peer=self.name, event=type(event).__name__)
 
-    def _take_data(self, event: DataReceived) -> None:
-        values = event.values
-        self.figures.values_in += len(values)
-        self.figures.last_data = self.context.now()
+    def _take_data(self, values: Sequence[bytes]) -> None:
         self._broadcast.peer_has(values)
-        if self._ask_on.received(values):
-            self.feed.reply_arrived(self.remote_key)
-        self._arrivals.add(values)
-
-    def brought_new(self, count: int) -> None:
-        """So many values that it sent are on disk, and were new here."""
-        self.figures.values_new += count
-        self.figures.last_new = self.context.now()
-        self._show()
-
-    def when_shown(self, call: Callable[[], None]) -> None:
-        """Call once something shows that the holder of the peer's key is really there.
-
-        Its Handshake does not: whoever it was made for can pass it on. A value that was new here
-        and came signed by the key does, as far as protocol 2 can show it.
-        """
-        if self.is_shown:
-            call()
-        else:
-            self._when_shown.append(call)
-
-    def _show(self) -> None:
-        if not self.feed.dialect.data_signed:
-            return
-        self.is_shown = True
-        waiting, self._when_shown = self._when_shown, []
-        for call in waiting:
-            call()
+        if self._follow_ups.received(values):
+            self.feed.peers.reply_scales.lengthen(self.remote_key)
+        self.intake.take(values)
 
     def _take_sync(self, sync: Sync) -> None:
-        self.figures.last_sync_received = self.context.now()
-        self.figures.syncs_received += 1
+        self.counters.last_sync_received = self.context.now()
+        self.counters.syncs_received += 1
         limits = self.context.limits
         if sync.n > limits.hash_functions:
             options = FilterOptions(size=FILTER_BYTES * 8, n=limits.hash_functions)
             if self.splits_replies:  # npm 2.x drops the connection on a FilterOptions
-                self.connection.write(self._session.send_filter_options(options))
+                self.output.send_filter_options(options)
             self.connection.strike(f"its filter has {sync.n} hash functions")
             return
-        self.rounds.peer_asked(sync)
-        feed = self.feed
-        self._answer(reply_to_sync(sync, feed.read_for_reply, feed.was_here()))
+        self.sync.peer_asked(sync)
+        slices = self.feed.values.slices
+        self._answer(reply_to_sync(sync, slices.at_most, slices.was_here()))
 
     def _answer(self, reply: Reply) -> None:
         """Put an answer behind the others; a peer that reads none gets no more of them."""
@@ -305,63 +279,20 @@ class Peering:
         self._work = work
         return work
 
-    def send_answer(self, values: Sequence[bytes]) -> None:
-        """Send values that were asked for: signing and encrypting them counts as its work."""
-        work_seconds = self.context.work_seconds
-        begun = work_seconds()
-        self.send_values(values)
-        self.context.shares.charge(self.share, work_seconds() - begun)
-
-    def _write(self, data: bytes) -> None:
-        """Send bytes, and count what the peer has not read while the connection is full."""
-        if not self.outflow.paused:
-            self.share.unsent -= self._unsent
-            self._unsent = 0
-        self.share.unsent += len(data)
-        self._unsent += len(data)
-        self.connection.write(data)
-
-    def send_values(self, values: Sequence[bytes]) -> None:
-        """Send values in as many signed Data as they need."""
-        if self._stopped or not values:
-            return
-        for portion in pack_values(values):
-            self._write(self._session.send_data(portion))
-            self._count_out(portion)
-
-    def send_signed(self, messages: Sequence[Data]) -> None:
-        """Send Data that the feed has signed for all its peers."""
-        for message in () if self._stopped else messages:
-            self._write(self._session.send_signed_data(message))
-            self._count_out(message.values)
-
-    def _count_out(self, values: Sequence[bytes]) -> None:
-        self.figures.values_out += len(values)
-        self.rounds.peer_was_sent(values)
+    def _sent(self, values: Sequence[bytes]) -> None:
+        self.sync.peer_was_sent(values)
 
     def ask(self, question: Sync | Request, wanted: int | None = None) -> None:
-        """Send a question; one with a limit is remembered, so that it can be asked on."""
+        """Send a question; one with a limit is remembered, so that the rest can be asked for."""
         if self._stopped:
             return
         if question.limit is not None and not self.splits_replies:
             deadline = self.context.clock.seconds() + ANSWER_SECONDS
             self._asked.ask(question, deadline=deadline, wanted=wanted)
         if isinstance(question, Request):
-            self.connection.write(self._session.send_request(question))
-            return
-        self.connection.write(self._session.send_sync(question))
-        self.figures.last_sync_sent = self.context.now()
-        self.figures.syncs_sent += 1
-
-    def send_digest_request(self, request: DigestRequest) -> None:
-        """Ask what the peer holds."""
-        if not self._stopped:
-            self.connection.write(self._session.send_digest_request(request))
-
-    def send_digest(self, digest: Digest) -> None:
-        """Tell what is held here."""
-        if not self._stopped:
-            self.connection.write(self._session.send_digest(digest))
+            self.output.send_request(question)
+        else:
+            self.output.send_sync(question)
 
     def request(self, bounds: KeyRange, limit: int | None = None) -> None:
         """Ask for the values of a range, `limit` of them in all."""
@@ -373,70 +304,77 @@ class Peering:
         """The limit a question to this peer carries; None where it splits its replies."""
         if self.splits_replies:
             return None
-        return reply_limit(self.feed.mean_value_bytes, self.feed.reply_scale(self.remote_key))
+        scale = self.feed.peers.reply_scales.of(self.remote_key)
+        return reply_limit(self.feed.values.mean_bytes, scale)
+
+    def reply_was_too_big(self) -> bool:
+        """Whether it was, when the connection broke: this peer is asked for less from now on.
+
+        It cannot split its replies, and the values asked for were longer than the mean.
+        """
+        if not self.awaits_reply:
+            return False
+        self.was_asked_too_much = self.feed.peers.reply_scales.shorten(self.remote_key)
+        return True
 
     def answered(self, tested: int) -> float:
         """Count the work of an answer; seconds until the next step may be taken."""
-        self.figures.values_tested += tested
+        self.counters.values_tested += tested
         return self.share.budget.spend(tested, now=self.context.clock.seconds())
 
     def answer_done(self, reply: Reply) -> None:
         """A question is answered: there may be room for the next."""
         if reply.about is not None and not reply.was_cut:
-            self.rounds.peer_was_answered(reply.about)
+            self.sync.peer_was_answered(reply.about)
         self.share.wake()
 
     def status(self, bytes_in: int, bytes_out: int, strikes: int) -> PeerStatus:
         """A picture of this connection."""
-        remote, figures, agreement = self.remote, self.figures, self.rounds.agreement
+        remote, counters, state = self.remote, self.counters, self.sync.state
         return PeerStatus(
             feed=self.feed.key,
-            address=self.connection.name,
-            outgoing=self.connection.outgoing,
+            address=self.name,
+            outgoing=self.outgoing,
             key=remote.key,
             id=remote.id,
             chain_links=len(remote.chain),
             expires=remote.expires if math.isfinite(remote.expires) else None,
             extensions=tuple(remote.extensions),
             since=self.since,
-            values_in=figures.values_in,
-            values_new=figures.values_new,
-            values_out=figures.values_out,
+            values_in=counters.values_in,
+            values_new=counters.values_new,
+            values_out=counters.values_out,
             bytes_in=bytes_in,
             bytes_out=bytes_out,
-            last_sync_sent=figures.last_sync_sent,
-            last_sync_received=figures.last_sync_received,
-            last_data=figures.last_data,
-            last_new=figures.last_new,
+            last_sync_sent=counters.last_sync_sent,
+            last_sync_received=counters.last_sync_received,
+            last_data=counters.last_data,
+            last_new=counters.last_new,
             strikes=strikes,
-            in_sync=None if agreement is None else agreement.in_sync,
-            in_sync_at=None if agreement is None else agreement.at,
-            in_sync_by=None if agreement is None else agreement.source,
+            in_sync=None if state is None else state.in_sync,
+            in_sync_at=None if state is None else state.at,
+            in_sync_by=None if state is None else state.source,
         )
 
     def _issue_link(self) -> None:
         expires = self._session.link_due() if self.feed.settings.issue_links else None
-        chain = self.feed.chain
+        chain = self.feed.trust.chain
         # A Link lasts as long as the peer's own chain, and none may outlive ours.
         if expires is None or chain is None or chain.expires < expires:
             return
         try:
-            issued = self.feed.issue_link(self.remote_key, expires=expires, share=PEERS_SHARE)
+            issued = self.feed.trust.issue_link(self.remote_key, expires=expires, share=PEERS_SHARE)
         except (NotTrusted, ValueError) as error:
             self.connection.tell("no-link", f"no link is issued to it: {error}")
             return
-        issued.addCallback(self._send_link).addErrback(self.job_failed)
+        issued.addCallback(self.output.send_link).addErrback(self._job_failed)
 
-    def _send_link(self, link: TrustLink) -> None:
-        if not self._stopped:
-            self.connection.write(self._session.send_link(link))
-
-    def job_failed(self, failure: Failure) -> None:
+    def _job_failed(self, failure: Failure) -> None:
         """Something went wrong here: end the connection, and say so in the log."""
         if failure.check(StoreError, LocalProtocolError):
-            log.error("{peer}: {why}", peer=self.connection.name, why=failure.value)
+            log.error("{peer}: {why}", peer=self.name, why=failure.value)
         else:
-            log.failure("{peer}: unexpected", failure=failure, peer=self.connection.name)
+            log.failure("{peer}: unexpected", failure=failure, peer=self.name)
         self.connection.close(
             CloseReason("failed", "this node could not go on with the connection")
         )

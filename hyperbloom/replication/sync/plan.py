@@ -16,20 +16,19 @@ for the rest with one empty filter.
 
 Two kinds of peers answer differently. One that splits its replies over many Data frames is asked
 without a limit. One that cannot (npm 2.x) dies on a reply above one frame: it is asked with a
-limit, and `Asked` remembers what was asked so that a full reply is asked on from its last value.
+limit, and `Asked` remembers what was asked so that the rest is asked for where a reply was full.
 
 Nothing here does I/O: a reader of slices and a source of seeds come in as arguments.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from hyperbloom.bloom import BloomFilter, capacity, optimal_parameters
+from hyperbloom.replication.feed.ranges import ReadSlice, contains, overlap
 from hyperbloom.replication.limits import OUTSTANDING_SYNCS, REPLY_BYTES
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.wire import SEND_FRAME_BYTES, Range, Request, Sync
@@ -38,15 +37,9 @@ __all__ = [
     "FILTER_BYTES",
     "MAX_BOUND_BYTES",
     "Asked",
-    "ReadSlice",
     "SyncPlan",
-    "ValueSlice",
-    "contains",
-    "overlap",
     "reply_limit",
     "separator",
-    "union",
-    "within",
 ]
 
 #: The longest bound a plan cuts at; two of them and the filter share one frame.
@@ -57,52 +50,6 @@ FILTER_BYTES = SEND_FRAME_BYTES - 2 * MAX_BOUND_BYTES - 64
 
 #: The smallest filter sent, in bits; an empty set has one too.
 MIN_FILTER_BITS = 256
-
-
-class ValueSlice(Protocol):
-    """Values in ascending byte order, and where the rest of the range begins (None: no rest)."""
-
-    @property
-    def values(self) -> list[bytes]: ...
-    @property
-    def next_start(self) -> bytes | None: ...
-
-
-#: (start, end) → the next values in byte order and where to go on (None: at the end).
-ReadSlice = Callable[[bytes, bytes | None], ValueSlice]
-
-
-def contains(bounds: KeyRange, value: bytes) -> bool:
-    """Whether `value` lies in start ≤ value < end, byte by byte."""
-    start, end = bounds
-    return value >= start and (end is None or value < end)
-
-
-def overlap(a: KeyRange, b: KeyRange) -> KeyRange | None:
-    """The range common to both, or None where they do not meet."""
-    start = max(a[0], b[0])
-    ends = [end for end in (a[1], b[1]) if end is not None]
-    end = min(ends) if ends else None
-    return None if end is not None and end <= start else (start, end)
-
-
-def union(ranges: Iterable[KeyRange]) -> list[KeyRange]:
-    """The same values in as few ranges as there can be, in byte order."""
-    found: list[KeyRange] = []
-    for start, end in sorted(ranges, key=lambda bounds: bounds[0]):
-        last = found[-1] if found else None
-        if last is None or (last[1] is not None and last[1] < start):
-            found.append((start, end))
-        elif last[1] is not None and (end is None or end > last[1]):
-            found[-1] = (last[0], end)
-    return found
-
-
-def within(ranges: Sequence[KeyRange], values: Sequence[bytes]) -> list[bytes]:
-    """The values that lie in one of the ranges, which are in order and apart (`union`)."""
-    starts = [start for start, _ in ranges]
-    places = ((value, bisect_right(starts, value) - 1) for value in values)
-    return [v for v, place in places if place >= 0 and contains(ranges[place], v)]
 
 
 def separator(low: bytes, high: bytes) -> bytes:
@@ -243,9 +190,9 @@ class _Question:
 class Asked:
     """What was asked, with a limit, of a peer that answers in one Data a question, in order.
 
-    A reply as long as its limit is asked on from its last value. An answer retires the questions
-    before it; a question without an answer (the peer says nothing when it has nothing) retires at
-    its deadline.
+    Where a reply is as long as its limit, the next question asks for what lies behind it. An answer
+    retires the questions before it; a question without an answer (the peer says nothing when it has
+    nothing) retires at its deadline.
     """
 
     def __init__(self) -> None:
@@ -255,10 +202,6 @@ class Asked:
         """Whether the next question has to wait for an answer or a deadline."""
         self._retire(now)
         return len(self._questions) >= OUTSTANDING_SYNCS
-
-    def next_deadline(self) -> float | None:
-        """When the oldest question retires, or None when nothing is asked."""
-        return self._questions[0].deadline if self._questions else None
 
     def is_waiting(self, *, now: float) -> bool:
         """Whether an answer is still due."""

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hyperbloom.bloom import BloomFilter
-from hyperbloom.replication.sync.plan import ValueSlice
+from hyperbloom.replication.feed.ranges import ValueSlice
+from hyperbloom.replication.limits import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.wire import SEND_FRAME_BYTES, Request, Sync
 
 __all__ = ["Reply", "WasHere", "reply_to_request", "reply_to_sync"]
@@ -30,19 +31,11 @@ WasHere = Callable[[list[bytes]], list[bytes]]
 #: A portion is handed over once it is about this many bytes.
 PORTION_BYTES = SEND_FRAME_BYTES
 
-#: What a question costs by itself, counted in values tested: reading it, a turn in a thread, the
-#: unpacking of its filter.
-QUESTION_VALUES = 500
-
 #: Hash functions that cost as much as reading one value does, or testing it against a plain filter.
 HASHES_OF_A_VALUE = 30
 
 #: Bytes of a filter whose unpacking costs as much.
 FILTER_BYTES_OF_A_VALUE = 64
-
-#: Bytes of a value that counts as one value tested; a longer one costs time by its bytes.
-VALUE_BYTES = 64
-
 
 #: Memory of a question beside its filter.
 _WEIGHT = 1_024

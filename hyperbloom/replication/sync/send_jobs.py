@@ -1,27 +1,25 @@
-"""The jobs of one connection: broadcast, replies and our own Sync plan (see `outflow`)."""
+"""The jobs of one connection: broadcast, replies and our own Sync plan (see send_scheduler.py)."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from hyperbloom.bloom import optimal_parameters
+from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import (
     MAX_UNPACKED_FILTERS,
     PEER_KNOWN_VALUES,
     SLICE_BYTES,
     SLICE_VALUES,
 )
-from hyperbloom.replication.sync.plan import Asked, SyncPlan
+from hyperbloom.replication.sync.peer_port import PeerPort
+from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, SyncPlan
 from hyperbloom.replication.sync.reply import Reply
+from hyperbloom.replication.sync.sync_schedule import Way
 from hyperbloom.store import Appended
 from hyperbloom.wire import Request, Sync
 
-if TYPE_CHECKING:
-    from hyperbloom.replication.sync.peer import Peering
-
-__all__ = ["AskOn", "Broadcast", "Replies", "Sweep"]
+__all__ = ["Broadcast", "FollowUps", "PlanJob", "Replies", "plan_of"]
 
 #: Seconds after which is looked again whether a peer that reads too little has read.
 FULL_SECONDS = 0.1
@@ -34,7 +32,7 @@ class Broadcast:
     or sent as well while they waited here, are left out.
     """
 
-    def __init__(self, peer: Peering, cursor: int) -> None:
+    def __init__(self, peer: PeerPort, cursor: int) -> None:
         self._peer = peer
         self.cursor = cursor
         self.ready_at = 0.0
@@ -48,40 +46,40 @@ class Broadcast:
             self.cursor = appended.top_seq
         elif (
             follows
-            and self._peer.outflow.is_idle
+            and self._peer.scheduler.is_idle
             and is_small(appended.values)
-            and feed.broadcasts.take()
+            and feed.peers.may_send_now()
         ):
             self.cursor = appended.top_seq
-            self._peer.send_signed(feed.sign(appended))
-        if self.cursor < feed.top_seq:
-            self._peer.outflow.add(self)
+            self._peer.output.send_signed(feed.peers.signed(appended))
+        if self.cursor < feed.values.top_seq:
+            self._peer.scheduler.add(self)
 
     def peer_has(self, values: Sequence[bytes]) -> None:
         """The peer sent these itself; worth remembering only while something waits for it."""
-        if self.cursor < self._peer.feed.top_seq:
+        if self.cursor < self._peer.feed.values.top_seq:
             self._known.extend(map(hash, values))
 
     async def step(self) -> bool:
         """Send the next slice of the log; more is to come while it has not reached the top."""
         feed = self._peer.feed
-        top = feed.top_seq
+        top = feed.values.top_seq
         if self.cursor >= top:
             return False
-        if not self._peer.has_room_for_answers:
+        if not self._peer.output.has_room:
             self.ready_at = self._peer.context.clock.seconds() + FULL_SECONDS
             return True
-        piece = await feed.log_after(
+        piece = await feed.values.log_after(
             self.cursor, limit=SLICE_VALUES, max_bytes=SLICE_BYTES, share=self._peer.share
         )
         known = set(self._known)
         origin = self._peer.remote_key
         # What arrived behind the last record has been forgotten meanwhile.
         self.cursor = max(self.cursor, piece.last_seq if piece.records else top)
-        self._peer.send_values(
+        self._peer.output.send_values(
             [r.value for r in piece.records if r.origin != origin and hash(r.value) not in known]
         )
-        if self.cursor < feed.top_seq and piece.records:
+        if self.cursor < feed.values.top_seq and piece.records:
             return True
         self._known.clear()
         return False
@@ -95,7 +93,7 @@ def is_small(values: Sequence[bytes]) -> bool:
 class Replies:
     """Answers the peer's Syncs and Requests in the order they came, one slice a step."""
 
-    def __init__(self, peer: Peering) -> None:
+    def __init__(self, peer: PeerPort) -> None:
         self._peer = peer
         self._waiting: deque[Reply] = deque()
         self._keeps_filter = False
@@ -108,19 +106,19 @@ class Replies:
         """Put an answer behind those under way."""
         self._waiting.append(reply)
         self._peer.share.asked += reply.weight
-        self._peer.outflow.add(self)
+        self._peer.scheduler.add(self)
 
     async def step(self) -> bool:
         """Send the next portion of the first answer; slow down a peer that asks too much."""
         if not self._waiting:
             return False
-        if not self._peer.has_room_for_answers:
+        if not self._peer.output.has_room:
             self.ready_at = self._peer.context.clock.seconds() + FULL_SECONDS
             return True
         reply = self._waiting[0]
         values = await self._peer.work(reply.next_portion)
         self._keep_filter(reply)
-        self._peer.send_answer(values)
+        self._peer.output.send_answer(values)
         wait = self._peer.answered(reply.take_tested())
         self.ready_at = self._peer.context.clock.seconds() + wait if wait else 0.0
         if reply.done and self._waiting:
@@ -151,30 +149,58 @@ class Replies:
             self._forget(self._waiting.popleft())
 
 
-class Sweep:
-    """Our own Sync plan with this peer, one filter a step."""
+def plan_of(feed: Feed, filter_bytes: int = FILTER_BYTES) -> SyncPlan:
+    """A fresh plan of what to ask a peer for, with filters of at most so many bytes."""
+    context = feed.context
+    return SyncPlan(
+        feed.lacking,
+        # What is forgotten is listed as well, or peers would send it with every Sync.
+        read=feed.values.slices.settled,
+        seed=lambda: int.from_bytes(context.random_bytes(4), "big"),
+        false_positive=context.sync.false_positive,
+        refused=feed.values.refused,
+        filter_bytes=filter_bytes,
+    )
 
-    def __init__(self, peer: Peering, plan: SyncPlan, asked: Asked) -> None:
+
+class PlanJob:
+    """Our own Sync plan with this peer, one filter a step.
+
+    `asked` is called when all filters are sent, with the seconds that making them took.
+    """
+
+    def __init__(
+        self,
+        peer: PeerPort,
+        way: Way,
+        filter_bytes: int,
+        waiting: Asked,
+        asked: Callable[[float], None],
+    ) -> None:
         self._peer = peer
-        self._plan = plan
+        self._plan = plan_of(peer.feed, filter_bytes)
+        self._waiting = waiting
         self._asked = asked
         self._seconds = 0.0
         self.ready_at = 0.0
+        self.change_way(way)
 
-    def consider(self, peer_bytes: float) -> None:
-        """The peer holds about `peer_bytes`: list what is here only where that costs less."""
-        feed = self._peer.feed
-        settled = feed.count + feed.forgetting.kept
-        bits, _ = optimal_parameters(settled, self._peer.context.sync.false_positive)
-        if peer_bytes < bits / 8 - self._plan.sent_bytes:
+    @property
+    def sent_bytes(self) -> int:
+        """The filters that were sent, in bytes."""
+        return self._plan.sent_bytes
+
+    def change_way(self, way: Way) -> None:
+        """Ask like this for all that is left."""
+        if way is Way.EMPTY_FILTER:
             self._plan.collapse()
 
     async def step(self) -> bool:
         """Build the next filter in a thread and send it."""
         peer = self._peer
         clock = peer.context.clock
-        if peer.owes_answers or self._asked.is_full(now=clock.seconds()):
-            self.ready_at = clock.seconds() + 0.1
+        if peer.owes_answers or self._waiting.is_full(now=clock.seconds()):
+            self.ready_at = clock.seconds() + FULL_SECONDS
             return True
         limit = peer.reply_limit()
         begun = clock.seconds()
@@ -183,16 +209,16 @@ class Sweep:
         if sync is not None:
             peer.ask(sync)
         if self._plan.done:
-            peer.rounds.plan_asked(self._seconds)
+            self._asked(self._seconds)
         return not self._plan.done
 
 
-class AskOn:
-    """Asks on where a reply of a peer that cannot split them was full."""
+class FollowUps:
+    """Asks for the rest where a reply of a peer that cannot split them was full."""
 
     ready_at = 0.0
 
-    def __init__(self, peer: Peering, asked: Asked) -> None:
+    def __init__(self, peer: PeerPort, asked: Asked) -> None:
         self._peer = peer
         self._asked = asked
         self._next: deque[tuple[Sync | Request, int | None]] = deque()
@@ -205,7 +231,7 @@ class AskOn:
         following = self._asked.answered(values)
         if following is not None:
             self._next.append(following)
-            self._peer.outflow.add(self)
+            self._peer.scheduler.add(self)
         return following is not None
 
     async def step(self) -> bool:

@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTim
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-__all__ = ["Job", "Outflow"]
+__all__ = ["Job", "SendScheduler"]
 
 
 class Job(Protocol):
@@ -32,7 +32,7 @@ class Job(Protocol):
 
 
 @implementer(IPushProducer)
-class Outflow:
+class SendScheduler:
     """Runs the jobs of one connection, one step at a time, while the transport takes bytes."""
 
     def __init__(self, clock: IReactorTime, *, failed: Callable[[Failure], None]) -> None:

@@ -1,39 +1,56 @@
-"""What one peer is asked, and when: comparisons, Sync plans, and what both show.
+"""When a peer is asked, and in which way: a machine without I/O.
 
-A round begins when the peer is secure and again after every interval. Where both sides speak
-`set-digest` it begins with a comparison, and equal digests end it. Else a plan is asked: filters of
-all that is kept here, each with a fresh seed.
+What happens goes in, with the time (`now`, in seconds of one clock) and with what stands at that
+moment (`Situation`). What is to be done comes out: at most one command, and the moment at which
+`wake` is to be called (`next_deadline`). `sync_driver` runs the commands.
 
-A false positive of a filter hides a value from its plan. Where the peer can be compared with, this
+    state       event                                               next state
+    RESTING     the time has come, or the peer's first Sync         COMPARING, or else PLANNING
+    COMPARING   equal digests                                       RESTING
+    COMPARING   different digests, or no answer in DIGEST_SECONDS   PLANNING
+    PLANNING    all filters of the plan are sent                    RESTING
+
+A round begins when the peer is secure, and again after every interval. Where both sides speak
+`set-digest` it begins with a comparison, and equal digests end it. Else the peer is asked by a plan
+for what is missing here, in the way that `choose_way` finds: whoever adds a way of asking adds it
+there, and to what `sync_driver` does with it. Once in FULL_PLAN_SECONDS there is a plan all the
+same.
+
+A false positive of a filter hides a value from its plan. Where the peer can be compared with, that
 is seen once nothing moves any more, and the next plan follows at once; else the next round finds
-it. What a plan without a comparison shows is `agreement`'s.
+it. What a plan shows without a comparison is for `SyncEvidence` to say, once the answers are in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
 
-from twisted.internet.interfaces import IDelayedCall
-
-from hyperbloom.bloom import estimate_count
 from hyperbloom.replication.limits import (
+    DIGEST_SECONDS,
     DOUBT_FACTOR,
     DOUBT_SECONDS,
     FULL_PLAN_SECONDS,
     SYNC_SHARE,
 )
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.sync.digest_exchange import Comparing
-from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked
-from hyperbloom.replication.sync.send_jobs import Sweep
-from hyperbloom.replication.sync.sync_state import Agreement, SyncEvidence
-from hyperbloom.wire import Sync
+from hyperbloom.replication.status import SyncState
+from hyperbloom.replication.sync.plan import FILTER_BYTES
+from hyperbloom.replication.sync.sync_state import SyncEvidence
 
-if TYPE_CHECKING:
-    from hyperbloom.replication.sync.peer import Peering
-
-__all__ = ["ANSWER_SECONDS", "Rounds"]
+__all__ = [
+    "ANSWER_SECONDS",
+    "BeginPlan",
+    "ChangeWay",
+    "Command",
+    "CompareDigests",
+    "Situation",
+    "SyncSchedule",
+    "Way",
+    "choose_way",
+]
 
 #: How long a peer that cannot split its replies has to answer one question, in seconds.
 ANSWER_SECONDS = 5.0
@@ -44,73 +61,200 @@ HURRY_SECONDS = 0.5
 #: A peer that recommends smaller filters than this would have us send too many of them.
 LEAST_FILTER_BYTES = 8_192
 
+_MAX_NUMBER = 0xFFFF_FFFF
 
-class Rounds:
-    """The rounds of one connection, from `begin` to `stop`.
 
-    `agreement` is what is known of whether the peer is in sync, None: nothing yet.
+class Way(Enum):
+    """How a plan asks for what is missing here."""
+
+    #: Bloom filters list all that is here; the peer sends what is not in them.
+    FILTERS = "filters"
+    #: One empty filter a range; the peer sends all it has.
+    EMPTY_FILTER = "empty filter"
+
+
+def choose_way(*, peer_bytes: float | None, filters_bytes: float) -> Way:
+    """The way by which the fewest bytes go over the wire.
+
+    `peer_bytes`: the values that the peer holds, None: not known. `filters_bytes`: the filters of
+    all that is here, as far as they are not sent yet.
+    """
+    if peer_bytes is not None and peer_bytes < filters_bytes:
+        return Way.EMPTY_FILTER
+    return Way.FILTERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareDigests:
+    """Ask for the peer's digest, by this number; `digest_came` and `compared` tell of it."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginPlan:
+    """Ask for all that is kept here, with filters of at most so many bytes; then `plan_asked`."""
+
+    way: Way
+    filter_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeWay:
+    """Go on with the plan under way like this."""
+
+    way: Way
+
+
+Command: TypeAlias = CompareDigests | BeginPlan | ChangeWay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What stands at a moment, `at` seconds since 1970.
+
+    can_compare: both sides speak `set-digest`, and this one knows its digests. keeps_anything:
+    there is something to ask for. was_asked: a Sync was sent on this connection before.
+    is_receiving: values of the peer are not on disk yet, or not asked for yet. is_sending: the peer
+    waits for answers, or for new values. awaits_reply: a peer that cannot split its replies has not
+    answered yet. values_new, values_moved: values of the peer that were new here; those that came
+    from it and went to it. filters_bytes: see `choose_way`. peers: connected about this feed.
     """
 
-    def __init__(self, peer: Peering, asked: Asked) -> None:
-        self.agreement: Agreement | None = None
-        self.comparing = Comparing(peer, self._compared)
-        self._peer = peer
-        self._asked = asked
-        self._clock = peer.context.clock
+    at: float
+    can_compare: bool
+    keeps_anything: bool
+    was_asked: bool
+    is_receiving: bool
+    is_sending: bool
+    awaits_reply: bool
+    values_new: int
+    values_moved: int
+    filters_bytes: float
+    peers: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Before the next round: nothing may have moved for `wait` seconds, but `until` at the latest.
+
+    `moved` is what had moved when the wait began.
+    """
+
+    wait: float
+    until: float
+    moved: int
+
+
+@dataclass(slots=True)
+class _Resting:
+    until: float
+    look: _Look | None = None
+
+
+@dataclass(slots=True)
+class _Comparing:
+    number: int
+    until: float
+    is_answered: bool = False
+
+
+@dataclass(slots=True)
+class _Planning:
+    way: Way
+
+
+class SyncSchedule:
+    """The rounds of one connection, from `begin` to `stop`; `kept` are the ranges kept here.
+
+    `interval` says how long to rest after a round, given the least time to rest (both in seconds).
+    `state` is what is known of whether the peer is in sync, None: nothing yet.
+    """
+
+    def __init__(
+        self, kept: Sequence[KeyRange], *, interval: Callable[[float], float], now: float
+    ) -> None:
+        self.state: SyncState | None = None
+        self._interval = interval
+        self._phase: _Resting | _Comparing | _Planning | None = None
+        self._number = 0
         self._filter_bytes = FILTER_BYTES
         #: What the peer holds, in bytes, as far as its last filter and what it was sent tell.
         self._peer_bytes: float | None = None
-        self._next: IDelayedCall | None = None
-        self._sweep: Sweep | None = None
-        self._settling: IDelayedCall | None = None
-        self._evidence = SyncEvidence(peer.feed.kept)
-        #: How long after a plan the peer is compared with; grows while the sums stay different.
+        #: When the answers to the last plan are in, as far as can be told.
+        self._settles_at: float | None = None
+        self._evidence = SyncEvidence(kept)
+        #: How long after a plan the peer is compared with; grows while the digests stay different.
         self._doubt = DOUBT_SECONDS
-        self._over_at = self._clock.seconds()
-        self._full_plan_at = self._over_at + FULL_PLAN_SECONDS
-        self._stopped = False
-
-    def begin(self, wait: float) -> None:
-        """The first round begins after so many seconds, or with the peer's first Sync."""
-        self._next = self._clock.callLater(wait, self._begin_round)
-
-    def stop(self) -> None:
-        """The connection is over."""
-        self._stopped = True
-        self.comparing.stop()
-        for call in (self._next, self._settling):
-            if call is not None and call.active():
-                call.cancel()
+        self._over_at = now
+        self._full_plan_at = now + FULL_PLAN_SECONDS
 
     @property
-    def is_in_sync(self) -> bool:
-        """Whether the peer was in sync when that was seen last."""
-        return self.agreement is not None and self.agreement.in_sync
+    def next_deadline(self) -> float | None:
+        """When to call `wake`; None before `begin`, after `stop`, and while a plan is asked."""
+        ends = None if isinstance(self._phase, _Planning | None) else self._phase.until
+        return min((at for at in (ends, self._settles_at) if at is not None), default=None)
 
-    def hurry(self) -> None:
+    @property
+    def is_planning(self) -> bool:
+        """Whether filters of a plan are still to be sent."""
+        return isinstance(self._phase, _Planning)
+
+    @property
+    def is_comparing(self) -> bool:
+        """Whether a digest is awaited, or being compared with."""
+        return isinstance(self._phase, _Comparing)
+
+    # What happens
+
+    def begin(self, wait: float, *, now: float) -> None:
+        """The peer is secure: the first round begins after `wait`, or with its first Sync."""
+        self._phase = _Resting(now + wait)
+
+    def stop(self) -> None:
+        """The connection is over: nothing is asked any more."""
+        self._phase = self._settles_at = None
+
+    def wake(self, *, now: float, situation: Situation) -> Command | None:
+        """It is some time: do what was to be done until `now`."""
+        if self._settles_at is not None and self._settles_at <= now:
+            self._settle(now, situation)
+        match self._phase:
+            case _Comparing(until=until) if until <= now:
+                return self._learn(None, 0.0, now, situation)
+            case _Resting(until=until, look=look) if until <= now:
+                if look is None or now >= look.until or not self._moves(look, situation):
+                    return self._begin_round(now, situation)
+                self._rest_and_look(look.wait, look.until, now, situation)
+        return None
+
+    def hurry(self, *, now: float) -> None:
         """Somebody waits until this peer is in sync: do not wait for the interval."""
-        rested = self._clock.seconds() - self._over_at >= HURRY_SECONDS
-        if rested and self._next is not None and self._settling is None:
-            self._next.cancel()
-            self._next = self._clock.callLater(0, self._begin_round)
+        is_answered = self._settles_at is None and now - self._over_at >= HURRY_SECONDS
+        if isinstance(self._phase, _Resting) and is_answered:
+            self._phase = _Resting(now)
 
-    # What is learnt of the peer
-
-    def peer_takes(self, *, filter_bytes: int) -> None:
+    def filters_recommended(self, filter_bytes: int) -> None:
         """The peer recommends filters of so many bytes."""
         self._filter_bytes = min(FILTER_BYTES, max(filter_bytes, LEAST_FILTER_BYTES))
 
-    def peer_asked(self, sync: Sync) -> None:
-        """Learn from the peer's filter how much it holds, and let its first Sync start ours."""
-        self._peer_bytes = None
-        if sync.range is None:
-            set_bits = int.from_bytes(sync.filter, "little").bit_count()
-            theirs = estimate_count(set_bits, sync.size, sync.n)
-            self._peer_bytes = theirs * self._peer.feed.mean_value_bytes
-        if self._sweep is not None and self._peer_bytes is not None:
-            self._sweep.consider(self._peer_bytes)
-        elif self._next is not None and self._peer.figures.last_sync_sent is None:
-            self._next.reset(0)
+    def peer_asked(
+        self, peer_bytes: float | None, *, now: float, situation: Situation
+    ) -> ChangeWay | None:
+        """A Sync of the peer came; its filter tells about how much it holds, None: of a range only.
+
+        The first one lets ours begin.
+        """
+        self._peer_bytes = peer_bytes
+        match self._phase:
+            case _Planning(way=way) if peer_bytes is not None:
+                better = self._choose_way(situation)
+                if way is Way.FILTERS and better is not way:
+                    self._phase = _Planning(better)
+                    return ChangeWay(way=better)
+            case _Resting(look=look) if not situation.was_asked:
+                self._phase = _Resting(now, look)
+        return None
 
     def peer_was_sent(self, values: Sequence[bytes]) -> None:
         """The peer holds these, too, from now on."""
@@ -121,105 +265,110 @@ class Rounds:
         """A Sync of the peer, about this range and without a limit, was answered to its end."""
         self._evidence.sync_answered(bounds)
 
-    # A round
+    def digest_came(self, number: int, *, now: float) -> bool:
+        """Whether this digest is the one that is awaited: then there is time to compare it."""
+        match self._phase:
+            case _Comparing(number=awaited, is_answered=False) if awaited == number:
+                self._phase = _Comparing(number, now + DIGEST_SECONDS, is_answered=True)
+                return True
+        return False
 
-    def _begin_round(self) -> None:
-        """See whether the peer holds the same, and begin a plan if not, or if that cannot be seen.
+    def compared(
+        self,
+        number: int,
+        state: SyncState | None,
+        seconds: float,
+        *,
+        now: float,
+        situation: Situation,
+    ) -> Command | None:
+        """The digest of this number was compared with ours, which took so many seconds.
 
-        Nothing where either is under way. Once in FULL_PLAN_SECONDS there is a plan all the same.
+        `state` None: both keep nothing in common, or one does not know its digest.
         """
-        self._next = None
-        if self._stopped or self._sweep is not None or self.comparing.is_asking:
-            return
-        if self.comparing.is_possible:
-            self.comparing.ask()
-        else:
-            self._begin_plan()
+        match self._phase:
+            case _Comparing(number=awaited) if awaited == number:
+                return self._learn(state, seconds, now, situation)
+        return None
 
-    def _compared(self, agreement: Agreement | None, seconds: float) -> None:
-        if self._stopped:
-            return
-        self.agreement = agreement or self.agreement
-        due = self._clock.seconds() >= self._full_plan_at
-        in_sync = agreement is not None and agreement.in_sync
-        if in_sync:
-            self._doubt = DOUBT_SECONDS
-        if in_sync and not due:
-            self._end_round(seconds)
-        else:
-            self._begin_plan()
-
-    def _begin_plan(self) -> None:
-        """Ask by a plan with a fresh seed a filter."""
-        peer = self._peer
-        self._full_plan_at = self._clock.seconds() + FULL_PLAN_SECONDS
-        plan = peer.feed.plan(self._filter_bytes)
-        if plan.done:
-            self._end_round(0.0)
-            return
-        self._sweep = Sweep(peer, plan, self._asked)
-        self._evidence.plan_begins(at=peer.context.now(), new_values=peer.figures.values_new)
-        if self._peer_bytes is not None:
-            self._sweep.consider(self._peer_bytes)
-        peer.outflow.add(self._sweep)
-
-    def plan_asked(self, seconds: float) -> None:
+    def plan_asked(self, seconds: float, *, now: float, situation: Situation) -> None:
         """All filters of the plan are sent; making them took so many seconds."""
-        self._sweep = None
-        if not self._stopped and not self.comparing.is_possible:
-            self._settling = self._clock.callLater(ANSWER_SECONDS, self._settle)
-        self._end_round(seconds, planned=True)
+        if self.is_planning:
+            if not situation.can_compare and self._settles_at is None:
+                self._settles_at = now + ANSWER_SECONDS
+            self._end_round(seconds, now, situation, is_planned=True)
 
-    def _end_round(self, seconds: float, *, planned: bool = False) -> None:
-        """The next one begins after the interval, with jitter; behind a plan, after a look.
+    # A round: a comparison, or a plan, or one after the other
+
+    def _begin_round(self, now: float, situation: Situation) -> Command | None:
+        if not situation.can_compare:
+            return self._begin_plan(now, situation)
+        self._number = (self._number + 1) & _MAX_NUMBER
+        self._phase = _Comparing(self._number, now + DIGEST_SECONDS)
+        return CompareDigests(number=self._number)
+
+    def _learn(
+        self, state: SyncState | None, seconds: float, now: float, situation: Situation
+    ) -> Command | None:
+        """A comparison is over, None: without a result. Digests that differ lead to a plan."""
+        self.state = state or self.state
+        if state is not None and state.in_sync:
+            self._doubt = DOUBT_SECONDS
+            if now < self._full_plan_at:
+                self._end_round(seconds, now, situation)
+                return None
+        return self._begin_plan(now, situation)
+
+    def _begin_plan(self, now: float, situation: Situation) -> Command | None:
+        self._full_plan_at = now + FULL_PLAN_SECONDS
+        if not situation.keeps_anything:
+            self._end_round(0.0, now, situation)
+            return None
+        self._evidence.plan_begins(at=situation.at, new_values=situation.values_new)
+        way = self._choose_way(situation)
+        self._phase = _Planning(way)
+        return BeginPlan(way=way, filter_bytes=self._filter_bytes)
+
+    def _choose_way(self, situation: Situation) -> Way:
+        return choose_way(peer_bytes=self._peer_bytes, filters_bytes=situation.filters_bytes)
+
+    def _end_round(
+        self, seconds: float, now: float, situation: Situation, *, is_planned: bool = False
+    ) -> None:
+        """The next one begins after the interval; behind a plan, after a look.
 
         A large feed with many peers is asked less often, so that what takes `seconds` takes no more
         than `SYNC_SHARE` of the node's time.
         """
-        peer = self._peer
-        self._over_at = self._clock.seconds()
-        peer.figures.sync_seconds += seconds
-        if self._stopped:
-            return
-        least = seconds * len(peer.feed.peers) / SYNC_SHARE
-        wait = peer.context.jittered(max(peer.context.sync.interval, least))
-        if planned and self.comparing.is_possible and self._doubt < wait:
-            self._look_later(max(self._doubt, least), until=self._over_at + wait)
+        self._over_at = now
+        least = seconds * situation.peers / SYNC_SHARE
+        wait = self._interval(least)
+        if is_planned and situation.can_compare and self._doubt < wait:
+            self._rest_and_look(max(self._doubt, least), now + wait, now, situation)
             self._doubt *= DOUBT_FACTOR
         else:
-            self._next = self._clock.callLater(wait, self._begin_round)
+            self._phase = _Resting(now + wait)
 
-    def _look_later(self, wait: float, *, until: float) -> None:
+    def _rest_and_look(self, wait: float, until: float, now: float, situation: Situation) -> None:
         """See whether the plan has left a difference, `wait` seconds after the last value moved.
 
         `until` a moment, at the latest: while values are put all the time, none is the last.
         """
-        clock, peer, before = self._clock, self._peer, self._values_moved
+        look = _Look(wait, until, situation.values_moved)
+        self._phase = _Resting(max(min(now + wait, until), now), look)
 
-        def look() -> None:
-            moves = peer.is_receiving or self._values_moved != before
-            if moves and clock.seconds() < until:
-                self._look_later(wait, until=until)
-            else:
-                self._begin_round()
+    def _moves(self, look: _Look, situation: Situation) -> bool:
+        return situation.is_receiving or situation.values_moved != look.moved
 
-        self._next = clock.callLater(max(min(wait, until - clock.seconds()), 0.0), look)
-
-    @property
-    def _values_moved(self) -> int:
-        """Values that came from the peer and went to it."""
-        return self._peer.figures.values_in + self._peer.figures.values_out
-
-    def _settle(self) -> None:
+    def _settle(self, now: float, situation: Situation) -> None:
         """The answers to our plan are in, as far as can be told: what do they show?"""
-        peer = self._peer
-        self._settling = None
-        if self._stopped or self._sweep is not None:
+        self._settles_at = None
+        if self.is_planning:
             return
-        if peer.awaits_reply or peer.is_receiving:
-            self._settling = self._clock.callLater(ANSWER_SECONDS, self._settle)
+        if situation.awaits_reply or situation.is_receiving:
+            self._settles_at = now + ANSWER_SECONDS
             return
         shown = self._evidence.plan_ends(
-            new_values=peer.figures.values_new, all_sent=not peer.is_sending
+            new_values=situation.values_new, all_sent=not situation.is_sending
         )
-        self.agreement = shown or self.agreement
+        self.state = shown or self.state

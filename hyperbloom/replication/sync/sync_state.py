@@ -20,30 +20,12 @@ Nothing here does I/O: what happens is told to it, with the time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
+from hyperbloom.replication.feed.ranges import common, union
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.sync.plan import overlap, union
+from hyperbloom.replication.status import SyncState
 
-__all__ = ["Agreement", "Source", "SyncEvidence", "common"]
-
-Source: TypeAlias = Literal["digest", "sync"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """Whether both held the same `at` a moment (seconds since 1970), as `source` showed."""
-
-    in_sync: bool
-    at: float
-    source: Source
-
-
-def common(ours: Sequence[KeyRange], theirs: Sequence[KeyRange]) -> list[KeyRange]:
-    """The values that lie in both, in as few ranges as there can be, in byte order."""
-    met = [overlap(one, other) for one in ours for other in theirs]
-    return union(bounds for bounds in met if bounds is not None)
+__all__ = ["SyncEvidence"]
 
 
 class SyncEvidence:
@@ -69,13 +51,13 @@ class SyncEvidence:
         """Whether the peer's own plan has covered all that is kept here."""
         return bool(self._kept) and common(self._kept, self._answered) == self._kept
 
-    def plan_ends(self, *, new_values: int, all_sent: bool) -> Agreement | None:
+    def plan_ends(self, *, new_values: int, all_sent: bool) -> SyncState | None:
         """Our plan is answered. None: it shows nothing, as the peer has not asked for all."""
         at, self._asked_at = self._asked_at, None
         if at is None:
             return None
         if new_values > self._new_before:
-            return Agreement(in_sync=False, at=at, source="sync")
+            return SyncState(in_sync=False, at=at, source="sync")
         if not (self.peer_has_asked and all_sent):
             return None
-        return Agreement(in_sync=True, at=at, source="sync")
+        return SyncState(in_sync=True, at=at, source="sync")

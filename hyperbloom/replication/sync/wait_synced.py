@@ -1,7 +1,7 @@
 """Waiting until peers are in sync: for scripts that must not go on before.
 
 A peer is named by its key, the beginning of its key, or an address. What counts is seen after the
-waiting began: by digest, or by Sync alone where the peer lacks the extension (see `agreement`).
+waiting began: by digest, or by Sync alone where the peer lacks the extension (see sync_state.py).
 Meanwhile the peers that are not there yet are asked again and again, without the interval.
 """
 
@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IDelayedCall
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
+from hyperbloom.replication.feed.feed import Feed
+from hyperbloom.replication.feed.peers import FeedPeer
 from hyperbloom.replication.limits import MAX_WAITS
-from hyperbloom.replication.sync.sync_state import Source
+from hyperbloom.replication.status import SyncSource
 from hyperbloom.store import Holding
-
-if TYPE_CHECKING:
-    from hyperbloom.replication.feed.feed import Feed
-    from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["InSync", "NotInSync", "TooManyWaits", "UnknownPeer", "wait_synced"]
 
@@ -58,7 +55,7 @@ class InSync:
     key: bytes
     address: str
     at: float
-    source: Source
+    source: SyncSource
 
 
 def wait_synced(
@@ -66,7 +63,7 @@ def wait_synced(
     names: Sequence[str],
     *,
     timeout: float,
-    dialled: Callable[[], Mapping[str, Peering | None]],
+    dialled: Callable[[], Mapping[str, FeedPeer | None]],
 ) -> Deferred[list[InSync]]:
     """Fires when each of the named peers was in sync; `dialled`: addresses, and who answers there.
 
@@ -75,7 +72,7 @@ def wait_synced(
     """
     if not feed.kept:
         return fail(ValueError("this node keeps no values of the feed (mode light) to compare"))
-    if feed.waits >= MAX_WAITS:
+    if feed.peers.waits >= MAX_WAITS:
         return fail(TooManyWaits(f"{MAX_WAITS} calls wait already; try again later"))
     try:
         for name in names:
@@ -86,8 +83,7 @@ def wait_synced(
 
 
 def _keys(feed: Feed) -> set[bytes]:
-    connected = {peer.remote_key for peer in feed.peers}
-    return connected | {one.key for one in feed.members()} | {feed.key}
+    return feed.peers.keys | {one.key for one in feed.trust.members()} | {feed.key}
 
 
 def _begins(name: str, keys: Iterable[bytes]) -> set[bytes]:
@@ -96,11 +92,12 @@ def _begins(name: str, keys: Iterable[bytes]) -> set[bytes]:
     return {key for key in keys if len(digits) >= LEAST_DIGITS and key.hex().startswith(digits)}
 
 
-def _check_known(feed: Feed, name: str, dialled: Mapping[str, Peering | None]) -> None:
+def _check_known(feed: Feed, name: str, dialled: Mapping[str, FeedPeer | None]) -> None:
+    """Raises `UnknownPeer`, or `ValueError` for the beginning of several keys."""
     found = {key for key in _begins(name, _keys(feed)) if not feed.context.is_own(key)}
     if len(found) > 1:
         raise ValueError(f"{name} is the beginning of {len(found)} keys; give more of its digits")
-    addresses = {peer.connection.name for peer in feed.peers} | set(dialled)
+    addresses = {peer.name for peer in feed.peers} | set(dialled)
     if not found and name not in addresses:
         raise UnknownPeer(
             f"the feed has no peer {name!r}: none is connected, dialled or a member by that key "
@@ -122,7 +119,7 @@ class _Wait:
         feed: Feed,
         names: Sequence[str],
         timeout: float,
-        dialled: Callable[[], Mapping[str, Peering | None]],
+        dialled: Callable[[], Mapping[str, FeedPeer | None]],
     ) -> None:
         self.result: Deferred[list[InSync]] = Deferred(lambda _: self._stop())
         self._feed = feed
@@ -131,41 +128,41 @@ class _Wait:
         self._missing = list(dict.fromkeys(names))
         self._found: dict[str, InSync] = {}
         self._seconds = timeout
-        feed.waits += 1
+        feed.peers.waits += 1
         clock = feed.context.clock
         self._timeout: IDelayedCall = clock.callLater(timeout, self._give_up)
         self._look_call: IDelayedCall = clock.callLater(0, self._look)
 
     def _stop(self) -> None:
-        self._feed.waits -= 1
+        self._feed.peers.waits -= 1
         for call in (self._timeout, self._look_call):
             if call.active():
                 call.cancel()
 
-    def _peers(self, name: str) -> list[Peering]:
+    def _peers(self, name: str) -> list[FeedPeer]:
         at = self._dialled().get(name)
-        keys = _begins(name, {peer.remote_key for peer in self._feed.peers})
+        keys = _begins(name, self._feed.peers.keys)
         return [
             peer
             for peer in self._feed.peers
-            if peer is at or peer.connection.name == name or peer.remote_key in keys
+            if peer is at or peer.name == name or peer.remote_key in keys
         ]
 
     def _look(self) -> None:
         for name in list(self._missing):
             for peer in self._peers(name):
-                known = peer.rounds.agreement
+                known = peer.sync_state
                 if known is not None and known.in_sync and known.at >= self._begun:
                     self._missing.remove(name)
                     self._found[name] = InSync(
                         name=name,
                         key=peer.remote_key,
-                        address=peer.connection.name,
+                        address=peer.name,
                         at=known.at,
                         source=known.source,
                     )
                     break
-                peer.rounds.hurry()
+                peer.hurry()
         if self._missing:
             self._look_call = self._feed.context.clock.callLater(LOOK_SECONDS, self._look)
         else:
@@ -186,13 +183,13 @@ class _Wait:
         peers = self._peers(name)
         if not peers:
             return "is not connected"
-        told = peers[0].rounds.comparing.told
+        told = peers[0].told
         if told is not None:
             there, here = map(_in_words, told)
             return f"differs (it had {there}, this node {here}{self._erased()})"
-        if peers[0].rounds.comparing.is_possible:
+        if peers[0].can_compare:
             return "has not answered, or has no digest yet, or keeps nothing that this node keeps"
-        left = self._feed.record().digest_left
+        left = self._feed.values.record().digest_left
         own = (
             f"this node is still computing its digest ({left:,} values to go)"
             if left

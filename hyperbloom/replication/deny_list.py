@@ -29,7 +29,7 @@ class DenyList:
         self._keys.add(key)
 
     def discard(self, key: bytes) -> None:
-        """Deny it no more."""
+        """Let a key take part again."""
         self._keys.discard(key)
 
     def __contains__(self, key: object) -> bool:

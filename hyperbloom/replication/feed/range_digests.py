@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from hyperbloom.digests import EMPTY_DIGEST, SUM_MODULUS, element_sum, set_digest
-from hyperbloom.replication.limits import MAX_KEPT_SUMS
+from hyperbloom.replication.feed.slices import FeedSlices
+from hyperbloom.replication.limits import MAX_KEPT_SUMS, QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.replication.settings import WHOLE, KeyRange
-from hyperbloom.replication.sync.plan import ReadSlice
-from hyperbloom.replication.sync.reply import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.store import Holding, SetFigures
 
-__all__ = ["NOTHING", "KeptSums", "Sum"]
+__all__ = ["NOTHING", "RangeDigests", "RangeSum"]
 
 _EMPTY = SetFigures(0, EMPTY_DIGEST)
 NOTHING = Holding(here=_EMPTY, settled=_EMPTY)
@@ -38,19 +37,14 @@ class _Tally:
         return SetFigures(self.count, set_digest(self.count, self.total))
 
 
-class Sum:
-    """An addition under way; `tested` counts its work in values of 64 bytes, as replies do.
+class RangeSum:
+    """An addition under way; `tested` counts its work in values of 64 bytes, as replies do."""
 
-    `read` gives what is here, `read_forgotten` what was forgotten and is kept whole.
-    """
-
-    def __init__(
-        self, ranges: Sequence[KeyRange], *, read: ReadSlice, read_forgotten: ReadSlice
-    ) -> None:
+    def __init__(self, ranges: Sequence[KeyRange], slices: FeedSlices) -> None:
         self._todo = deque(
             (is_here, start, end) for is_here in (False, True) for start, end in ranges
         )
-        self._read, self._read_forgotten = read, read_forgotten
+        self._slices = slices
         self._here, self._settled = _Tally(), _Tally()
         self.tested = QUESTION_VALUES
 
@@ -76,7 +70,7 @@ class Sum:
 
     def _add_slice(self) -> bool:
         is_here, start, end = self._todo.popleft()
-        piece = (self._read if is_here else self._read_forgotten)(start, end)
+        piece = (self._slices.here if is_here else self._slices.forgotten)(start, end)
         if piece.next_start is not None:
             self._todo.appendleft((is_here, piece.next_start, end))
         total = element_sum(piece.values)
@@ -86,7 +80,7 @@ class Sum:
         return bool(piece.values)
 
 
-class KeptSums:
+class RangeDigests:
     """The sums of one feed that hold as long as its values stay as they are.
 
     `state` tells of the whole feed as it is now: as long as that stays, its values do. It is None

@@ -1,0 +1,176 @@
+"""The connected peers of a feed, and what is remembered of those that have gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.connections.reactor_budget import ReactorBudget
+from hyperbloom.replication.counters import Counters
+from hyperbloom.replication.limits import (
+    BROADCASTS_PER_TURN,
+    LEAST_REPLY_SCALE,
+    MAX_REPLY_SCALES,
+    TURN_SECONDS,
+)
+from hyperbloom.replication.settings import KeyRange
+from hyperbloom.replication.status import SyncState
+from hyperbloom.store import Appended, Holding
+from hyperbloom.wire import Credentials, Data, pack_values, sign_data
+
+__all__ = ["FeedPeer", "FeedPeers", "ReplyScales"]
+
+log = Logger()
+
+
+class FeedPeer(Protocol):
+    """A secure peer, as the feed, the node and those who wait for it see it."""
+
+    @property
+    def id(self) -> bytes: ...
+    @property
+    def remote_key(self) -> bytes: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def outgoing(self) -> bool: ...
+    @property
+    def counters(self) -> Counters: ...
+
+    # Whether it is in sync: what is known, what it told last and what was here, whether it can tell
+
+    @property
+    def sync_state(self) -> SyncState | None: ...
+    @property
+    def told(self) -> tuple[Holding, Holding] | None: ...
+    @property
+    def can_compare(self) -> bool: ...
+
+    def hurry(self) -> None: ...
+    def request(self, bounds: KeyRange, limit: int | None = None) -> None: ...
+    def offer(self, appended: Appended, origin: bytes) -> None: ...
+    def close(self, why: CloseReason) -> None: ...
+
+
+class ReplyScales:
+    """By how much the replies asked of peers that cannot split them are shortened, by key.
+
+    Such a peer dies on a reply that does not fit a frame. It is asked for less when it comes again,
+    and with every full reply for more.
+    """
+
+    def __init__(self) -> None:
+        self._scales: dict[bytes, float] = {}
+
+    def of(self, key: bytes) -> float:
+        """The part of an estimated reply to ask a peer for."""
+        return self._scales.get(key, 1.0)
+
+    def shorten(self, key: bytes) -> bool:
+        """A peer was lost while a reply was awaited; whether there is less to ask it for."""
+        if len(self._scales) >= MAX_REPLY_SCALES:
+            self._scales.clear()
+        before = self.of(key)
+        self._scales[key] = max(before / 4, LEAST_REPLY_SCALE)
+        return before > LEAST_REPLY_SCALE
+
+    def lengthen(self, key: bytes) -> None:
+        """A full reply of the peer arrived."""
+        scale = self._scales.pop(key, 1.0) * 1.1
+        if scale < 1:
+            self._scales[key] = scale
+
+
+class FeedPeers:
+    """The secure peers of one feed, in the order in which they came.
+
+    `credentials` gives what this node signs with, None where it may not write.
+    """
+
+    def __init__(self, credentials: Callable[[], Credentials | None], clock: IReactorTime) -> None:
+        self.reply_scales = ReplyScales()
+        #: Calls that wait until peers are in sync.
+        self.waits = 0
+        self._credentials = credentials
+        self._peers: dict[FeedPeer, None] = {}
+        self._changed: list[Callable[[], None]] = []
+        #: What connections that are over have moved.
+        self._past = Counters()
+        #: Broadcasts that go out in the turn in which their values are stored.
+        self._turns = ReactorBudget(clock, most=BROADCASTS_PER_TURN, seconds=TURN_SECONDS)
+        self._signed: Sequence[Data] | None = None
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def __iter__(self) -> Iterator[FeedPeer]:
+        return iter(list(self._peers))
+
+    @property
+    def keys(self) -> set[bytes]:
+        """The keys that are connected."""
+        return {peer.remote_key for peer in self._peers}
+
+    @property
+    def in_sync(self) -> int:
+        """How many were in sync when that was seen last."""
+        return sum(bool(peer.sync_state and peer.sync_state.in_sync) for peer in self._peers)
+
+    def has_others_than(self, key: bytes) -> bool:
+        """Whether somebody with another key is connected."""
+        return any(peer.remote_key != key for peer in self._peers)
+
+    def add(self, peer: FeedPeer) -> None:
+        """Take a secure peer in."""
+        self._peers[peer] = None
+        self._tell()
+
+    def remove(self, peer: FeedPeer) -> None:
+        """The peer is gone."""
+        if self._peers.pop(peer, self) is None:
+            self._past.add(peer.counters)
+        self._tell()
+
+    def when_changed(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` when a secure peer has come or gone; returns what ends that."""
+        self._changed.append(changed)
+        return lambda: self._changed.remove(changed)
+
+    def _tell(self) -> None:
+        for changed in list(self._changed):
+            changed()
+
+    def moved(self) -> Counters:
+        """What has moved since the start, over connections that are open or over."""
+        moved = Counters()
+        for counters in (self._past, *(peer.counters for peer in self._peers)):
+            moved.add(counters)
+        return moved
+
+    # What is told to all of them
+
+    def offer(self, appended: Appended, origin: bytes) -> None:
+        """Values are on disk: each peer is told, at once or when it is its turn."""
+        self._signed = None
+        for peer in self:
+            try:
+                peer.offer(appended, origin)
+            except Exception:
+                log.failure("{peer} was not told of new values", peer=peer.name)
+        self._signed = None
+
+    def may_send_now(self) -> bool:
+        """Whether one more peer may be told in this turn of the reactor."""
+        return self._turns.take()
+
+    def signed(self, appended: Appended) -> Sequence[Data]:
+        """What is being offered, as signed Data: one signature for all peers it goes to."""
+        if self._signed is None:
+            credentials = self._credentials()
+            portions = pack_values(appended.values) if credentials is not None else ()
+            self._signed = [sign_data(credentials, portion) for portion in portions if credentials]
+        return self._signed

@@ -1,0 +1,69 @@
+"""Whom a node dials about each feed: the addresses of its settings, and those that were found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults
+
+from hyperbloom.replication.feed.feed import Feed
+from hyperbloom.replication.net.admission import Admission
+from hyperbloom.replication.net.dialer import Dialer
+from hyperbloom.replication.net.discovered_peers import FoundPeers
+from hyperbloom.replication.sync.peer import Peering
+
+__all__ = ["Dials"]
+
+
+class Dials:
+    """The dialers of all feeds that take part, from `begin` to `end` of each."""
+
+    def __init__(self, connections: Admission) -> None:
+        self._connections = connections
+        self._dialers: dict[bytes, list[Dialer]] = {}
+        #: The found peers of each feed, by the feed's key.
+        self.found: dict[bytes, FoundPeers] = {}
+
+    def begin(self, feed: Feed) -> None:
+        """Dial whom the feed's settings name, and who was found."""
+        dialers = [Dialer(self._connections, feed, address) for address in feed.settings.peers]
+        self._dialers[feed.key] = dialers
+        for dialer in dialers:
+            dialer.start()
+        found = FoundPeers(
+            self._connections,
+            feed,
+            skip=frozenset(feed.settings.peers),
+            configured=lambda: {dialer.answered for dialer in dialers},
+        )
+        self.found[feed.key] = found
+        found.start()
+
+    def end(self, feed_key: bytes) -> Deferred[list[Any]]:
+        """Dial nobody about a feed any more; fires when what was dialled is closed."""
+        stopping: list[Deferred[Any]] = [one.stop() for one in self._dialers.pop(feed_key, [])]
+        if feed_key in self.found:
+            stopping.append(self.found.pop(feed_key).stop())
+        return gatherResults(stopping)
+
+    def end_all(self) -> Deferred[list[Any]]:
+        """The same for all feeds."""
+        return gatherResults([self.end(key) for key in list(self._dialers)])
+
+    def forget_denied(self) -> None:
+        """The deny list has grown: dial those no more that led to a denied key."""
+        for found in self.found.values():
+            found.forget_denied()
+
+    def answering(self, feed_key: bytes) -> dict[str, Peering | None]:
+        """The addresses of a feed's settings, and who answers there now."""
+        return {one.address: one.peering for one in self._dialers.get(feed_key, ())}
+
+    def problem(self, feed_key: bytes) -> str | None:
+        """Why addresses of a feed's settings do not answer; None: all do, or there are none."""
+        problems = [
+            f"{one.address}: {one.last_problem}"
+            for one in self._dialers.get(feed_key, ())
+            if one.last_problem
+        ]
+        return "; ".join(problems) or None

@@ -1,0 +1,151 @@
+"""The values that a peer has sent, on their way to the disk piece by piece.
+
+A frame may hold 40,000 tiny values, and writing them takes a second. So the writer has a few pieces
+of a key at a time, over all its connections, and none while the key rests: who comes meanwhile, or
+inserts here, does not wait behind all of it. Each piece is charged to the key once it is on disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from twisted.python.failure import Failure
+
+from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.connections.shares import Share
+from hyperbloom.replication.counters import Counters
+from hyperbloom.replication.feed.feed import Feed
+from hyperbloom.replication.limits import GROUPS_AHEAD
+from hyperbloom.store import Appended, StoreError, pieces_of, written_bytes
+
+__all__ = ["PeerIntake"]
+
+
+class PeerIntake:
+    """Hands what one peer sends to the feed, and counts it against the share of its key.
+
+    `close` ends the connection where the store fails, `failed` where anything else does.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        remote_key: bytes,
+        share: Share,
+        counters: Counters,
+        *,
+        close: Callable[[CloseReason], None],
+        failed: Callable[[Failure], None],
+    ) -> None:
+        self._feed = feed
+        self._context = feed.context
+        self._remote_key = remote_key
+        self._share = share
+        self._counters = counters
+        self._close = close
+        self._failed = failed
+        #: Values that wait for the disk, in bytes, with what each costs there.
+        self.unwritten = 0
+        self._pieces: deque[Sequence[bytes]] = deque()
+        self._is_giving = False
+        #: What was written in this turn of the reactor: the writer answers for a group at once.
+        self._written = 0
+        #: Whether something showed that the key's holder is really there, and who waits for it.
+        self.is_shown = False
+        self._when_shown: list[Callable[[], None]] = []
+
+    def take(self, values: Sequence[bytes]) -> None:
+        """Values have come; they are written though the connection ends."""
+        size = written_bytes(values)
+        self._counters.values_in += len(values)
+        self._counters.last_data = self._context.now()
+        self.unwritten += size
+        self._share.unwritten += size
+        self._pieces.extend(pieces_of(values))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Give the writer what may be written now, unless that is going on."""
+        if self._is_giving:
+            return
+        self._is_giving = True
+        try:
+            while self._pieces and self._has_room():
+                self._write(self._pieces.popleft())
+        finally:
+            self._is_giving = False
+
+    def _has_room(self) -> bool:
+        """Whether the writer may have one more piece; if not, it is looked at again."""
+        share, context = self._share, self._context
+        rests = context.shares.rests(share)
+        if not rests and share.writing < GROUPS_AHEAD * context.writer.figures.group_bytes:
+            return True
+        share.wait(self._go_on)
+        if rests:
+            share.wake_after_rest(context.clock)
+        return False
+
+    def _write(self, piece: Sequence[bytes]) -> None:
+        size = written_bytes(piece)
+        self._share.writing += size
+
+        def written(_: object) -> None:
+            if not self._written:
+                self._context.clock.callLater(0, self._settle)
+            self._written += size
+
+        accepted = self._feed.values.accept(piece, self._remote_key)
+        accepted.addCallbacks(self._stored, self._not_stored)
+        accepted.addErrback(self._failed)
+        accepted.addBoth(written)
+
+    def _settle(self) -> None:
+        """Count what was written, and go on."""
+        size, self._written = self._written, 0
+        self.unwritten -= size
+        self._share.unwritten -= size
+        self._share.writing -= size
+        self._charge(size)
+        self._share.wake()
+        self._go_on()
+
+    def _stored(self, appended: Appended) -> None:
+        if appended.values:
+            self._counters.values_new += len(appended.values)
+            self._counters.last_new = self._context.now()
+            self._show()
+
+    def _not_stored(self, failure: Failure) -> None:
+        failure.trap(StoreError)
+        self._close(CloseReason("store", f"values could not be stored: {failure.value}"))
+
+    def _charge(self, size: int) -> None:
+        """What storing values of this weight took; as much again if others are told of them.
+
+        Those store them as well, each beside what it takes from here.
+        """
+        seconds = size * self._context.writer.figures.seconds_a_byte
+        if self._feed.peers.has_others_than(self._remote_key):
+            seconds *= 2
+        self._context.shares.charge(self._share, seconds)
+
+    def when_shown(self, call: Callable[[], None]) -> None:
+        """Call once something shows that the holder of the peer's key is really there.
+
+        Its Handshake does not: whoever it was made for can pass it on. A value that was new here
+        and came signed by the key does, as far as protocol 2 can show it.
+        """
+        if self.is_shown:
+            call()
+        else:
+            self._when_shown.append(call)
+
+    def _show(self) -> None:
+        if not self._feed.dialect.data_signed:
+            return
+        self.is_shown = True
+        waiting, self._when_shown = self._when_shown, []
+        for call in waiting:
+            call()

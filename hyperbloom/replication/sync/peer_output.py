@@ -1,0 +1,153 @@
+"""What is written to one peer: messages of its session, counted, and what it has not read yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.connections.shares import Share
+from hyperbloom.replication.context import FeedContext
+from hyperbloom.replication.counters import Counters
+from hyperbloom.replication.limits import MAX_UNSENT_BYTES
+from hyperbloom.replication.sync.send_scheduler import SendScheduler
+from hyperbloom.trust import TrustLink
+from hyperbloom.wire import (
+    Data,
+    Digest,
+    DigestRequest,
+    FilterOptions,
+    Request,
+    Session,
+    Sync,
+    pack_values,
+)
+
+__all__ = ["Connection", "PeerOutput"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """What a peer needs of its connection.
+
+    write: bytes to the transport. release: the peer is no longer behind, frames may be taken.
+    strike: the peer broke a rule, in words. close: end the connection. tell: a kind of event and
+    what it was, for the log.
+    """
+
+    name: str
+    outgoing: bool
+    write: Callable[[bytes], None]
+    release: Callable[[], None]
+    strike: Callable[[str], None]
+    close: Callable[[CloseReason], None]
+    tell: Callable[[str, str], None]
+
+
+class PeerOutput:
+    """Everything that one peer is told; nothing any more after `stop`.
+
+    `sent` is called with the values that the peer was sent.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: Session,
+        scheduler: SendScheduler,
+        share: Share,
+        counters: Counters,
+        context: FeedContext,
+        sent: Callable[[Sequence[bytes]], None],
+    ) -> None:
+        self._connection = connection
+        self._session = session
+        self._scheduler = scheduler
+        self._share = share
+        self._counters = counters
+        self._context = context
+        self._sent = sent
+        self._unsent = 0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Send nothing any more: the connection is over."""
+        self._stopped = True
+        self._scheduler.stopProducing()
+        self._share.unsent -= self._unsent
+        self._unsent = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the key has read enough of what was sent to it, on all its connections."""
+        return self._share.unsent < MAX_UNSENT_BYTES
+
+    # Values
+
+    def send_values(self, values: Sequence[bytes]) -> None:
+        """Send values in as many signed Data as they need."""
+        if self._stopped or not values:
+            return
+        for portion in pack_values(values):
+            self._write(self._session.send_data(portion))
+            self._count(portion)
+
+    def send_signed(self, messages: Sequence[Data]) -> None:
+        """Send Data that was signed for all peers of the feed."""
+        for message in () if self._stopped else messages:
+            self._write(self._session.send_signed_data(message))
+            self._count(message.values)
+
+    def send_answer(self, values: Sequence[bytes]) -> None:
+        """Send values that were asked for: signing and encrypting them counts as its work."""
+        work_seconds = self._context.work_seconds
+        begun = work_seconds()
+        self.send_values(values)
+        self._context.shares.charge(self._share, work_seconds() - begun)
+
+    def _write(self, data: bytes) -> None:
+        """Send bytes, and count what the peer has not read while the connection is full."""
+        if not self._scheduler.paused:
+            self._share.unsent -= self._unsent
+            self._unsent = 0
+        self._share.unsent += len(data)
+        self._unsent += len(data)
+        self._connection.write(data)
+
+    def _count(self, values: Sequence[bytes]) -> None:
+        self._counters.values_out += len(values)
+        self._sent(values)
+
+    # Everything else
+
+    def send_sync(self, sync: Sync) -> None:
+        """Ask by a filter for what is missing here."""
+        if not self._stopped:
+            self._connection.write(self._session.send_sync(sync))
+            self._counters.last_sync_sent = self._context.now()
+            self._counters.syncs_sent += 1
+
+    def send_request(self, request: Request) -> None:
+        """Ask for all values of a range."""
+        if not self._stopped:
+            self._connection.write(self._session.send_request(request))
+
+    def send_digest_request(self, request: DigestRequest) -> None:
+        """Ask what the peer holds."""
+        if not self._stopped:
+            self._connection.write(self._session.send_digest_request(request))
+
+    def send_digest(self, digest: Digest) -> None:
+        """Tell what is held here."""
+        if not self._stopped:
+            self._connection.write(self._session.send_digest(digest))
+
+    def send_filter_options(self, options: FilterOptions) -> None:
+        """Recommend filters of another kind."""
+        if not self._stopped:
+            self._connection.write(self._session.send_filter_options(options))
+
+    def send_link(self, link: TrustLink) -> None:
+        """Give the peer a link that was issued to it."""
+        if not self._stopped:
+            self._connection.write(self._session.send_link(link))

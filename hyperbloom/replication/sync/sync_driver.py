@@ -1,0 +1,160 @@
+"""Runs what the schedule of one connection says: its one timer, our questions, our plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.internet.interfaces import IDelayedCall
+
+from hyperbloom.bloom import estimate_count, optimal_parameters
+from hyperbloom.replication.settings import KeyRange
+from hyperbloom.replication.status import SyncState
+from hyperbloom.replication.sync.digest_exchange import DigestExchange
+from hyperbloom.replication.sync.peer_port import PeerPort
+from hyperbloom.replication.sync.plan import Asked
+from hyperbloom.replication.sync.send_jobs import PlanJob
+from hyperbloom.replication.sync.sync_schedule import (
+    BeginPlan,
+    ChangeWay,
+    Command,
+    CompareDigests,
+    Situation,
+    SyncSchedule,
+)
+from hyperbloom.wire import Sync
+
+__all__ = ["SyncDriver"]
+
+
+class SyncDriver:
+    """What one peer is asked to keep in sync, from `begin` to `stop`."""
+
+    def __init__(self, peer: PeerPort, asked: Asked) -> None:
+        self._peer = peer
+        self._asked = asked
+        self._clock = peer.context.clock
+        self._schedule = SyncSchedule(
+            peer.feed.kept, interval=self._interval, now=self._clock.seconds()
+        )
+        self.digests = DigestExchange(peer, came=self._digest_came, compared=self._compared)
+        self._plan: PlanJob | None = None
+        self._timer: IDelayedCall | None = None
+        self._timer_at: float | None = None
+
+    @property
+    def state(self) -> SyncState | None:
+        """What is known of whether the peer is in sync, None: nothing yet."""
+        return self._schedule.state
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the peer was in sync when that was seen last."""
+        return self.state is not None and self.state.in_sync
+
+    def begin(self, wait: float) -> None:
+        """The first round begins after so many seconds, or with the peer's first Sync."""
+        self._schedule.begin(wait, now=self._clock.seconds())
+        self._set_timer()
+
+    def stop(self) -> None:
+        """The connection is over."""
+        self._schedule.stop()
+        self._set_timer()
+
+    def hurry(self) -> None:
+        """Somebody waits until this peer is in sync: do not wait for the interval."""
+        self._schedule.hurry(now=self._clock.seconds())
+        self._set_timer()
+
+    def filters_recommended(self, filter_bytes: int) -> None:
+        """The peer recommends filters of so many bytes."""
+        self._schedule.filters_recommended(filter_bytes)
+
+    def peer_asked(self, sync: Sync) -> None:
+        """A Sync of the peer came: its filter tells how much the peer holds."""
+        held = None
+        if sync.range is None:
+            set_bits = int.from_bytes(sync.filter, "little").bit_count()
+            count = estimate_count(set_bits, sync.size, sync.n)
+            held = count * self._peer.feed.values.mean_bytes
+        self._run(
+            self._schedule.peer_asked(held, now=self._clock.seconds(), situation=self._situation())
+        )
+
+    def peer_was_sent(self, values: Sequence[bytes]) -> None:
+        """The peer holds these, too, from now on."""
+        self._schedule.peer_was_sent(values)
+
+    def peer_was_answered(self, bounds: KeyRange) -> None:
+        """A Sync of the peer, about this range and without a limit, was answered to its end."""
+        self._schedule.peer_was_answered(bounds)
+
+    # What the schedule is told, and says
+
+    def _interval(self, least: float) -> float:
+        context = self._peer.context
+        return context.jittered(max(context.sync.interval, least))
+
+    def _situation(self) -> Situation:
+        peer, feed = self._peer, self._peer.feed
+        settled = feed.values.count + feed.forgetting.kept
+        bits, _ = optimal_parameters(settled, peer.context.sync.false_positive)
+        sent = 0 if self._plan is None else self._plan.sent_bytes
+        return Situation(
+            at=peer.context.now(),
+            can_compare=self.digests.is_possible,
+            keeps_anything=bool(feed.lacking),
+            was_asked=peer.counters.last_sync_sent is not None,
+            is_receiving=peer.is_receiving,
+            is_sending=peer.is_sending,
+            awaits_reply=peer.awaits_reply,
+            values_new=peer.counters.values_new,
+            values_moved=peer.counters.values_in + peer.counters.values_out,
+            filters_bytes=bits / 8 - sent,
+            peers=len(feed.peers),
+        )
+
+    def _digest_came(self, number: int) -> bool:
+        is_awaited = self._schedule.digest_came(number, now=self._clock.seconds())
+        self._set_timer()
+        return is_awaited
+
+    def _compared(self, number: int, state: SyncState | None, seconds: float) -> None:
+        now, situation = self._clock.seconds(), self._situation()
+        command = self._schedule.compared(number, state, seconds, now=now, situation=situation)
+        if command is None:
+            self._peer.counters.sync_seconds += seconds
+        self._run(command)
+
+    def _plan_asked(self, seconds: float) -> None:
+        self._plan = None
+        self._peer.counters.sync_seconds += seconds
+        self._schedule.plan_asked(seconds, now=self._clock.seconds(), situation=self._situation())
+        self._set_timer()
+
+    def _wake(self) -> None:
+        self._timer_at = None
+        self._run(self._schedule.wake(now=self._clock.seconds(), situation=self._situation()))
+
+    def _run(self, command: Command | None) -> None:
+        self._set_timer()
+        match command:
+            case CompareDigests(number=number):
+                self.digests.ask(number)
+            case BeginPlan(way=way, filter_bytes=filter_bytes):
+                self._plan = PlanJob(self._peer, way, filter_bytes, self._asked, self._plan_asked)
+                self._peer.scheduler.add(self._plan)
+            case ChangeWay(way=way) if self._plan is not None:
+                self._plan.change_way(way)
+
+    def _set_timer(self) -> None:
+        """One timer, at the schedule's next deadline."""
+        deadline = self._schedule.next_deadline
+        if deadline == self._timer_at:
+            return
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer_at = deadline
+        if deadline is not None:
+            wait = max(0.0, deadline - self._clock.seconds())
+            self._timer = self._clock.callLater(wait, self._wake)

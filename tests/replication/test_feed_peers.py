@@ -1,0 +1,127 @@
+"""The peers of a feed: what all are told, what is remembered of those that have gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from twisted.internet.task import Clock
+
+from hyperbloom.keys import Identity
+from hyperbloom.replication.counters import Counters
+from hyperbloom.replication.feed.peers import FeedPeers, ReplyScales
+from hyperbloom.replication.limits import LEAST_REPLY_SCALE, MAX_REPLY_SCALES
+from hyperbloom.replication.status import SyncState
+from hyperbloom.store import Appended
+from hyperbloom.trust import owner_chain
+from hyperbloom.wire import DIALECTS, Credentials
+
+OWNER = Identity(bytes(32))
+
+
+@dataclass(eq=False)
+class Peer:
+    """A peer that takes what it is offered, or fails."""
+
+    remote_key: bytes = b"k"
+    fails: bool = False
+    name: str = "192.0.2.1:1"
+    counters: Counters = field(default_factory=Counters)
+    sync_state: SyncState | None = None
+    offered: list = field(default_factory=list)
+
+    def offer(self, appended, origin):
+        if self.fails:
+            raise RuntimeError("this peer fails")
+        self.offered.append(appended)
+
+
+def credentials():
+    dialect = DIALECTS["2"]
+    chain = owner_chain(OWNER, format=dialect.link_format)
+    return Credentials(feed_key=OWNER.public_key, identity=OWNER, chain=chain, dialect=dialect)
+
+
+@pytest.fixture
+def peers():
+    return FeedPeers(credentials, Clock())
+
+
+def appended(*values):
+    return Appended(values=list(values), first_seq=1, top_seq=len(values))
+
+
+def test_a_peer_that_fails_keeps_nothing_from_the_others(peers):
+    first, failing, last = Peer(), Peer(fails=True), Peer()
+    for peer in (first, failing, last):
+        peers.add(peer)
+    news = appended(b"v")
+    peers.offer(news, b"")
+    assert first.offered == last.offered == [news]
+
+
+def test_what_goes_to_many_is_signed_once(peers):
+    signed = []
+
+    class Asking(Peer):
+        def offer(self, appended, origin):
+            signed.append(peers.signed(appended))
+
+    for _ in range(3):
+        peers.add(Asking())
+    peers.offer(appended(b"v"), b"")
+    assert signed[0] is signed[1] is signed[2]
+    peers.offer(appended(b"w"), b"")
+    assert signed[3] is not signed[0]
+    assert [message.values for message in signed[3]] == [(b"w",)]
+
+
+def test_what_a_peer_has_moved_counts_when_it_is_gone(peers):
+    one, other = Peer(counters=Counters(values_in=3)), Peer(counters=Counters(values_in=4))
+    peers.add(one)
+    peers.add(other)
+    peers.remove(one)
+    peers.remove(one)
+    assert peers.moved().values_in == 7
+    assert list(peers) == [other]
+
+
+def test_who_is_connected_and_in_sync(peers):
+    peers.add(Peer(remote_key=b"a", sync_state=SyncState(in_sync=True, at=1.0, source="digest")))
+    assert not peers.has_others_than(b"a")
+    peers.add(Peer(remote_key=b"b", sync_state=SyncState(in_sync=False, at=1.0, source="sync")))
+    assert peers.has_others_than(b"a")
+    assert peers.keys == {b"a", b"b"}
+    assert peers.in_sync == 1
+
+
+def test_a_peer_that_died_of_a_reply_is_asked_for_less_until_replies_arrive():
+    scales = ReplyScales()
+    assert scales.of(b"k") == 1.0
+    assert scales.shorten(b"k")
+    assert scales.of(b"k") == 0.25
+    assert scales.of(b"other") == 1.0
+    for _ in range(14):
+        scales.lengthen(b"k")
+    assert scales.of(b"k") < 1.0
+    scales.lengthen(b"k")
+    assert scales.of(b"k") == 1.0
+
+
+def test_less_than_one_value_is_never_asked_for():
+    scales = ReplyScales()
+    tries = 0
+    while scales.shorten(b"k"):
+        tries += 1
+    assert scales.of(b"k") == LEAST_REPLY_SCALE
+    assert 5 < tries < 20
+
+
+def test_so_many_peers_that_died_are_remembered():
+    scales = ReplyScales()
+    for number in range(MAX_REPLY_SCALES):
+        scales.shorten(b"%d" % number)
+    assert scales.of(b"0") == 0.25
+    scales.shorten(b"one beyond")
+    assert scales.of(b"0") == 1.0, "all are forgotten but the last"
+    assert scales.of(b"one beyond") == 0.25
