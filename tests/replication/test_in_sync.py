@@ -6,15 +6,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from hyperbloom.replication.sync.range_digests import NOTHING as NOTHING_HELD
-from hyperbloom.replication.sync.range_digests import KeptSums, Sum
 from players import Intruder, fired, light_pair, numbered
 from set_digests import digest_of
 from sim import pair
 from twisted.internet.defer import CancelledError, Deferred
 
 from hyperbloom.digests import SUM_MODULUS, element_sum, set_digest
-from hyperbloom.replication.feed.range_digests import RangeDigests, RangeSum
+from hyperbloom.replication.feed.range_digests import NOTHING as NOTHING_HELD
+from hyperbloom.replication.feed.range_digests import KeptSums, RangeDigests, RangeSum, Sum
 from hyperbloom.replication.feed.ranges import common
 from hyperbloom.replication.limits import (
     DIGEST_SECONDS,
