@@ -72,8 +72,6 @@ def feed(session: Session, data: bytes, piece: int) -> None:
         session.receive_data(data[at : at + piece])
         if pull(session):
             return
-    session.receive_eof()
-    pull(session)
 
 
 @pytest.fixture(scope="module")

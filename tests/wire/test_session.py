@@ -523,7 +523,6 @@ def test_after_an_error_of_the_peer_it_is_told_again_and_bytes_are_dropped() -> 
     with pytest.raises(RemoteProtocolError, match="may not receive Handshake"):
         peer.session.next_event(now=NOW)
     peer.send(4, Request(start=b"").encode())
-    peer.session.receive_eof()
     peer.session.close()
     for _ in range(2):
         with pytest.raises(RemoteProtocolError, match=r"has ended.*may not receive Handshake"):
@@ -531,36 +530,6 @@ def test_after_an_error_of_the_peer_it_is_told_again_and_bytes_are_dropped() -> 
     assert peer.session.buffered_bytes == 0
     with pytest.raises(LocalProtocolError):
         peer.session.send_data([b"v"])
-
-
-def test_after_the_end_of_the_stream_what_came_is_told_first() -> None:
-    peer = drive(State.SECURE)
-    peer.send(4, Request(start=b"").encode())
-    peer.send_raw(encode_frame(4, b"cut short")[:5])
-    peer.session.receive_eof()
-    assert peer.session.next_event(now=NOW) == RequestReceived(request=Request(start=b""))
-    # The frame's length was read; 4 bytes of it came.
-    assert peer.session.next_event(now=NOW) == ConnectionEnded(unread=4)
-    assert peer.session.next_event(now=NOW) == ConnectionEnded()
-    assert peer.session.state is State.CLOSED
-
-
-def test_the_end_of_the_stream_does_not_hurry_a_pause() -> None:
-    peer = drive(State.OPENED)
-    session = peer.session
-    peer.send(0, handshake_body(credentials_of(2)))
-    session.receive_eof()
-    assert session.next_event(now=NOW) is PAUSED
-    session.send_handshake(peer_id=PEER_ID)
-    assert [type(event) for event in events(session)] == [HandshakeReceived, ConnectionEnded]
-
-
-def test_bytes_after_the_end_of_the_stream_are_our_fault() -> None:
-    session = drive(State.SECURE).session
-    session.receive_eof()
-    with pytest.raises(LocalProtocolError, match="after the end"):
-        session.receive_data(b"more")
-    assert session.state is State.CLOSED
 
 
 def test_closing_twice_is_closing_once() -> None:
