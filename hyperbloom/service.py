@@ -45,7 +45,13 @@ from hyperbloom.process.systemd import Notifier, listening_endpoints
 from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.node import Node, settle_feeds
-from hyperbloom.store import NODE_ID, PutMeta, Store, StoreError, Writer
+from hyperbloom.store import (
+    PutMeta,
+    Store,
+    StoreError,
+    Writer,
+)
+from hyperbloom.store.tables.meta import NODE_ID
 from hyperbloom.swarms import Swarms
 
 __all__ = ["NodeService", "StartError"]

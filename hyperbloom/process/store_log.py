@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from twisted.logger import Logger
 
-from hyperbloom.store import Condition, StoreCorrupt, StoreError
+from hyperbloom.store import StoreCorrupt, StoreError
+from hyperbloom.store.condition import Condition
 
 __all__ = ["AGAIN_SECONDS", "StoreLog"]
 

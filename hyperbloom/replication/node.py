@@ -37,16 +37,14 @@ from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.status import FeedStatus, NodeStatus, NodeTraffic, PeerStatus
 from hyperbloom.replication.sync.wait_synced import InSync, wait_synced
 from hyperbloom.store import (
-    AllowKey,
-    DeniedRecord,
-    DenyKey,
-    DropExpiredLinks,
     DropFeed,
-    FeedRecord,
     PutFeed,
     Store,
     WriterInline,
 )
+from hyperbloom.store.records import DeniedRecord, FeedRecord
+from hyperbloom.store.tables.denied import AllowKey, DenyKey
+from hyperbloom.store.tables.links import DropExpiredLinks
 
 if TYPE_CHECKING:
     from hyperbloom.replication.sync.peer import Peering

@@ -18,10 +18,10 @@ from hyperbloom.store import (
     StoreFull,
     StoreLocked,
     WriterInline,
-    compact_store,
-    verify_path,
 )
 from hyperbloom.store.backup import compaction
+from hyperbloom.store.backup.compaction import compact_store
+from hyperbloom.store.backup.verify import verify_path
 
 FEED, ORIGIN = b"f" * 32, b"o" * 32
 

@@ -14,7 +14,14 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from hyperbloom.process.store_log import AGAIN_SECONDS, StoreLog
-from hyperbloom.store import Appended, AppendValues, PutFeed, Store, StoreError, WriterInline
+from hyperbloom.store import (
+    AppendValues,
+    PutFeed,
+    Store,
+    StoreError,
+    WriterInline,
+)
+from hyperbloom.store.records import Appended
 
 FEED, ORIGIN = b"f" * 32, b"o" * 32
 DISK_BYTES = 16 << 20

@@ -39,48 +39,52 @@ from hyperbloom.trust import (
     issue_link,
 )
 from hyperbloom.wire import (
-    DIALECT_2,
     DIALECTS,
+    NEED_DATA,
+    PAUSED,
+    Credentials,
+    Data,
+    Dialect,
+    FilterOptions,
+    Handshake,
+    Link,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    Request,
+    Session,
+    Sync,
+    UntrustedPeer,
+)
+from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.dialect import DIALECT_2
+from hyperbloom.wire.events import (
+    ConnectionEnded,
+    DataReceived,
+    DataRefused,
+    Event,
+    FilterOptionsReceived,
+    HandshakeReceived,
+    LinkIgnored,
+    LinkReceived,
+    OpenReceived,
+    RemotePeer,
+    RequestReceived,
+    SyncReceived,
+    UnknownIgnored,
+)
+from hyperbloom.wire.framing import encode_frame, encode_varint
+from hyperbloom.wire.limits import (
     MAX_BUFFERED_BYTES,
     MAX_EARLY_BYTES,
     MAX_EARLY_FRAME_BYTES,
     MAX_EXTENSION_BYTES,
     MAX_EXTENSIONS,
     MAX_FRAME_BYTES,
-    MAX_VALUE_BYTES,
-    NEED_DATA,
-    PAUSED,
     SEND_FRAME_BYTES,
-    ConnectionEnded,
-    Credentials,
-    Data,
-    DataReceived,
-    DataRefused,
-    Dialect,
-    Event,
-    FilterOptions,
-    FilterOptionsReceived,
-    Handshake,
-    HandshakeReceived,
-    Link,
-    LinkIgnored,
-    LinkReceived,
-    LocalProtocolError,
-    OpenReceived,
-    ProtocolError,
-    RemotePeer,
-    RemoteProtocolError,
-    Request,
-    RequestReceived,
-    Session,
-    State,
-    Sync,
-    SyncReceived,
-    UnknownIgnored,
-    UntrustedPeer,
-    sign_data,
 )
-from hyperbloom.wire.framing import encode_frame, encode_varint
+from hyperbloom.wire.packing import MAX_VALUE_BYTES
+from hyperbloom.wire.states import State
 
 SYNC = Sync(filter=b"\x01", size=8, n=1, seed=9)
 

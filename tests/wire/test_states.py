@@ -24,24 +24,26 @@ from hyperbloom.trust import TrustLink
 from hyperbloom.wire import (
     NEED_DATA,
     PAUSED,
-    PAUSED_STATES,
-    TRANSITIONS,
-    ConnectionEnded,
     Credentials,
     Dialect,
     Digest,
     DigestRequest,
     FilterOptions,
-    Input,
     Link,
     LocalProtocolError,
     Range,
     RemoteProtocolError,
     Request,
     Session,
-    State,
     Sync,
-    sign_data,
+)
+from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.events import ConnectionEnded
+from hyperbloom.wire.states import (
+    PAUSED_STATES,
+    TRANSITIONS,
+    Input,
+    State,
 )
 
 SYNC = Sync(filter=b"\x00", size=8, n=1, seed=0)

@@ -41,30 +41,23 @@ from hyperbloom.replication.status import FeedTraffic
 from hyperbloom.replication.sync.plan import FILTER_BYTES, SyncPlan, union, within
 from hyperbloom.replication.sync.range_digests import KeptSums
 from hyperbloom.replication.sync.reply import WasHere
-from hyperbloom.store import (
+from hyperbloom.store import AppendValues, Operation, StoreError
+from hyperbloom.store.operations import pieces_of
+from hyperbloom.store.records import (
     Appended,
-    AppendValues,
     FeedRecord,
     Holding,
     LinkRecord,
     LogSlice,
-    Operation,
-    PutLinks,
     RangeSlice,
-    RememberRefused,
-    StoreError,
-    pieces_of,
 )
+from hyperbloom.store.tables.links import PutLinks
+from hyperbloom.store.values.refused import RememberRefused
 from hyperbloom.trust import Chain, Member, TrustLink
-from hyperbloom.wire import (
-    DIALECTS,
-    MAX_VALUE_BYTES,
-    Credentials,
-    Data,
-    fits_set_digest,
-    pack_values,
-    sign_data,
-)
+from hyperbloom.wire import DIALECTS, Credentials, Data
+from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.packing import MAX_VALUE_BYTES, pack_values
+from hyperbloom.wire.set_digest import fits_set_digest
 
 if TYPE_CHECKING:
     from hyperbloom.replication.sync.peer import Peering

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IDelayedCall
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.replication.limits import MAX_FETCHES
 from hyperbloom.replication.sync.plan import contains
-from hyperbloom.store import Appended
+from hyperbloom.store.records import Appended
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed.feed import Feed

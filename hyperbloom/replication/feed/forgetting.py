@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from hyperbloom.replication.limits import SLICE_BYTES
-from hyperbloom.store import (
-    FORGET_STEP,
+from hyperbloom.store import ForgetValues, RestoreValues
+from hyperbloom.store.limits import FORGET_STEP
+from hyperbloom.store.records import (
     Appended,
-    DropForgottenHashes,
-    ForgetValues,
     Forgotten,
     ForgottenFigures,
     OriginSlice,
     RangeSlice,
-    RestoreValues,
 )
+from hyperbloom.store.values.forgotten import DropForgottenHashes
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed.feed import Feed

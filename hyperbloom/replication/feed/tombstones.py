@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Final
 from hyperbloom.keys import Identity, keyed_hash, parse_public_key, verify_signature
 from hyperbloom.replication.feed.background_task import Chore
 from hyperbloom.replication.limits import SLICE_BYTES, TOMBSTONE_SLICE
-from hyperbloom.store import LogRecord, PutMeta
+from hyperbloom.store import PutMeta
+from hyperbloom.store.records import LogRecord
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed.feed import Feed

@@ -28,16 +28,17 @@ from hyperbloom.replication.net.admission import Admission
 from hyperbloom.replication.sync.peer import Connection, Peering, extensions_of
 from hyperbloom.trust import ChainExpired
 from hyperbloom.wire import (
-    ConnectionEnded,
-    Event,
-    FrameTooLong,
-    HandshakeReceived,
     LocalProtocolError,
-    OpenReceived,
-    PeerTurnedAway,
     RemoteProtocolError,
     Session,
     UntrustedPeer,
+)
+from hyperbloom.wire.errors import FrameTooLong, PeerTurnedAway
+from hyperbloom.wire.events import (
+    ConnectionEnded,
+    Event,
+    HandshakeReceived,
+    OpenReceived,
     Waiting,
 )
 

@@ -15,7 +15,9 @@ from twisted.python.failure import Failure
 
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.replication.limits import GROUPS_AHEAD
-from hyperbloom.store import Appended, StoreError, pieces_of, written_bytes
+from hyperbloom.store import StoreError
+from hyperbloom.store.operations import pieces_of, written_bytes
+from hyperbloom.store.records import Appended
 
 if TYPE_CHECKING:
     from hyperbloom.replication.sync.peer import Peering

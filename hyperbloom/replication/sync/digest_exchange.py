@@ -24,8 +24,9 @@ from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.sync.range_digests import NOTHING, Sum
 from hyperbloom.replication.sync.reply import QUESTION_VALUES
 from hyperbloom.replication.sync.sync_state import Agreement, common
-from hyperbloom.store import Holding, SetFigures
-from hyperbloom.wire import SET_DIGEST, Digest, DigestRequest, Range
+from hyperbloom.store.records import Holding, SetFigures
+from hyperbloom.wire import Digest, DigestRequest, Range
+from hyperbloom.wire.set_digest import SET_DIGEST
 
 if TYPE_CHECKING:
     from hyperbloom.replication.sync.peer import Peering

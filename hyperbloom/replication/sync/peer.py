@@ -34,27 +34,29 @@ from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS, Rounds
 from hyperbloom.store import StoreError
 from hyperbloom.trust import Chain, TrustLink
 from hyperbloom.wire import (
-    SET_DIGEST,
     Data,
-    DataReceived,
-    DataRefused,
     Digest,
-    DigestReceived,
     DigestRequest,
-    DigestRequested,
-    Event,
     FilterOptions,
-    FilterOptionsReceived,
-    LinkReceived,
     LocalProtocolError,
-    RemotePeer,
     Request,
-    RequestReceived,
     Session,
     Sync,
-    SyncReceived,
-    pack_values,
 )
+from hyperbloom.wire.events import (
+    DataReceived,
+    DataRefused,
+    DigestReceived,
+    DigestRequested,
+    Event,
+    FilterOptionsReceived,
+    LinkReceived,
+    RemotePeer,
+    RequestReceived,
+    SyncReceived,
+)
+from hyperbloom.wire.packing import pack_values
+from hyperbloom.wire.set_digest import SET_DIGEST
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed.feed import Feed

@@ -15,7 +15,7 @@ from hyperbloom.replication.limits import MAX_KEPT_SUMS
 from hyperbloom.replication.settings import WHOLE, KeyRange
 from hyperbloom.replication.sync.plan import ReadSlice
 from hyperbloom.replication.sync.reply import QUESTION_VALUES, VALUE_BYTES
-from hyperbloom.store import Holding, SetFigures
+from hyperbloom.store.records import Holding, SetFigures
 
 __all__ = ["NOTHING", "KeptSums", "Sum"]
 

@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.replication.sync.plan import ValueSlice
-from hyperbloom.wire import SEND_FRAME_BYTES, Request, Sync
+from hyperbloom.wire import Request, Sync
+from hyperbloom.wire.limits import SEND_FRAME_BYTES
 
 __all__ = ["Reply", "WasHere", "reply_to_request", "reply_to_sync"]
 

@@ -15,7 +15,7 @@ from hyperbloom.replication.limits import (
 )
 from hyperbloom.replication.sync.plan import Asked, SyncPlan
 from hyperbloom.replication.sync.reply import Reply
-from hyperbloom.store import Appended
+from hyperbloom.store.records import Appended
 from hyperbloom.wire import Request, Sync
 
 if TYPE_CHECKING:

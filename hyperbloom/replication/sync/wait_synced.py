@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IDelayedCall
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.replication.limits import MAX_WAITS
 from hyperbloom.replication.sync.sync_state import Source
-from hyperbloom.store import Holding
+from hyperbloom.store.records import Holding
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed.feed import Feed

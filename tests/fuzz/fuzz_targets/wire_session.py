@@ -11,8 +11,6 @@ from hyperbloom.wire import (
     DIALECTS,
     NEED_DATA,
     PAUSED,
-    SET_DIGEST,
-    ConnectionEnded,
     DigestRequest,
     FilterOptions,
     Link,
@@ -20,11 +18,13 @@ from hyperbloom.wire import (
     RemoteProtocolError,
     Request,
     Session,
-    State,
     Sync,
-    sign_data,
 )
+from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.events import ConnectionEnded
 from hyperbloom.wire.framing import encode_frame
+from hyperbloom.wire.set_digest import SET_DIGEST
+from hyperbloom.wire.states import State
 
 MAX_BYTES = 4_096
 RUNS = 40
