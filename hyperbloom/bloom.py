@@ -2,7 +2,7 @@
 
 A Bloom filter stands for a set of values in a few bits each. A value sets ``n`` bits; a value one
 of whose bits is clear is surely not in the set, a value all of whose bits are set very probably
-is. Peers exchange filters to learn what the other lacks (protocol text, "Bloom Filter").
+is. Peers exchange filters to learn what the other lacks (docs/protocol.md#bloom-filter).
 
 The bit of hash function ``i`` is ``murmur3_x86_32(value, seed_i) mod size`` with
 ``seed_i = (i * 0xfa68676f + seed) mod 2**32``; bit ``b`` lives in byte ``b >> 3`` under mask

@@ -51,7 +51,7 @@ _M = TypeVar("_M", bound=Message)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """The first message of each side, in the clear (protocol text, "Open").
+    """The first message of each side, in the clear (docs/protocol.md#open).
 
     `feed` is the feed's discovery key (32 bytes), `nonce` (24 bytes) starts the sender's keystream.
     """
@@ -76,7 +76,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handshake:
-    """Proof of the right to take part (protocol text, "0 Handshake").
+    """Proof of the right to take part (docs/protocol.md#0-handshake).
 
     `id` (32 bytes) is free; `signature` (64 bytes) is over what the dialect says, by the last key
     of `chain`, whose links (raw bytes, from the feed's end) are judged by the session.
@@ -136,7 +136,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """The peer wants what is not in a filter (protocol text, "1 Sync").
+    """The peer wants what is not in a filter (docs/protocol.md#1-sync).
 
     `filter` is a Bloom filter of `size` bits with `n` hash functions seeded with `seed`, over the
     sender's values in `range` (None: all). At most `limit` values are wanted (None: any number).
@@ -239,7 +239,7 @@ class FilterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Values of the feed (protocol text, "3 Data").
+    """Values of the feed (docs/protocol.md#3-data).
 
     `values` are not empty, none is empty and none comes twice. `signature` (64 bytes) is over what
     the dialect says, by the sender's key; None where the dialect does not sign.
@@ -273,7 +273,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The peer wants the values in a range (protocol text, "4 Request"); fields as in Sync."""
+    """The peer wants the values in a range (docs/protocol.md#4-request); fields as in Sync."""
 
     message_id: ClassVar[int] = 4
 
@@ -297,7 +297,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A trust link for the receiver, signed by the sender (protocol text, "5 Link"): raw bytes."""
+    """A trust link for the receiver, signed by the sender (docs/protocol.md#5-link): raw bytes."""
 
     message_id: ClassVar[int] = 5
 

@@ -327,7 +327,7 @@ class Session:
         """When a Link for the peer would expire (seconds since 1970), or None if none may be sent.
 
         One may be sent when our chain is shorter than the peer's by more than a link, and lasts as
-        long as the peer's own chain (protocol text, "5 Link").
+        long as the peer's own chain (docs/protocol.md#5-link).
         """
         credentials, peer = self._credentials, self._remote
         if credentials is None or peer is None or not credentials.dialect.has_link_message:
