@@ -141,10 +141,6 @@ class BloomFilter:
         """Whether no bit is set."""
         return not self._bits.view(np.bool_).any()
 
-    def estimated_count(self) -> float:
-        """How many distinct values were probably added; see `estimate_count`."""
-        return estimate_count(int(np.count_nonzero(self._bits)), self.size, self.n)
-
     def add(self, values: Sequence[bytes]) -> None:
         """Put values of any lengths into the filter."""
         for chunk in _chunks(values, self.n):
