@@ -1,8 +1,8 @@
-"""How a store does, for who must tell people: does it take writes, and was damage seen?
+"""Whether a store takes writes, and what damage was met.
 
-The store works for callers, and each of them is told of its own failure. A node has to say it once
-for all of them, in its log and in its status. So what every write and read came to is noted here,
-and a listener is called when there is something to say.
+Each caller of the store is told of its own failure. A node says it once for all of them, in its log
+and in its status. So the outcome of every write and read is noted here, and a listener is called
+when it changes.
 """
 
 from collections.abc import Callable

@@ -69,7 +69,7 @@ class Open:
 
     @classmethod
     def decode(cls, body: bytes) -> Open:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Open(), body)
         return _received(lambda: cls(feed=raw.feed, nonce=raw.nonce))
 
@@ -113,7 +113,7 @@ class Handshake:
 
     @classmethod
     def decode(cls, body: bytes) -> Handshake:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Handshake(), body)
         try:
             extensions = tuple(extension.decode() for extension in raw.extensions)
@@ -178,7 +178,7 @@ class Sync:
 
     @classmethod
     def decode(cls, body: bytes) -> Sync:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Sync(), body)
         bounds = None
         if raw.HasField("range"):
@@ -217,7 +217,7 @@ class FilterOptions:
 
     @classmethod
     def decode(cls, body: bytes) -> FilterOptions:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         first: list[int] = []
         second: list[int] = []
         position = 0
@@ -265,7 +265,7 @@ class Data:
 
     @classmethod
     def decode(cls, body: bytes) -> Data:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Data(), body)
         signature = raw.signature if raw.HasField("signature") else None
         return _received(lambda: cls(values=tuple(raw.values[:]), signature=signature))
@@ -290,7 +290,7 @@ class Request:
 
     @classmethod
     def decode(cls, body: bytes) -> Request:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Request(), body)
         return _received(lambda: cls(start=raw.start, end=_end(raw), limit=raw.limit or None))
 
@@ -309,7 +309,7 @@ class Link:
 
     @classmethod
     def decode(cls, body: bytes) -> Link:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         return cls(link=_parse(pb2.Link(), body).link)
 
 

@@ -336,7 +336,10 @@ class Session:
         return peer.expires if len(credentials.chain) < len(peer.chain) - 1 else None
 
     def send_link(self, link: TrustLink) -> bytes:
-        """Give the peer a shorter chain: a link by us, for its key, that expires at `link_due`."""
+        """Give the peer a shorter chain: a link by us, for its key, that expires at `link_due`.
+
+        LocalProtocolError if none is due, or the link is another one; nothing changes then.
+        """
         target = self._next_state(Input.SEND_LINK, LocalProtocolError)
         credentials, peer = self._own(), self._peer()
         if link.expires != self.link_due():
