@@ -16,16 +16,16 @@ class Condition:
     """What the last write came to, and the damage that was met. Written by any thread.
 
     ``trouble`` is why the last write failed (full disk, read-only disk, damage, file gone), None if
-    it was committed. ``refused`` counts the transactions that failed since the last commit.
+    it was committed. ``failures`` counts the transactions that failed since the last commit.
     ``damage`` is what was first found damaged since the store was opened; it never heals.
     """
 
-    __slots__ = ("damage", "listener", "refused", "trouble")
+    __slots__ = ("damage", "failures", "listener", "trouble")
 
     def __init__(self) -> None:
         self.trouble: StoreError | None = None
         self.damage: StoreCorrupt | None = None
-        self.refused = 0
+        self.failures = 0
         self.listener: Callable[[], None] | None = None
         """Called after each failed write, the commit that ends failures, and new damage."""
 
@@ -37,7 +37,7 @@ class Condition:
     def failed(self, error: StoreError) -> None:
         """A write failed for the store's own reason, not for the caller's."""
         self.trouble = error
-        self.refused += 1
+        self.failures += 1
         if isinstance(error, StoreCorrupt) and self.damage is None:
             self.damage = error
         self._tell()
@@ -45,7 +45,7 @@ class Condition:
     def committed(self) -> None:
         """A write is on disk."""
         if self.trouble is not None:
-            self.trouble, self.refused = None, 0
+            self.trouble, self.failures = None, 0
             self._tell()
 
     def found_damage(self, error: StoreCorrupt) -> None:

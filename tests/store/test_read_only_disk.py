@@ -107,7 +107,7 @@ def test_a_disk_that_turns_read_only_is_told_of_and_loses_nothing(disk):
             answer = put(store, b"after")
             assert type(answer) is StoreError
             assert str(answer) == str(store.condition.problem) == sentence
-            assert store.condition.refused == refused
+            assert store.condition.failures == refused
             assert store.range_slice(FEED, limit=10, max_bytes=1_000).values == [b"before"]
         now[0] = AGAIN_SECONDS
         put(store, b"after")
