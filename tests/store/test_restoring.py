@@ -277,7 +277,8 @@ KILLED = textwrap.dedent(
     """
     import os, sys
     from pathlib import Path
-    from hyperbloom.store import restore_store, seed_store
+    from hyperbloom.store.restoring.restore import restore_store
+    from hyperbloom.store.restoring.seed import seed_store
     kind, snapshot, target, step = sys.argv[1:]
     left = int(step)
     real = {name: getattr(os, name) for name in ("fsync", "link", "mkdir", "rename", "unlink")}
@@ -449,7 +450,9 @@ FULL = textwrap.dedent(
     """
     import resource, signal, sys
     from pathlib import Path
-    from hyperbloom.store import StoreError, restore_store, seed_store
+    from hyperbloom.store import StoreError
+    from hyperbloom.store.restoring.restore import restore_store
+    from hyperbloom.store.restoring.seed import seed_store
     kind, snapshot, target = sys.argv[1:]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
