@@ -2,7 +2,7 @@
 
 A Bloom filter stands for a set of values in a few bits each. A value sets ``n`` bits; a value one
 of whose bits is clear is surely not in the set, a value all of whose bits are set very probably
-is. Peers exchange filters to learn what the other lacks (protocol text, "Bloom Filter").
+is. Peers exchange filters to learn what the other lacks (docs/protocol.md#bloom-filter).
 
 The bit of hash function ``i`` is ``murmur3_x86_32(value, seed_i) mod size`` with
 ``seed_i = (i * 0xfa68676f + seed) mod 2**32``; bit ``b`` lives in byte ``b >> 3`` under mask
@@ -140,10 +140,6 @@ class BloomFilter:
     def is_empty(self) -> bool:
         """Whether no bit is set."""
         return not self._bits.view(np.bool_).any()
-
-    def estimated_count(self) -> float:
-        """How many distinct values were probably added; see `estimate_count`."""
-        return estimate_count(int(np.count_nonzero(self._bits)), self.size, self.n)
 
     def add(self, values: Sequence[bytes]) -> None:
         """Put values of any lengths into the filter."""

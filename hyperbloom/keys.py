@@ -2,7 +2,7 @@
 
 A feed is named by an Ed25519 public key, and so is whoever writes to it. Nothing but a hash is
 ever signed: every signature of the protocol covers a 32-byte keyed BLAKE2b digest of the message
-(protocol text, "Hash"). The hash of a feed's public key is its discovery key, which peers name in
+(docs/protocol.md#hash). The hash of a feed's public key is its discovery key, which peers name in
 the clear; who knows only that cannot read the feed's traffic, whose cipher is keyed with the
 public key itself.
 
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 HASH_KEY: Final = b"---hyperbloom---"
-"""Key of the protocol's hash (protocol text, "Hash")."""
+"""Key of the protocol's hash (docs/protocol.md#hash)."""
 DRAFT_HASH_KEY: Final = b"hyperbloom"
 """The same in the protocol's draft, whose text swaps key and input by a slip."""
 PUBLIC_KEY_BYTES: Final = 32

@@ -46,7 +46,8 @@ from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feeds import settle_feeds
 from hyperbloom.replication.node import Node
-from hyperbloom.store import NODE_ID, PutMeta, Store, StoreError, Writer
+from hyperbloom.store import PutMeta, Store, StoreError, Writer
+from hyperbloom.store.tables.meta import NODE_ID
 from hyperbloom.swarms import Swarms
 
 __all__ = ["NodeService", "StartError"]

@@ -26,7 +26,7 @@ from hyperbloom.replication.node import Node
 
 __all__ = ["ReplicationSwarm", "Swarms"]
 
-#: Values whose hashes a record names, and the bytes of each hash (text, "Record structure").
+#: Values whose hashes a record names, and bytes of each hash (docs/protocol.md#record-structure).
 RECENT_VALUES = 5
 MESSAGE_HASH_BYTES = 32
 

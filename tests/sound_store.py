@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from hyperbloom.store import (
-    AppendValues,
-    LinkRecord,
-    PeerRecord,
-    PutFeed,
-    PutLinks,
-    PutPeer,
-    RememberRefused,
-)
+from hyperbloom.store import AppendValues, PutFeed
+from hyperbloom.store.records import LinkRecord, PeerRecord
+from hyperbloom.store.tables.links import PutLinks
+from hyperbloom.store.tables.peers import PutPeer
 from hyperbloom.store.values.ordered_index import PART_BYTES
+from hyperbloom.store.values.refused import RememberRefused
 
 __all__ = ["FEED", "ORIGIN", "OTHER", "STEM", "VALUES", "fill"]
 

@@ -26,7 +26,7 @@ from hyperbloom.api.schemas import answers, bodies
 from hyperbloom.api.schemas import objects as object_forms
 from hyperbloom.errors import ErrorKind
 from hyperbloom.replication.status import NodeStatus
-from hyperbloom.store import VerifyReport
+from hyperbloom.store.records import VerifyReport
 
 __all__ = ["ROUTER", "ROUTES"]
 

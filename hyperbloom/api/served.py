@@ -16,19 +16,18 @@ if TYPE_CHECKING:
     from hyperbloom.replication.settings import FeedSettings
     from hyperbloom.replication.status import NodeTraffic, PeerStatus
     from hyperbloom.replication.sync.wait_synced import InSync
-    from hyperbloom.store import (
+    from hyperbloom.store import Store
+    from hyperbloom.store.objects.records import ObjectRecord, Outcome
+    from hyperbloom.store.records import (
         Appended,
         DeniedRecord,
         FeedRecord,
         ForgottenFigures,
         LinkRecord,
         LogSlice,
-        ObjectRecord,
         OriginSlice,
-        Outcome,
         RangeSlice,
         SnapshotInfo,
-        Store,
         VerifyReport,
     )
     from hyperbloom.trust import Chain, Member, TrustLink

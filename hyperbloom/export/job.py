@@ -1,10 +1,8 @@
 """The export: from snapshots to tables, so that a value is there once, whatever happens on the way.
 
-For each feed of each node, `values` remembers in its own log up to which number it holds the feed
-(delta.py). A later snapshot that goes on from there brings only the rows above. One that does not
-(the feed was dropped and joined anew, the store was put back to an older state) replaces all of the
-node's rows, in one commit. A snapshot no newer than the last one brings nothing. So an export that
-was killed is finished by running it again, and running it twice changes nothing.
+What of a snapshot goes into `values` is planned from what the table's log says of earlier ones
+(plans.py), and committed at once. So an export that was killed is finished by running it again, and
+running it twice changes nothing.
 
 `links` and `objects` hold each node's newest, `feeds` a row for every feed of every snapshot. They
 are small, and written by the process that runs the export. Reports are made by Spark from
@@ -13,29 +11,27 @@ are small, and written by the process that runs the export. Reports are made by 
 
 from __future__ import annotations
 
-import math
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-from hyperbloom.export.errors import ExportError, SnapshotUnusable
+from hyperbloom.export.errors import ExportError
+from hyperbloom.export.plans import Mode, check_rows, numbers_of, plan_of
 from hyperbloom.export.reports import REPORT_FRAMES
 from hyperbloom.export.sharing import ShareWith, masked, open_folder, settle_modes
 from hyperbloom.export.snapshots import (
-    FeedSource,
     Snapshot,
-    anchor_at,
     find_snapshots,
     newest_of_each_node,
     open_snapshot,
 )
 from hyperbloom.export.spark import collect_answers, cores_of
-from hyperbloom.export.tables.delta import FeedMark, ListedFile, OpenTable, translated
+from hyperbloom.export.tables.delta import ListedFile, OpenTable, translated
 from hyperbloom.export.tables.files import FileFact, sync_path
 from hyperbloom.export.tables.lock import folder_lock
 from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES, SeqRange, cut_by_seq
@@ -61,7 +57,6 @@ __all__ = [
     "export_snapshots",
 ]
 
-Mode = Literal["incremental", "full"]
 ExportProgress = Callable[[str, float], None]
 """Called with what is done now and how much of it is, from 0 to 1."""
 SessionSource = Callable[[], AbstractContextManager["SparkSession"]]
@@ -104,17 +99,6 @@ class ExportReport:
     session_seconds: float
     worker_peak_bytes: int
     settled: int = 0
-
-
-@dataclass(slots=True)
-class _NodePlan:
-    """What of one snapshot goes into `values`: ranges, the marks to set, and if rows give way."""
-
-    snapshot: Snapshot
-    ranges: list[SeqRange] = field(default_factory=list)
-    marks: dict[bytes, FeedMark] = field(default_factory=dict)
-    replaces: bool = False
-    is_news: bool = False
 
 
 def export_snapshots(
@@ -225,22 +209,22 @@ class _Export:
             self._remove_unnamed(name)
             raise
         waited = self.session_seconds - started
-        return _timed(report, time.perf_counter() - begun - waited)
+        return replace(report, seconds=time.perf_counter() - begun - waited)
 
     # values
 
     def _values(self) -> TableReport:
         table = OpenTable.ensure(self.target, "values")
-        plans = [_plan(snapshot, table, self._mode) for snapshot in self.newest]
-        plans = [plan for plan in plans if plan.is_news]
+        found = (plan_of(snapshot, table, self._mode) for snapshot in self.newest)
+        plans = [plan for plan in found if plan is not None]
         if not plans:
             return TableReport(table="values", version=table.version, changed=False)
         ranges = [piece for plan in plans for piece in plan.ranges]
         answers = self._write_values(table.folder, ranges) if ranges else Answers(())
-        _check_rows(ranges, answers)
+        check_rows(ranges, answers)
         replaced_nodes = {plan.snapshot.node for plan in plans if plan.replaces}
         replaced = _files_of(table, replaced_nodes) if replaced_nodes else []
-        return self._commit(table, answers.facts, replaced, _numbers(plans))
+        return self._commit(table, answers.facts, replaced, numbers_of(plans))
 
     def _write_values(self, folder: Path, ranges: Sequence[SeqRange]) -> Answers:
         session = self._spark()
@@ -410,79 +394,3 @@ def _described(snapshot: Snapshot) -> dict[str, Any]:
             for feed in snapshot.feeds
         },
     }
-
-
-def _plan(snapshot: Snapshot, table: OpenTable, mode: Mode) -> _NodePlan:
-    plan = _NodePlan(snapshot)
-    last_taken = table.taken_at(snapshot.node)
-    marks = {feed.key: table.mark(snapshot.node, feed.key) for feed in snapshot.feeds}
-    if mode != "full" and last_taken is not None and snapshot.taken_at <= last_taken:
-        return plan
-    plan.is_news = True
-    plan.replaces = mode == "full" or not all(
-        _goes_on(snapshot, feed, marks[feed.key]) for feed in snapshot.feeds
-    )
-    for feed in snapshot.feeds:
-        known = None if plan.replaces else marks[feed.key]
-        after, rows = (known.top_seq, known.rows) if known else (0, 0)
-        plan.marks[feed.key] = FeedMark(
-            top_seq=feed.top_seq,
-            rows=feed.count,
-            generation=feed.generation,
-            anchor=anchor_at(snapshot.path, feed.key, feed.top_seq),
-        )
-        plan.ranges.append(
-            SeqRange(
-                path=snapshot.path,
-                node=snapshot.node,
-                feed=feed.key,
-                after_seq=after,
-                last_seq=feed.top_seq,
-                rows=feed.count - rows,
-                size=math.ceil(feed.size * (feed.count - rows) / max(1, feed.count)),
-            )
-        )
-    plan.ranges = [piece for piece in plan.ranges if piece.last_seq > piece.after_seq]
-    return plan
-
-
-def _goes_on(snapshot: Snapshot, feed: FeedSource, known: FeedMark | None) -> bool:
-    """Whether the feed holds what the table has of it, and more at most."""
-    if known is None:
-        return True
-    return (
-        feed.generation == known.generation
-        and feed.top_seq >= known.top_seq
-        and feed.count >= known.rows
-        and anchor_at(snapshot.path, feed.key, known.top_seq) == known.anchor
-    )
-
-
-def _check_rows(ranges: Sequence[SeqRange], answers: Answers) -> None:
-    """What was written is what the snapshots count, or nothing is committed."""
-    for piece in ranges:
-        written = answers.rows.get((piece.node, piece.feed), 0)
-        if written != piece.rows:
-            raise SnapshotUnusable(
-                f"the snapshot {piece.path} has {written} values of feed {piece.feed.hex()} where "
-                f"it counts {piece.rows}; nothing was committed, use another snapshot"
-            )
-
-
-def _numbers(plans: Sequence[_NodePlan]) -> dict[str, int]:
-    numbers = {}
-    for plan in plans:
-        node = plan.snapshot.node
-        numbers[f"{node}.taken_at"] = plan.snapshot.taken_at
-        for feed, mark in plan.marks.items():
-            numbers |= {
-                f"{node}.{feed.hex()}.top_seq": mark.top_seq,
-                f"{node}.{feed.hex()}.rows": mark.rows,
-                f"{node}.{feed.hex()}.generation": mark.generation,
-                f"{node}.{feed.hex()}.anchor": mark.anchor,
-            }
-    return numbers
-
-
-def _timed(report: TableReport, seconds: float) -> TableReport:
-    return replace(report, seconds=seconds)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from hyperbloom.export.errors import SnapshotUnusable
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store import NoSuchFeed, Store, StoreError, load_snapshot_info
-from hyperbloom.store.backup.snapshot import read_figures
+from hyperbloom.store import NoSuchFeed, Store, StoreError
+from hyperbloom.store.backup.snapshot import load_snapshot_info, read_figures
 from hyperbloom.store.lmdb.layout import LOG_HEAD
 from hyperbloom.store.values.scan import feed_generation, forgotten_digest, last_record
 

@@ -31,21 +31,21 @@ from hyperbloom.objects.peers.announcements import difference
 from hyperbloom.objects.wire.errors import ClashError, ObjectError, ObjectGone, PoolFull
 from hyperbloom.objects.wire.messagepack import check_fields
 from hyperbloom.store import (
-    ObjectFigures,
-    ObjectRecord,
+    PutMeta,
+    Store,
+    Writer,
+    WriterInline,
+)
+from hyperbloom.store.objects.offers import (
     Offer,
     OfferedChange,
     OfferedObject,
     OfferedRemoval,
-    OfferObjects,
-    Outcome,
-    PutMeta,
-    Store,
-    Verdict,
-    Writer,
-    WriterInline,
+    later_than,
 )
-from hyperbloom.store.objects.offers import later_than
+from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
+from hyperbloom.store.objects.rule import OfferObjects
+from hyperbloom.store.records import ObjectFigures
 
 __all__ = ["SLICE_OBJECTS", "ObjectPool", "Record", "Subscriber"]
 

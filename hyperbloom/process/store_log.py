@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from twisted.logger import Logger
 
-from hyperbloom.store import Condition, StoreCorrupt, StoreError
+from hyperbloom.store import StoreCorrupt, StoreError
+from hyperbloom.store.condition import Condition
 
 __all__ = ["AGAIN_SECONDS", "StoreLog"]
 
@@ -57,7 +58,7 @@ class StoreLog:
         elif now - self._said >= AGAIN_SECONDS:
             log.error(
                 "The store still takes no writes, {count} were refused in {seconds:.0f} s: {why}",
-                count=self._condition.refused,
+                count=self._condition.failures,
                 seconds=now - self._since,
                 why=str(trouble),
             )

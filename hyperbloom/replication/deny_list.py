@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hyperbloom.store import DeniedRecord
+from hyperbloom.store.records import DeniedRecord
 from hyperbloom.trust import Chain
 
 __all__ = ["DenyList"]

@@ -13,7 +13,8 @@ from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.upkeep import Upkeep
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.store import FeedRecord, PutFeed, Store, WriterInline
+from hyperbloom.store import PutFeed, Store, WriterInline
+from hyperbloom.store.records import FeedRecord
 
 __all__ = ["Feeds", "UnknownFeed", "settings_for", "settle_feeds"]
 

@@ -155,8 +155,8 @@ FOUND_REST_LONGEST = 3_600.0
 #: Rests after which an address that once led to a peer is kept in the store no longer.
 FOUND_FAILURES = 8
 
-#: `hyperbloom.wire.MAX_VALUE_BYTES`, repeated so that reading a configuration does not load the
-#: wire; a test compares the two.
+#: `hyperbloom.wire.packing.MAX_VALUE_BYTES`, repeated so that reading a configuration does not load
+#: the wire; a test compares the two.
 LONGEST_VALUE_BYTES = 261_049
 
 

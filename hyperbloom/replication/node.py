@@ -36,15 +36,9 @@ from hyperbloom.replication.ownership import Ownership
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.status import NodeStatus, NodeTraffic, PeerStatus
 from hyperbloom.replication.sync.wait_synced import InSync, wait_synced
-from hyperbloom.store import (
-    AllowKey,
-    DeniedRecord,
-    DenyKey,
-    DropFeed,
-    FeedRecord,
-    PutFeed,
-    Store,
-)
+from hyperbloom.store import DropFeed, PutFeed, Store
+from hyperbloom.store.records import DeniedRecord, FeedRecord
+from hyperbloom.store.tables.denied import AllowKey, DenyKey
 
 __all__ = ["Node"]
 

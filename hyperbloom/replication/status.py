@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from hyperbloom.connections.close_reason import ClosedConnection
-from hyperbloom.store import CommitFigures, StoreSize
+from hyperbloom.store.records import StoreSize
+from hyperbloom.store.writer import CommitFigures
 
 __all__ = [
     "FeedStatus",

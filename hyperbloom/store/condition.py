@@ -1,8 +1,8 @@
-"""How a store does, for who must tell people: does it take writes, and was damage seen?
+"""Whether a store takes writes, and what damage was met.
 
-The store works for callers, and each of them is told of its own failure. A node has to say it once
-for all of them, in its log and in its status. So what every write and read came to is noted here,
-and a listener is called when there is something to say.
+Each caller of the store is told of its own failure. A node says it once for all of them, in its log
+and in its status. So the outcome of every write and read is noted here, and a listener is called
+when it changes.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,16 @@ class Condition:
     """What the last write came to, and the damage that was met. Written by any thread.
 
     ``trouble`` is why the last write failed (full disk, read-only disk, damage, file gone), None if
-    it was committed. ``refused`` counts the transactions that failed since the last commit.
+    it was committed. ``failures`` counts the transactions that failed since the last commit.
     ``damage`` is what was first found damaged since the store was opened; it never heals.
     """
 
-    __slots__ = ("damage", "listener", "refused", "trouble")
+    __slots__ = ("damage", "failures", "listener", "trouble")
 
     def __init__(self) -> None:
         self.trouble: StoreError | None = None
         self.damage: StoreCorrupt | None = None
-        self.refused = 0
+        self.failures = 0
         self.listener: Callable[[], None] | None = None
         """Called after each failed write, the commit that ends failures, and new damage."""
 
@@ -37,7 +37,7 @@ class Condition:
     def failed(self, error: StoreError) -> None:
         """A write failed for the store's own reason, not for the caller's."""
         self.trouble = error
-        self.refused += 1
+        self.failures += 1
         if isinstance(error, StoreCorrupt) and self.damage is None:
             self.damage = error
         self._tell()
@@ -45,7 +45,7 @@ class Condition:
     def committed(self) -> None:
         """A write is on disk."""
         if self.trouble is not None:
-            self.trouble, self.refused = None, 0
+            self.trouble, self.failures = None, 0
             self._tell()
 
     def found_damage(self, error: StoreCorrupt) -> None:

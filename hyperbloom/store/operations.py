@@ -49,7 +49,7 @@ class Unfinished:
 
 
 def written_bytes(values: Sequence[bytes]) -> int:
-    """What values weigh that are to be written: their bytes and what each costs beside them."""
+    """The weight of values that are to be written: their bytes, and VALUE_COST_BYTES for each."""
     return sum(map(len, values)) + VALUE_COST_BYTES * len(values)
 
 

@@ -232,7 +232,7 @@ class VerifyReport:
 class ObjectFigures:
     """The pool: objects, bytes of their fields, a digest (32 bytes) that is equal for equal pools.
 
-    ``past`` are the versions remembered that are in the pool no more.
+    ``past`` is the number of ended versions that are remembered.
     """
 
     count: int

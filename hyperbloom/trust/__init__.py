@@ -2,7 +2,7 @@
 
 A feed's owner holds its key. Anybody the owner trusts gets a trust link, a short signed statement
 "this key may write until then", and may hand links on in turn. A chain of at most five links from
-the feed's key to a writer's key proves the right to write (protocol text, "Signature Chain").
+the feed's key to a writer's key proves the right to write (docs/protocol.md#signature-chain).
 """
 
 from hyperbloom.trust.chain import (

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 MAX_CHAIN_LINKS: Final = 5
-"""Most links in a chain (protocol text, "Signature Chain")."""
+"""Most links in a chain (docs/protocol.md#signature-chain)."""
 
 
 class ChainError(HyperbloomError):
@@ -172,7 +172,7 @@ def verify_chain(
     """Read and verify a chain as a peer sent it.
 
     ``now`` is in seconds since 1970; ``leeway`` seconds are granted past each expiry for clocks
-    that differ. A link that expires at ``now`` still counts (protocol text: less than the current
+    that differ. A link that expires at ``now`` still counts (the text: less than the current
     time is refused). Raises ChainTooLong, ChainMalformed, ChainExpired or ChainForged for the
     first bad link, ValueError for a feed key of the wrong length.
     """

@@ -1,7 +1,7 @@
 """The binary forms of trust links.
 
-Protocol 2 (and 1) writes a link in 137 bytes, in the order of the structure that is signed; the
-protocol text's second list swaps expiry and nonce, deployed peers do not:
+Protocol 2 (and 1) writes a link in 137 bytes, in the order of the structure that is signed, as
+deployed peers do (docs/wire.md#bytes):
 
 ========= ===== ===================================
 version       1 always 1

@@ -18,7 +18,7 @@ from hyperbloom.trust.format import LINK_FORMAT_2, NONCE_BYTES, LinkFormat
 __all__ = ["LINK_VERSION", "TrustLink", "issue_link", "parse_link"]
 
 LINK_VERSION: Final = 1
-"""The only version there is (protocol text, "Signature Chain")."""
+"""The only version there is (docs/protocol.md#signature-chain)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,66 +1,19 @@
 """HyperBloom as bytes: framing, stream cipher, messages, dialects and the session machine.
 
-Nothing here does I/O, reads a clock or makes random numbers: time and nonces are arguments.
+Nothing here does I/O, reads a clock or makes random numbers: time and nonces are arguments. A
+Session, what it needs, and the messages it takes are here; its events are in events.py.
 """
 
-from hyperbloom.wire.credentials import (
-    Credentials,
-    sign_data,
-)
-from hyperbloom.wire.dialect import (
-    DIALECT_1,
-    DIALECT_2,
-    DIALECT_DRAFT,
-    DIALECTS,
-    Dialect,
-)
+from hyperbloom.wire.credentials import Credentials
+from hyperbloom.wire.dialect import DIALECTS, Dialect
 from hyperbloom.wire.errors import (
-    FrameTooLong,
     LocalProtocolError,
-    PeerTurnedAway,
     ProtocolError,
     RemoteProtocolError,
     UntrustedPeer,
 )
-from hyperbloom.wire.events import (
-    NEED_DATA,
-    PAUSED,
-    ConnectionEnded,
-    DataReceived,
-    DataRefused,
-    DigestReceived,
-    DigestRequested,
-    Event,
-    FilterOptionsReceived,
-    HandshakeReceived,
-    LinkIgnored,
-    LinkReceived,
-    OpenReceived,
-    RemotePeer,
-    RequestReceived,
-    SyncReceived,
-    UnknownIgnored,
-    Waiting,
-)
-from hyperbloom.wire.framing import MAGIC
-from hyperbloom.wire.limits import (
-    MAX_ANSWERED_RANGES,
-    MAX_ASKED_RANGES,
-    MAX_BUFFERED_BYTES,
-    MAX_DIGEST_BOUND_BYTES,
-    MAX_EARLY_BYTES,
-    MAX_EARLY_FRAME_BYTES,
-    MAX_EXTENSION_BYTES,
-    MAX_EXTENSIONS,
-    MAX_FRAME_BYTES,
-    MAX_LENGTH_BYTES,
-    MAX_MESSAGE_ID_BYTES,
-    MAX_OPEN_BYTES,
-    SEND_FRAME_BYTES,
-)
+from hyperbloom.wire.events import NEED_DATA, PAUSED
 from hyperbloom.wire.messages import (
-    MAX_FILTER_PADDING,
-    PEER_ID_BYTES,
     Data,
     FilterOptions,
     Handshake,
@@ -70,101 +23,28 @@ from hyperbloom.wire.messages import (
     Request,
     Sync,
 )
-from hyperbloom.wire.packing import (
-    MAX_VALUE_BYTES,
-    max_value_bytes,
-    pack_values,
-)
 from hyperbloom.wire.session import Session
-from hyperbloom.wire.set_digest import (
-    EXTENSION_MESSAGES,
-    SET_DIGEST,
-    Digest,
-    DigestRequest,
-    fits_set_digest,
-)
-from hyperbloom.wire.states import (
-    PAUSED_STATES,
-    TRANSITIONS,
-    Input,
-    State,
-)
-from hyperbloom.wire.stream_cipher import (
-    CIPHER_KEY_BYTES,
-    CIPHER_NONCE_BYTES,
-    XSalsa20Stream,
-)
+from hyperbloom.wire.set_digest import Digest, DigestRequest
 
 __all__ = [
-    "CIPHER_KEY_BYTES",
-    "CIPHER_NONCE_BYTES",
     "DIALECTS",
-    "DIALECT_1",
-    "DIALECT_2",
-    "DIALECT_DRAFT",
-    "EXTENSION_MESSAGES",
-    "MAGIC",
-    "MAX_ANSWERED_RANGES",
-    "MAX_ASKED_RANGES",
-    "MAX_BUFFERED_BYTES",
-    "MAX_DIGEST_BOUND_BYTES",
-    "MAX_EARLY_BYTES",
-    "MAX_EARLY_FRAME_BYTES",
-    "MAX_EXTENSIONS",
-    "MAX_EXTENSION_BYTES",
-    "MAX_FILTER_PADDING",
-    "MAX_FRAME_BYTES",
-    "MAX_LENGTH_BYTES",
-    "MAX_MESSAGE_ID_BYTES",
-    "MAX_OPEN_BYTES",
-    "MAX_VALUE_BYTES",
     "NEED_DATA",
     "PAUSED",
-    "PAUSED_STATES",
-    "PEER_ID_BYTES",
-    "SEND_FRAME_BYTES",
-    "SET_DIGEST",
-    "TRANSITIONS",
-    "ConnectionEnded",
     "Credentials",
     "Data",
-    "DataReceived",
-    "DataRefused",
     "Dialect",
     "Digest",
-    "DigestReceived",
     "DigestRequest",
-    "DigestRequested",
-    "Event",
     "FilterOptions",
-    "FilterOptionsReceived",
-    "FrameTooLong",
     "Handshake",
-    "HandshakeReceived",
-    "Input",
     "Link",
-    "LinkIgnored",
-    "LinkReceived",
     "LocalProtocolError",
     "Open",
-    "OpenReceived",
-    "PeerTurnedAway",
     "ProtocolError",
     "Range",
-    "RemotePeer",
     "RemoteProtocolError",
     "Request",
-    "RequestReceived",
     "Session",
-    "State",
     "Sync",
-    "SyncReceived",
-    "UnknownIgnored",
     "UntrustedPeer",
-    "Waiting",
-    "XSalsa20Stream",
-    "fits_set_digest",
-    "max_value_bytes",
-    "pack_values",
-    "sign_data",
 ]

@@ -75,7 +75,7 @@ class Dialect:
         return keyed_hash(self.join_nonces(sent_nonce, received_nonce), key=self.hash_key)
 
     def data_input(self, feed_key: bytes, values: Sequence[bytes]) -> bytes:
-        """The 32 bytes that a Data's signature covers (protocol text, "3 Data").
+        """The 32 bytes that a Data's signature covers (docs/protocol.md#3-data).
 
         Lengths of values are not covered: ["ab", "c"] gives the same as ["a", "bc"].
         """

@@ -153,9 +153,7 @@ class UnknownIgnored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionEnded:
-    """Nothing more will come. `unread` bytes of an unfinished message were lost."""
-
-    unread: int = 0
+    """The session is closed: nothing more will come."""
 
 
 Event: TypeAlias = (

@@ -2,7 +2,7 @@
 
 A connection starts with Open: 4 magic bytes, a varint length, a body. Everything after it is
 encrypted, and is frames: a varint length, then a varint message id and the body, which the length
-covers together (protocol text, "Protocol").
+covers together (docs/protocol.md#protocol).
 
 A varint gives 7 bits a byte, lowest first; the high bit says that another byte follows. A length
 takes at most three bytes here; longer ones need not be minimal for a peer to be understood.

@@ -51,7 +51,7 @@ _M = TypeVar("_M", bound=Message)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """The first message of each side, in the clear (protocol text, "Open").
+    """The first message of each side, in the clear (docs/protocol.md#open).
 
     `feed` is the feed's discovery key (32 bytes), `nonce` (24 bytes) starts the sender's keystream.
     """
@@ -69,14 +69,14 @@ class Open:
 
     @classmethod
     def decode(cls, body: bytes) -> Open:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Open(), body)
         return _received(lambda: cls(feed=raw.feed, nonce=raw.nonce))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handshake:
-    """Proof of the right to take part (protocol text, "0 Handshake").
+    """Proof of the right to take part (docs/protocol.md#0-handshake).
 
     `id` (32 bytes) is free; `signature` (64 bytes) is over what the dialect says, by the last key
     of `chain`, whose links (raw bytes, from the feed's end) are judged by the session.
@@ -113,7 +113,7 @@ class Handshake:
 
     @classmethod
     def decode(cls, body: bytes) -> Handshake:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Handshake(), body)
         try:
             extensions = tuple(extension.decode() for extension in raw.extensions)
@@ -136,7 +136,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """The peer wants what is not in a filter (protocol text, "1 Sync").
+    """The peer wants what is not in a filter (docs/protocol.md#1-sync).
 
     `filter` is a Bloom filter of `size` bits with `n` hash functions seeded with `seed`, over the
     sender's values in `range` (None: all). At most `limit` values are wanted (None: any number).
@@ -178,7 +178,7 @@ class Sync:
 
     @classmethod
     def decode(cls, body: bytes) -> Sync:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Sync(), body)
         bounds = None
         if raw.HasField("range"):
@@ -217,7 +217,7 @@ class FilterOptions:
 
     @classmethod
     def decode(cls, body: bytes) -> FilterOptions:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         first: list[int] = []
         second: list[int] = []
         position = 0
@@ -239,7 +239,7 @@ class FilterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Values of the feed (protocol text, "3 Data").
+    """Values of the feed (docs/protocol.md#3-data).
 
     `values` are not empty, none is empty and none comes twice. `signature` (64 bytes) is over what
     the dialect says, by the sender's key; None where the dialect does not sign.
@@ -265,7 +265,7 @@ class Data:
 
     @classmethod
     def decode(cls, body: bytes) -> Data:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Data(), body)
         signature = raw.signature if raw.HasField("signature") else None
         return _received(lambda: cls(values=tuple(raw.values[:]), signature=signature))
@@ -273,7 +273,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The peer wants the values in a range (protocol text, "4 Request"); fields as in Sync."""
+    """The peer wants the values in a range (docs/protocol.md#4-request); fields as in Sync."""
 
     message_id: ClassVar[int] = 4
 
@@ -290,14 +290,14 @@ class Request:
 
     @classmethod
     def decode(cls, body: bytes) -> Request:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Request(), body)
         return _received(lambda: cls(start=raw.start, end=_end(raw), limit=raw.limit or None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A trust link for the receiver, signed by the sender (protocol text, "5 Link"): raw bytes."""
+    """A trust link for the receiver, signed by the sender (docs/protocol.md#5-link): raw bytes."""
 
     message_id: ClassVar[int] = 5
 
@@ -309,7 +309,7 @@ class Link:
 
     @classmethod
     def decode(cls, body: bytes) -> Link:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         return cls(link=_parse(pb2.Link(), body).link)
 
 

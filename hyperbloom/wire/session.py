@@ -19,9 +19,9 @@ peer) is back-pressure. The `send_` methods return the bytes to write, in the or
 
 Whatever a peer sends, `next_event` raises nothing but RemoteProtocolError, and the session is
 CLOSED after it. Asked again, it raises a RemoteProtocolError that repeats the first; bytes that
-still arrive are dropped. After `receive_eof` or `close`, events end with ConnectionEnded, however
-often one asks. A command that the state does not allow raises LocalProtocolError and closes the
-session, too; one whose arguments are refused raises LocalProtocolError and changes nothing.
+still arrive are dropped. After `close`, each event is ConnectionEnded. A command that the state
+does not allow raises LocalProtocolError and closes the session, too; one whose arguments are
+refused raises LocalProtocolError and changes nothing.
 
 Expiry is judged whenever it matters, not only in the handshake: Data of a peer whose chain has
 expired is refused. Time (seconds since 1970) and nonces come in as arguments.
@@ -32,15 +32,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hyperbloom.keys import verify_signature
-from hyperbloom.trust import Chain, ChainError, TrustLink, parse_link, verify_chain
+from hyperbloom.trust import Chain, TrustLink
 from hyperbloom.wire.credentials import Credentials, check_chain, sign_data
-from hyperbloom.wire.errors import (
-    LocalProtocolError,
-    PeerTurnedAway,
-    RemoteProtocolError,
-    UntrustedPeer,
-)
+from hyperbloom.wire.errors import LocalProtocolError, PeerTurnedAway, RemoteProtocolError
 from hyperbloom.wire.events import (
     NEED_DATA,
     PAUSED,
@@ -80,6 +74,7 @@ from hyperbloom.wire.messages import (
 from hyperbloom.wire.set_digest import EXTENSION_MESSAGES, Digest, DigestRequest
 from hyperbloom.wire.states import PAUSED_STATES, TRANSITIONS, Input, State
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
+from hyperbloom.wire.verification import judge_data, judge_link, named_key, verify_handshake
 
 __all__ = ["Session"]
 
@@ -95,7 +90,6 @@ class Session:
     __slots__ = (
         "_announced",
         "_credentials",
-        "_eof",
         "_failure",
         "_frames",
         "_leeway",
@@ -115,7 +109,6 @@ class Session:
         self._refuses = refuses
         self._state = State.IDLE
         self._frames = FrameReader()
-        self._eof = False
         self._announced: frozenset[str] = frozenset()
         self._failure: str | None = None
         self._credentials: Credentials | None = None
@@ -160,22 +153,15 @@ class Session:
     def receive_data(self, data: bytes) -> None:
         """Take bytes that arrived; `next_event` then tells what they mean.
 
-        Dropped when the session is closed. LocalProtocolError after `receive_eof`, and when more
-        than MAX_BUFFERED_BYTES would wait to be pulled (stop reading before that); both close.
+        Dropped when the session is closed. Raises LocalProtocolError, and closes, when more than
+        MAX_BUFFERED_BYTES would wait to be pulled: stop reading before that.
         """
         if self._state is State.CLOSED:
             return
-        if self._eof:
-            self._close()
-            raise LocalProtocolError("bytes after the end of the stream")
         if len(self._frames) + len(data) > MAX_BUFFERED_BYTES:
             self._close()
             raise LocalProtocolError(f"more than {MAX_BUFFERED_BYTES} bytes wait to be pulled")
         self._frames.feed(data)
-
-    def receive_eof(self) -> None:
-        """The peer will send nothing more; what has arrived can still be pulled."""
-        self._eof = True
 
     def next_event(self, *, now: float) -> Event | Waiting:
         """The next thing that happened, NEED_DATA, or PAUSED; `now` in seconds since 1970.
@@ -206,20 +192,14 @@ class Session:
             frame = self._frames.next_frame(MAX_FRAME_BYTES if proved else MAX_EARLY_FRAME_BYTES)
             if frame is not None:
                 return self._take_frame(frame, now)
-        return self._end() if self._eof else NEED_DATA
+        return NEED_DATA
 
-    def _paused(self) -> Event | Waiting:
+    def _paused(self) -> Waiting:
         if self._state is State.OPEN_RECEIVED and len(self._frames) > MAX_EARLY_BYTES:
             raise RemoteProtocolError(
                 f"more than {MAX_EARLY_BYTES} bytes came before the peer could know our nonce"
             )
-        return self._end() if self._eof and not len(self._frames) else PAUSED
-
-    def _end(self) -> ConnectionEnded:
-        unread = len(self._frames)
-        self._next_state(Input.RECEIVE_EOF, RemoteProtocolError)
-        self._close()
-        return ConnectionEnded(unread=unread)
+        return PAUSED
 
     def _take_open(self, opened: Open) -> OpenReceived:
         target = self._next_state(Input.RECEIVE_OPEN, RemoteProtocolError)
@@ -256,88 +236,32 @@ class Session:
     def _take_handshake(self, body: bytes, now: float) -> HandshakeReceived:
         credentials, opened = self._own(), self._opened()
         handshake = Handshake.decode(body)
-        dialect = credentials.dialect
-        self._check_wanted(handshake)
-        try:
-            chain = verify_chain(
-                credentials.feed_key,
-                handshake.chain,
-                now=now,
-                leeway=self._leeway,
-                format=dialect.link_format,
-            )
-        except ChainError as error:
-            raise UntrustedPeer(f"the peer's chain is refused: {error}", reason=error) from error
-        signed = dialect.handshake_input(opened.nonce, self._local_nonce)
-        if not verify_signature(chain.holder, signed, handshake.signature):
-            raise UntrustedPeer("the Handshake is not signed by the last key of its chain")
-        self._remote = RemotePeer(
-            id=handshake.id, key=chain.holder, chain=chain, extensions=handshake.extensions
+        key = named_key(handshake, credentials)
+        why = None if key is None else self._refuses(key)
+        if why is not None:
+            raise PeerTurnedAway(why)
+        self._remote = verify_handshake(
+            handshake,
+            credentials,
+            signed=credentials.dialect.handshake_input(opened.nonce, self._local_nonce),
+            now=now,
+            leeway=self._leeway,
         )
         self._remote_open = None
         self._local_nonce = b""
         return HandshakeReceived(peer=self._remote)
-
-    def _check_wanted(self, handshake: Handshake) -> None:
-        feed_key, format_ = self._own().feed_key, self._own().dialect.link_format
-        try:
-            links = [parse_link(raw, format=format_) for raw in handshake.chain[-1:]]
-        except ValueError:
-            return  # judged with the whole chain
-        why = self._refuses(links[-1].public_key if links else feed_key)
-        if why is not None:
-            raise PeerTurnedAway(why)
-
-    def _take_sync(self, body: bytes, now: float) -> SyncReceived:
-        return SyncReceived(sync=Sync.decode(body))
 
     def _take_filter_options(self, body: bytes, now: float) -> FilterOptionsReceived:
         options = FilterOptions.decode(body)
         return FilterOptionsReceived(size=options.size, n=options.n)
 
     def _take_data(self, body: bytes, now: float) -> DataReceived | DataRefused:
-        credentials, peer = self._own(), self._peer()
-        data = Data.decode(body)
-        dialect = credentials.dialect
-        # Said this way round, a NaN for a clock expires everything, as in trust.
-        if not peer.expires + self._leeway >= now:
-            return DataRefused(reason="expired", count=len(data.values))
-        if dialect.data_signed:
-            if data.signature is None:
-                raise RemoteProtocolError("Data lacks its signature")
-            covered = dialect.data_input(credentials.feed_key, data.values)
-            if not verify_signature(peer.key, covered, data.signature):
-                return DataRefused(reason="signature", count=len(data.values))
-        return DataReceived(values=data.values, size=len(body) + 1)
-
-    def _take_request(self, body: bytes, now: float) -> RequestReceived:
-        return RequestReceived(request=Request.decode(body))
+        return judge_data(body, self._own(), self._peer(), now=now, leeway=self._leeway)
 
     def _take_link(self, body: bytes, now: float) -> LinkReceived | LinkIgnored:
-        credentials, peer = self._own(), self._peer()
-        link = Link.decode(body).link
-        # A link makes the peer's chain one longer; that must still be shorter than ours.
-        if len(self.local_chain) - 1 <= len(peer.chain):
-            return LinkIgnored(reason="it does not make our chain shorter")
-        try:
-            chain = verify_chain(
-                credentials.feed_key,
-                (*peer.chain.to_wire(), link),
-                now=now,
-                leeway=self._leeway,
-                format=credentials.dialect.link_format,
-            )
-        except ChainError as error:
-            return LinkIgnored(reason=str(error))
-        if chain.holder != credentials.identity.public_key:
-            return LinkIgnored(reason="it is for another key than ours")
-        return LinkReceived(chain=chain)
-
-    def _take_digest_request(self, body: bytes, now: float) -> DigestRequested:
-        return DigestRequested(request=DigestRequest.decode(body))
-
-    def _take_digest(self, body: bytes, now: float) -> DigestReceived:
-        return DigestReceived(digest=Digest.decode(body))
+        return judge_link(
+            body, self._own(), self._peer(), self.local_chain, now=now, leeway=self._leeway
+        )
 
     # What goes out.
 
@@ -403,7 +327,7 @@ class Session:
         """When a Link for the peer would expire (seconds since 1970), or None if none may be sent.
 
         One may be sent when our chain is shorter than the peer's by more than a link, and lasts as
-        long as the peer's own chain (protocol text, "5 Link").
+        long as the peer's own chain (docs/protocol.md#5-link).
         """
         credentials, peer = self._credentials, self._remote
         if credentials is None or peer is None or not credentials.dialect.has_link_message:
@@ -412,7 +336,10 @@ class Session:
         return peer.expires if len(credentials.chain) < len(peer.chain) - 1 else None
 
     def send_link(self, link: TrustLink) -> bytes:
-        """Give the peer a shorter chain: a link by us, for its key, that expires at `link_due`."""
+        """Give the peer a shorter chain: a link by us, for its key, that expires at `link_due`.
+
+        LocalProtocolError if none is due, or the link is another one; nothing changes then.
+        """
         target = self._next_state(Input.SEND_LINK, LocalProtocolError)
         credentials, peer = self._own(), self._peer()
         if link.expires != self.link_due():
@@ -500,11 +427,23 @@ _Sendable = Handshake | Sync | FilterOptions | Data | Request | Link | DigestReq
 
 _RECEIVERS: Final[dict[int, tuple[Input, Callable[[Session, bytes, float], Event]]]] = {
     Handshake.message_id: (Input.RECEIVE_HANDSHAKE, Session._take_handshake),
-    Sync.message_id: (Input.RECEIVE_SYNC, Session._take_sync),
+    Sync.message_id: (
+        Input.RECEIVE_SYNC,
+        lambda session, body, now: SyncReceived(sync=Sync.decode(body)),
+    ),
     FilterOptions.message_id: (Input.RECEIVE_FILTER_OPTIONS, Session._take_filter_options),
     Data.message_id: (Input.RECEIVE_DATA, Session._take_data),
-    Request.message_id: (Input.RECEIVE_REQUEST, Session._take_request),
+    Request.message_id: (
+        Input.RECEIVE_REQUEST,
+        lambda session, body, now: RequestReceived(request=Request.decode(body)),
+    ),
     Link.message_id: (Input.RECEIVE_LINK, Session._take_link),
-    DigestRequest.message_id: (Input.RECEIVE_DIGEST_REQUEST, Session._take_digest_request),
-    Digest.message_id: (Input.RECEIVE_DIGEST, Session._take_digest),
+    DigestRequest.message_id: (
+        Input.RECEIVE_DIGEST_REQUEST,
+        lambda session, body, now: DigestRequested(request=DigestRequest.decode(body)),
+    ),
+    Digest.message_id: (
+        Input.RECEIVE_DIGEST,
+        lambda session, body, now: DigestReceived(digest=Digest.decode(body)),
+    ),
 }

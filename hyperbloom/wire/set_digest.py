@@ -71,7 +71,7 @@ class DigestRequest:
 
     @classmethod
     def decode(cls, body: bytes) -> DigestRequest:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         reader = _Reader(body, "DigestRequest")
         (number,) = _NUMBER.unpack(reader.take(_NUMBER.size))
         ranges = reader.ranges(MAX_ASKED_RANGES)
@@ -121,7 +121,7 @@ class Digest:
 
     @classmethod
     def decode(cls, body: bytes) -> Digest:
-        """From a body."""
+        """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         reader = _Reader(body, "Digest")
         (number,) = _NUMBER.unpack(reader.take(_NUMBER.size))
         count, digest = _FIGURES.unpack(reader.take(_FIGURES.size))
@@ -195,6 +195,7 @@ class _Reader:
         self._what = what
 
     def take(self, size: int) -> bytes:
+        """The next bytes; raises RemoteProtocolError if there are fewer."""
         part = self._body[self._at : self._at + size]
         if len(part) < size:
             raise RemoteProtocolError(f"{self._what} ends inside a field")
@@ -202,7 +203,7 @@ class _Reader:
         return part
 
     def ranges(self, most: int) -> tuple[Range, ...]:
-        """The ranges, which are the rest of the body."""
+        """The ranges, which are the rest of the body; raises RemoteProtocolError."""
         count = self.take(1)[0]
         if count > most:
             raise RemoteProtocolError(f"{self._what} has more than {most} ranges")

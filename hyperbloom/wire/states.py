@@ -54,7 +54,6 @@ class Input(Enum):
     RECEIVE_DIGEST_REQUEST = "receive DigestRequest"
     RECEIVE_DIGEST = "receive Digest"
     RECEIVE_UNKNOWN = "receive unknown id"
-    RECEIVE_EOF = "receive end of stream"
     CLOSE = "close"
 
 
@@ -89,7 +88,6 @@ TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = MappingProxyType(
         (State.HANDSHAKE_SENT, Input.RECEIVE_UNKNOWN): State.HANDSHAKE_SENT,
         (State.HANDSHAKE_SENT, Input.RECEIVE_HANDSHAKE): State.SECURE,
         **{(State.SECURE, message): State.SECURE for message in _WHEN_SECURE},
-        **{(state, Input.RECEIVE_EOF): State.CLOSED for state in State if state != State.CLOSED},
         **{(state, Input.CLOSE): State.CLOSED for state in State},
     }
 )

@@ -35,7 +35,13 @@ from hyperbloom.discovery.tracker.record import (
 )
 from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.keys import Identity
-from hyperbloom.store import Appended, AppendValues, PutFeed, Store, Writer
+from hyperbloom.store import (
+    AppendValues,
+    PutFeed,
+    Store,
+    Writer,
+)
+from hyperbloom.store.records import Appended
 
 __all__ = ["CASES"]
 

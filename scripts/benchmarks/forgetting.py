@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from hyperbloom.store import (
-    FORGET_STEP,
     AppendValues,
     ForgetValues,
     PutFeed,
     RestoreValues,
     Store,
     WriterInline,
-    compact_store,
 )
+from hyperbloom.store.backup.compaction import compact_store
+from hyperbloom.store.limits import FORGET_STEP
 
 __all__ = ["forgetting_case"]
 

@@ -29,7 +29,7 @@ from typing import Any
 from nodes import BenchNode, member_links, prefill, running
 
 from hyperbloom.keys import Identity
-from hyperbloom.store import LinkRecord
+from hyperbloom.store.records import LinkRecord
 
 __all__ = ["HOSTILE_CASES"]
 

@@ -9,7 +9,8 @@ import time
 
 from hyperbloom.keys import Identity
 from hyperbloom.trust import verify_chain
-from hyperbloom.wire import Credentials, HandshakeReceived, OpenReceived, Session, Waiting
+from hyperbloom.wire import Credentials, Session
+from hyperbloom.wire.events import HandshakeReceived, OpenReceived, Waiting
 
 MEMBER = Identity(b"m" * 32)
 

@@ -22,7 +22,9 @@ from hyperbloom.client.client import Client
 from hyperbloom.keys import Identity, create_key_file
 from hyperbloom.replication.feeds import settle_feeds
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.store import AppendValues, LinkRecord, PutLinks, Store, WriterInline
+from hyperbloom.store import AppendValues, Store, WriterInline
+from hyperbloom.store.records import LinkRecord
+from hyperbloom.store.tables.links import PutLinks
 from hyperbloom.trust import issue_link
 
 __all__ = ["BenchNode", "free_port", "member_links", "prefill", "running"]

@@ -19,7 +19,9 @@ from hyperbloom.objects.wire.codec import decode, encode
 from hyperbloom.objects.wire.framing import HEADER_BYTES
 from hyperbloom.objects.wire.payloads import Change, Creation, Identify
 from hyperbloom.objects.wire.session import KIN, KIN_VERSION
-from hyperbloom.store import OfferedObject, OfferObjects, Store, WriterInline
+from hyperbloom.store import Store, WriterInline
+from hyperbloom.store.objects.offers import OfferedObject
+from hyperbloom.store.objects.rule import OfferObjects
 
 __all__ = ["changes_case", "codec_case", "initialize_case"]
 

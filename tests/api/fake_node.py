@@ -27,9 +27,9 @@ from hyperbloom.replication.status import (
     PeerStatus,
 )
 from hyperbloom.replication.sync.wait_synced import InSync, NotInSync, UnknownPeer
-from hyperbloom.store import (
+from hyperbloom.store import StoreError, StoreFull
+from hyperbloom.store.records import (
     Appended,
-    CommitFigures,
     DeniedRecord,
     FeedFigures,
     FeedRecord,
@@ -40,11 +40,10 @@ from hyperbloom.store import (
     OriginSlice,
     RangeSlice,
     SnapshotInfo,
-    StoreError,
-    StoreFull,
     StoreSize,
     VerifyReport,
 )
+from hyperbloom.store.writer import CommitFigures
 from hyperbloom.trust import Chain, LinkGraph, Member, TrustLink, issue_link, verify_chain
 
 

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperbloom.bloom import MAX_HASH_FUNCTIONS, BloomFilter, capacity, optimal_parameters
+from hyperbloom.bloom import (
+    MAX_HASH_FUNCTIONS,
+    BloomFilter,
+    capacity,
+    estimate_count,
+    optimal_parameters,
+)
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -178,7 +184,7 @@ class TestBytes:
         read = BloomFilter.from_bytes(b"\x00\xfe\xff", size=9, n=1, seed=0)
         assert read.is_empty
         assert read.to_bytes() == b"\0\0"
-        assert read.estimated_count() == 0
+        assert estimated(read) == 0
 
     def test_reading_copies(self) -> None:
         data = bytes(4)
@@ -202,6 +208,11 @@ class TestBytes:
             BloomFilter.from_bytes(bytes(4), size=2**32 - 1, n=1, seed=0)
 
 
+def estimated(made: BloomFilter) -> float:
+    bits = sum(byte.bit_count() for byte in made.to_bytes())
+    return estimate_count(bits, made.size, made.n)
+
+
 class TestEmptyAndFull:
     def test_empty(self) -> None:
         made = BloomFilter(1000, 30, 1)
@@ -209,7 +220,7 @@ class TestEmptyAndFull:
         assert made.missing([b"a", b"", b"b" * 5000]) == [0, 1, 2]
         assert made.missing([]) == []
         assert b"a" not in made
-        assert made.estimated_count() == 0
+        assert estimated(made) == 0
         made.add([])
         assert made.is_empty
         made.add([b"a"])
@@ -218,7 +229,7 @@ class TestEmptyAndFull:
     def test_full(self) -> None:
         made = BloomFilter.from_bytes(b"\xff", size=8, n=30, seed=1)
         assert made.missing(derived([64] * 300)) == []
-        assert made.estimated_count() == math.inf
+        assert estimated(made) == math.inf
 
     def test_only_bytes_can_be_inside(self) -> None:
         made = BloomFilter.from_bytes(b"\xff", size=8, n=30, seed=1)
@@ -229,7 +240,7 @@ class TestEmptyAndFull:
     def test_estimate(self, count: int) -> None:
         size, n = optimal_parameters(count, 1e-9)
         made = built(derived([30] * count), size, n, 3)
-        assert made.estimated_count() == pytest.approx(count, rel=0.3 if count == 1 else 0.05)
+        assert estimated(made) == pytest.approx(count, rel=0.3 if count == 1 else 0.05)
 
 
 class TestSizing:

@@ -20,6 +20,7 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(
     r"(?:^ {4}(?:\$ )?|`)hyperbloom((?: +(?:-c +\S+|[a-z]+(?![\w./-])))+)", re.MULTILINE
 )
+CITED = re.compile(r"\bdocs/((?:\w+/)?[\w-]+\.md)(?:#([\w-]+))?")
 GENERATORS = ("diagrams", "config-docs")
 
 
@@ -90,6 +91,18 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert list(broken_links(page)) == []
 
 
+def broken_citations(code: Path, docs: Path = ROOT / "docs") -> Iterator[str]:
+    for cited in CITED.finditer(code.read_text()):
+        page, anchor = docs / cited[1], cited[2]
+        if not page.exists() or (anchor and anchor not in anchors(page)):
+            yield f"{code.name}: {cited[0]}"
+
+
+def test_pages_that_code_cites_exist() -> None:
+    modules = sorted((ROOT / "hyperbloom").rglob("*.py"))
+    assert [broken for module in modules for broken in broken_citations(module)] == []
+
+
 def known(words: list[str]) -> bool:
     """Whether the words begin with the full name of a command, or of a group that has more."""
     command: click.Command = hyperbloom
@@ -117,4 +130,8 @@ def test_the_checks_of_this_file_bite(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A b\n[x](gone.md) [y](#a-b) [z](#c)\n\n    $ hyperbloom trust shout\n")
     assert list(broken_links(page)) == ["gone.md", "#c"]
+    code = tmp_path / "code.py"
+    code.write_text("# docs/page.md#a-b docs/page.md docs/gone.md docs/page.md#c\n")
+    broken = ["code.py: docs/gone.md", "code.py: docs/page.md#c"]
+    assert list(broken_citations(code, tmp_path)) == broken
     assert [known(rest.split()) for rest in COMMAND.findall(page.read_text())] == [False]

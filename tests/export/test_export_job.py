@@ -25,8 +25,9 @@ from hyperbloom.export import current_files, export_snapshots, read
 from hyperbloom.export.errors import ExportBusy, ExportError, SnapshotUnusable
 from hyperbloom.export.tables.lock import folder_lock
 from hyperbloom.export.upkeep import compact_tables, table_statuses, vacuum_tables
-from hyperbloom.store import DropFeed, ForgetValues, PutLinks, RestoreValues
+from hyperbloom.store import DropFeed, ForgetValues, RestoreValues
 from hyperbloom.store.records import LinkRecord
+from hyperbloom.store.tables.links import PutLinks
 
 DAY = 24 * HOUR
 OTHER_NODE = b"\xbb" * 32

@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 from export_nodes import MONDAY, NODE
 
 from hyperbloom.export import export_snapshots
-from hyperbloom.store import OfferedChange, OfferedObject, OfferedRemoval, OfferObjects
+from hyperbloom.store.objects.offers import OfferedChange, OfferedObject, OfferedRemoval
+from hyperbloom.store.objects.rule import OfferObjects
 
 MOST = 1_000_000
 

@@ -9,8 +9,15 @@ from older_stores import make_older
 from hyperbloom.export.errors import SnapshotUnusable
 from hyperbloom.export.snapshots import open_snapshot
 from hyperbloom.export.tables.small_tables import write_feeds
-from hyperbloom.store import NODE_ID, AppendValues, PutFeed, PutMeta, Store, WriterInline
+from hyperbloom.store import (
+    AppendValues,
+    PutFeed,
+    PutMeta,
+    Store,
+    WriterInline,
+)
 from hyperbloom.store.lmdb.transaction import write
+from hyperbloom.store.tables.meta import NODE_ID
 from hyperbloom.store.values.digest_migration import begin_sums
 
 FEED = b"f" * 32

@@ -9,7 +9,9 @@ import resource
 import sys
 from pathlib import Path
 
-from hyperbloom.store import Store, StoreError, load_snapshot_info, verify_path
+from hyperbloom.store import Store, StoreError
+from hyperbloom.store.backup.snapshot import load_snapshot_info
+from hyperbloom.store.backup.verify import verify_path
 
 #: What reading a snapshot of some pages may take: LMDB maps no more than the file, so this is ours.
 MOST_BYTES = 1 << 30

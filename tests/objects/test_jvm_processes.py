@@ -15,7 +15,9 @@ from test_pool_processes import PoolNodes
 from hyperbloom.json_fields import hash_text, parse_hash
 from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.classes.types import Types
-from hyperbloom.store import OfferedObject, OfferObjects, Store, WriterInline
+from hyperbloom.store import Store, WriterInline
+from hyperbloom.store.objects.offers import OfferedObject
+from hyperbloom.store.objects.rule import OfferObjects
 
 SETTINGS = {"hash_rule": "jvm", "types": [str(one) for one in DECLARED]}
 

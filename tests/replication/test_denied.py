@@ -9,7 +9,9 @@ from twisted.internet.defer import Deferred
 
 from hyperbloom.replication.feed.membership import KeyDenied, NotTrusted
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.store import PeerRecord, PutPeer, StoreFull
+from hyperbloom.store import StoreFull
+from hyperbloom.store.records import PeerRecord
+from hyperbloom.store.tables.peers import PutPeer
 
 
 def done(coroutine):

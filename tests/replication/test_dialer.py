@@ -11,7 +11,8 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectingCancelledError, ConnectionLost
 
 from hyperbloom.replication.net.dialer import Dialer
-from hyperbloom.store import CommitFigures, StoreFull
+from hyperbloom.store import StoreFull
+from hyperbloom.store.writer import CommitFigures
 
 
 class SimEndpoint:

@@ -12,7 +12,7 @@ from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.peers import FeedPeers, ReplyScales
 from hyperbloom.replication.limits import LEAST_REPLY_SCALE, MAX_REPLY_SCALES
 from hyperbloom.replication.status import SyncState
-from hyperbloom.store import Appended
+from hyperbloom.store.records import Appended
 from hyperbloom.trust import owner_chain
 from hyperbloom.wire import DIALECTS, Credentials
 

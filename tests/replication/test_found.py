@@ -16,7 +16,8 @@ from hyperbloom.replication.limits import (
     Limits,
 )
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.store import PeerRecord, PutPeer
+from hyperbloom.store.records import PeerRecord
+from hyperbloom.store.tables.peers import PutPeer
 
 
 @pytest.fixture

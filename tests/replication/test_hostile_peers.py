@@ -8,9 +8,11 @@ from sim import pair
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.sync.reply import reply_to_sync
-from hyperbloom.store import RangeSlice
-from hyperbloom.wire import MAX_VALUE_BYTES, Request, Sync, sign_data
+from hyperbloom.store.records import RangeSlice
+from hyperbloom.wire import Request, Sync
+from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.framing import encode_varint
+from hyperbloom.wire.packing import MAX_VALUE_BYTES
 
 
 def test_a_peer_cannot_pass_for_another_by_its_id(network):

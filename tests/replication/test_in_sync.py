@@ -28,8 +28,8 @@ from hyperbloom.replication.sync.reply import QUESTION_VALUES
 from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
 from hyperbloom.replication.sync.sync_state import SyncEvidence
 from hyperbloom.replication.sync.wait_synced import NotInSync, TooManyWaits, UnknownPeer
-from hyperbloom.store import Holding, SetFigures
 from hyperbloom.store.lmdb.transaction import write
+from hyperbloom.store.records import Holding, SetFigures
 from hyperbloom.store.values.digest_migration import SumUp, begin_sums
 from hyperbloom.store.writer import commit_group
 from hyperbloom.wire import Digest, DigestRequest, Range

@@ -28,7 +28,8 @@ from hyperbloom.replication.sync.reply import (
     reply_to_request,
     reply_to_sync,
 )
-from hyperbloom.wire import SEND_FRAME_BYTES, Range, Request, Sync
+from hyperbloom.wire import Range, Request, Sync
+from hyperbloom.wire.limits import SEND_FRAME_BYTES
 
 
 @dataclass

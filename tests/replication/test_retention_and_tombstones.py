@@ -14,7 +14,8 @@ from hyperbloom.keys import Identity
 from hyperbloom.replication.feed.retention import outdated
 from hyperbloom.replication.feed.tombstones import TOMBSTONE, make_tombstone, parse_tombstone
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.store import ForgetValues, LogRecord, StoreFull
+from hyperbloom.store import ForgetValues, StoreFull
+from hyperbloom.store.records import LogRecord
 
 FEED = b"f" * 32
 ANNA = Identity(b"a" * 32)

@@ -11,14 +11,13 @@ from hyperbloom.replication.feed.snapshot_import import taken_of
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import (
     AppendValues,
-    FeedRecord,
-    LinkRecord,
     PutFeed,
-    PutLinks,
     Store,
     WriterInline,
-    seed_store,
 )
+from hyperbloom.store.records import FeedRecord, LinkRecord
+from hyperbloom.store.restoring.seed import seed_store
+from hyperbloom.store.tables.links import PutLinks
 from hyperbloom.trust import issue_link
 
 OWNER, MEMBER, STRANGER = (Identity(bytes([number]) * 32) for number in (1, 2, 3))

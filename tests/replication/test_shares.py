@@ -27,8 +27,9 @@ from hyperbloom.replication.limits import (
 )
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.sync.reply import reply_to_sync
-from hyperbloom.store import RangeSlice, written_bytes
 from hyperbloom.store.limits import PIECE_BYTES
+from hyperbloom.store.operations import written_bytes
+from hyperbloom.store.records import RangeSlice
 from hyperbloom.wire import Request, Sync
 
 

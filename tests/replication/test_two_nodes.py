@@ -14,11 +14,9 @@ from hyperbloom.replication.feed.fetch import TooManyFetches
 from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.limits import MAX_FETCHES, Limits
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
-from hyperbloom.store import written_bytes
+from hyperbloom.store.operations import written_bytes
 from hyperbloom.trust import issue_link
 from hyperbloom.wire import (
-    MAX_VALUE_BYTES,
-    SEND_FRAME_BYTES,
     Credentials,
     FilterOptions,
     Range,
@@ -26,6 +24,8 @@ from hyperbloom.wire import (
     Session,
     Sync,
 )
+from hyperbloom.wire.limits import SEND_FRAME_BYTES
+from hyperbloom.wire.packing import MAX_VALUE_BYTES
 
 
 def test_both_sides_get_what_they_lack(network):

@@ -5,11 +5,9 @@ from set_digests import digest_of
 
 from hyperbloom.digests import SUM_BATCH, element_sum, set_digest
 from hyperbloom.store import (
-    Appended,
     AppendValues,
     DropFeed,
     ForgetValues,
-    LogRecord,
     NoSuchFeed,
     PutFeed,
     PutMeta,
@@ -18,6 +16,7 @@ from hyperbloom.store import (
     WriterInline,
 )
 from hyperbloom.store.limits import DELETE_STEP, MAX_VALUE_BYTES
+from hyperbloom.store.records import Appended, LogRecord
 from hyperbloom.store.values.ordered_index import _MANY
 from hyperbloom.store.writer import commit_group
 

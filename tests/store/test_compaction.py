@@ -18,10 +18,10 @@ from hyperbloom.store import (
     StoreFull,
     StoreLocked,
     WriterInline,
-    compact_store,
-    verify_path,
 )
 from hyperbloom.store.backup import compaction
+from hyperbloom.store.backup.compaction import compact_store
+from hyperbloom.store.backup.verify import verify_path
 
 FEED, ORIGIN = b"f" * 32, b"o" * 32
 
@@ -119,7 +119,7 @@ KILLED = textwrap.dedent(
     """
     import os, sys
     from pathlib import Path
-    from hyperbloom.store import compact_store
+    from hyperbloom.store.backup.compaction import compact_store
     left = int(sys.argv[2])
     real = {name: getattr(os, name) for name in ("chmod", "fsync", "mkdir", "rename")}
     def dying(name):

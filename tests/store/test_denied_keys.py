@@ -2,8 +2,9 @@
 
 import pytest
 
-from hyperbloom.store import AllowKey, DenyKey, Store, TooManyDenied, WriterInline
+from hyperbloom.store import Store, WriterInline
 from hyperbloom.store.tables import denied
+from hyperbloom.store.tables.denied import AllowKey, DenyKey, TooManyDenied
 
 KEY = b"k" * 32
 

@@ -18,7 +18,8 @@ from hyperbloom.store import PutMeta, Store, StoreError, WriterInline
 SCRIPT = """
 import resource, signal, sys
 from pathlib import Path
-from hyperbloom.store import *
+from hyperbloom.store import AppendValues, PutFeed, Store, StoreFull, Writer, WriterInline
+from hyperbloom.store.records import Appended
 
 path, kind = Path(sys.argv[1]), sys.argv[2]
 FEED, ORIGIN = b"f" * 32, b"o" * 32
@@ -116,7 +117,8 @@ NO_ROOM_AT_ALL = textwrap.dedent(
     """
     import sys
     from pathlib import Path
-    from hyperbloom.store import StoreError, StoreFull, StoreLocked, seed_store
+    from hyperbloom.store import StoreError, StoreFull, StoreLocked
+    from hyperbloom.store.restoring.seed import seed_store
     snapshot, disk = map(Path, sys.argv[1:])
     (disk / "new").mkdir()
     rest = open(disk / "rest", "wb", buffering=0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from hyperbloom.store import AppendValues, PutFeed, Writer, pieces_of, written_bytes
+from hyperbloom.store import AppendValues, PutFeed, Writer
 from hyperbloom.store.limits import (
     GROUP_BYTES,
     GROUP_OPERATIONS,
@@ -19,6 +19,7 @@ from hyperbloom.store.limits import (
     QUANTUM_BYTES,
     VALUE_COST_BYTES,
 )
+from hyperbloom.store.operations import pieces_of, written_bytes
 from hyperbloom.store.write_queue import OWN, Queued, WriteQueue
 
 FEED = b"f" * 32

@@ -6,17 +6,17 @@ import pytest
 from set_digests import digest_of
 
 from hyperbloom.store import (
-    FORGET_STEP,
     AppendValues,
     DropFeed,
-    DropForgottenHashes,
     ForgetValues,
     PutFeed,
     RestoreValues,
     Store,
 )
+from hyperbloom.store.limits import FORGET_STEP
 from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.values import forgotten
+from hyperbloom.store.values.forgotten import DropForgottenHashes
 from hyperbloom.store.values.ordered_index import PART_BYTES
 from hyperbloom.store.values.scan import feed_generation
 

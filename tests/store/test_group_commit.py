@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pytest
 
 from hyperbloom.store import (
-    Appended,
     AppendValues,
     NoSuchFeed,
     PutFeed,
@@ -17,6 +16,7 @@ from hyperbloom.store import (
     WriterInline,
 )
 from hyperbloom.store.limits import GROUP_OPERATIONS, OWN_GROUP_BYTES
+from hyperbloom.store.records import Appended
 
 FEED = b"f" * 32
 ORIGIN = b"o" * 32

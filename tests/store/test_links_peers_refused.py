@@ -6,17 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store import (
-    DropExpiredLinks,
-    DropPeer,
-    LinkRecord,
-    NoSuchFeed,
-    PeerRecord,
-    PutFeed,
-    PutLinks,
-    PutPeer,
-    RememberRefused,
-)
+from hyperbloom.store import NoSuchFeed, PutFeed
 from hyperbloom.store.limits import (
     MAX_LINK_BYTES,
     MAX_LINKS_PER_FEED,
@@ -27,6 +17,10 @@ from hyperbloom.store.limits import (
     MAX_REFUSED_VALUES,
     MAX_VALUE_BYTES,
 )
+from hyperbloom.store.records import LinkRecord, PeerRecord
+from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
+from hyperbloom.store.tables.peers import DropPeer, PutPeer
+from hyperbloom.store.values.refused import RememberRefused
 
 SECOND = 1_000_000
 

@@ -7,16 +7,10 @@ import random
 
 import pytest
 
-from hyperbloom.store import (
-    OfferedChange,
-    OfferedObject,
-    OfferedRemoval,
-    OfferObjects,
-    Store,
-    Verdict,
-    WriterInline,
-    limits,
-)
+from hyperbloom.store import Store, WriterInline, limits
+from hyperbloom.store.objects.offers import OfferedChange, OfferedObject, OfferedRemoval
+from hyperbloom.store.objects.records import Verdict
+from hyperbloom.store.objects.rule import OfferObjects
 
 NAME = {"name": "Ada", "n": 0}
 

@@ -22,8 +22,8 @@ from hyperbloom.store import (
     StoreError,
     StoreLocked,
     WriterInline,
-    verify_path,
 )
+from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.lmdb.datafile import check_data_file
 from hyperbloom.store.lmdb.layout import META_FORMAT, META_SCHEMA
 from hyperbloom.store.migrations import MIGRATIONS

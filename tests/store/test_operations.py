@@ -7,26 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hyperbloom.store import (
-    AllowKey,
-    AppendValues,
-    DenyKey,
-    DropExpiredLinks,
-    DropFeed,
-    DropPeer,
-    ForgetValues,
-    LinkRecord,
-    OfferedObject,
-    OfferedRemoval,
-    OfferObjects,
-    PeerRecord,
-    PutFeed,
-    PutLinks,
-    PutMeta,
-    PutPeer,
-    RememberRefused,
-    RestoreValues,
-)
+from hyperbloom.store import AppendValues, DropFeed, ForgetValues, PutFeed, PutMeta, RestoreValues
 from hyperbloom.store.limits import (
     FORGET_STEP,
     MAX_ADDRESS_BYTES,
@@ -36,6 +17,13 @@ from hyperbloom.store.limits import (
     MAX_REASON_BYTES,
     MAX_VALUE_BYTES,
 )
+from hyperbloom.store.objects.offers import OfferedObject, OfferedRemoval
+from hyperbloom.store.objects.rule import OfferObjects
+from hyperbloom.store.records import LinkRecord, PeerRecord
+from hyperbloom.store.tables.denied import AllowKey, DenyKey
+from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
+from hyperbloom.store.tables.peers import DropPeer, PutPeer
+from hyperbloom.store.values.refused import RememberRefused
 
 KEY = b"k" * 32
 LATEST = 2**64 - 1

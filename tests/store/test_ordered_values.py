@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperbloom.store import Appended, AppendValues, PutFeed, Store, WriterInline
+from hyperbloom.store import (
+    AppendValues,
+    PutFeed,
+    Store,
+    WriterInline,
+)
 from hyperbloom.store.limits import MAX_VALUE_BYTES
 from hyperbloom.store.lmdb.transaction import ReadTransaction
+from hyperbloom.store.records import Appended
 from hyperbloom.store.values.ordered_index import PART_BYTES as P
 
 FEED = b"f" * 32

@@ -14,7 +14,14 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from hyperbloom.process.store_log import AGAIN_SECONDS, StoreLog
-from hyperbloom.store import Appended, AppendValues, PutFeed, Store, StoreError, WriterInline
+from hyperbloom.store import (
+    AppendValues,
+    PutFeed,
+    Store,
+    StoreError,
+    WriterInline,
+)
+from hyperbloom.store.records import Appended
 
 FEED, ORIGIN = b"f" * 32, b"o" * 32
 DISK_BYTES = 16 << 20
@@ -100,7 +107,7 @@ def test_a_disk_that_turns_read_only_is_told_of_and_loses_nothing(disk):
             answer = put(store, b"after")
             assert type(answer) is StoreError
             assert str(answer) == str(store.condition.problem) == sentence
-            assert store.condition.refused == refused
+            assert store.condition.failures == refused
             assert store.range_slice(FEED, limit=10, max_bytes=1_000).values == [b"before"]
         now[0] = AGAIN_SECONDS
         put(store, b"after")

@@ -16,19 +16,12 @@ import pytest
 from older_stores import make_older
 
 from hyperbloom.store import (
-    NODE_ID,
-    REPLACED,
-    SEEDED_FROM,
     AppendValues,
-    DenyKey,
     ForeignSnapshot,
     ForgetValues,
-    LinkRecord,
     NoSuchFeed,
     PutFeed,
-    PutLinks,
     PutMeta,
-    RememberRefused,
     SchemaMismatch,
     Store,
     StoreCorrupt,
@@ -37,16 +30,20 @@ from hyperbloom.store import (
     StoreLocked,
     Writer,
     WriterInline,
-    feed_key_in,
-    list_snapshots,
-    prune_snapshots,
-    restore_store,
-    seed_store,
-    verify_path,
 )
+from hyperbloom.store.backup.snapshot_folder import list_snapshots, prune_snapshots
+from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.lmdb.layout import LOG_HEAD, META_SCHEMA, U32, U64, FeedState
+from hyperbloom.store.records import LinkRecord
+from hyperbloom.store.restoring.replacement import REPLACED
+from hyperbloom.store.restoring.restore import restore_store
+from hyperbloom.store.restoring.seed import feed_key_in, seed_store
+from hyperbloom.store.tables.denied import DenyKey
+from hyperbloom.store.tables.links import PutLinks
+from hyperbloom.store.tables.meta import NODE_ID, SEEDED_FROM
 from hyperbloom.store.values.digest_migration import SumUp
+from hyperbloom.store.values.refused import RememberRefused
 from hyperbloom.store.writer import commit_group
 
 FEED, OTHER, EMPTY = b"f" * 32, b"g" * 32, b"h" * 32
@@ -280,7 +277,8 @@ KILLED = textwrap.dedent(
     """
     import os, sys
     from pathlib import Path
-    from hyperbloom.store import restore_store, seed_store
+    from hyperbloom.store.restoring.restore import restore_store
+    from hyperbloom.store.restoring.seed import seed_store
     kind, snapshot, target, step = sys.argv[1:]
     left = int(step)
     real = {name: getattr(os, name) for name in ("fsync", "link", "mkdir", "rename", "unlink")}
@@ -452,7 +450,9 @@ FULL = textwrap.dedent(
     """
     import resource, signal, sys
     from pathlib import Path
-    from hyperbloom.store import StoreError, restore_store, seed_store
+    from hyperbloom.store import StoreError
+    from hyperbloom.store.restoring.restore import restore_store
+    from hyperbloom.store.restoring.seed import seed_store
     kind, snapshot, target = sys.argv[1:]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))

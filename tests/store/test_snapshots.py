@@ -15,9 +15,9 @@ from hyperbloom.store import (
     StoreCorrupt,
     StoreError,
     Writer,
-    load_snapshot_info,
-    verify_path,
 )
+from hyperbloom.store.backup.snapshot import load_snapshot_info
+from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.lmdb.environment import Environment
 
 FEED = b"f" * 32

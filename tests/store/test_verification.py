@@ -3,7 +3,8 @@
 import pytest
 from sound_store import FEED, ORIGIN, OTHER, STEM, VALUES, fill
 
-from hyperbloom.store import AppendValues, verify_path
+from hyperbloom.store import AppendValues
+from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.lmdb.layout import META_NEXT_FEED, U32, U64, FeedState
 from hyperbloom.store.lmdb.transaction import write
 from hyperbloom.store.values.ordered_index import PART_BYTES

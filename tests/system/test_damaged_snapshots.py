@@ -35,12 +35,12 @@ from hyperbloom.store import (
     StoreError,
     StoreFull,
     WriterInline,
-    load_snapshot_info,
-    restore_store,
-    seed_store,
-    verify_path,
 )
+from hyperbloom.store.backup.snapshot import load_snapshot_info
+from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.limits import MAX_SNAPSHOT_INFO_BYTES
+from hyperbloom.store.restoring.restore import restore_store
+from hyperbloom.store.restoring.seed import seed_store
 
 MUTANTS = int(os.environ.get("HYPERBLOOM_MUTANTS", "250"))
 PAGE = 4096

@@ -16,7 +16,7 @@ from nodes import TWISTD, wait_until
 
 from hyperbloom.api.problems import Problem
 from hyperbloom.client.client import NodeTimeout, NodeUnreachable
-from hyperbloom.store import verify_path
+from hyperbloom.store.backup.verify import verify_path
 
 
 class Callers:

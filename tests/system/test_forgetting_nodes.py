@@ -9,7 +9,7 @@ import pytest
 from nodes import wait_until
 
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.store import verify_path
+from hyperbloom.store.backup.verify import verify_path
 
 QUICK = "[sync]\ninterval = 0.2\njitter = 0\nretry_first = 0.1\n"
 SYNCS = 20

@@ -18,7 +18,8 @@ from test_failures import one_sentence
 
 from hyperbloom.api.problems import Problem
 from hyperbloom.client.client import NodeTimeout, NodeUnreachable
-from hyperbloom.store import Store, load_snapshot_info
+from hyperbloom.store import Store
+from hyperbloom.store.backup.snapshot import load_snapshot_info
 
 PAGE = 4096
 

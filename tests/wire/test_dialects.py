@@ -44,21 +44,16 @@ from hyperbloom.trust import (
     verify_chain,
 )
 from hyperbloom.wire import (
-    DIALECT_1,
-    DIALECT_2,
-    DIALECT_DRAFT,
     DIALECTS,
-    MAGIC,
-    DataReceived,
     Dialect,
-    HandshakeReceived,
-    OpenReceived,
     RemoteProtocolError,
     Session,
     UntrustedPeer,
-    XSalsa20Stream,
 )
-from hyperbloom.wire.framing import encode_frame
+from hyperbloom.wire.dialect import DIALECT_1, DIALECT_2, DIALECT_DRAFT
+from hyperbloom.wire.events import DataReceived, HandshakeReceived, OpenReceived
+from hyperbloom.wire.framing import MAGIC, encode_frame
+from hyperbloom.wire.stream_cipher import XSalsa20Stream
 
 OWNER_KEY = SigningKey(b"\x01" * 32)
 ALICE_KEY = SigningKey(b"\x02" * 32)

@@ -7,17 +7,9 @@ from feeding import check_feedings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperbloom.wire import (
-    MAGIC,
-    MAX_FRAME_BYTES,
-    MAX_MESSAGE_ID_BYTES,
-    MAX_OPEN_BYTES,
-    SEND_FRAME_BYTES,
-    LocalProtocolError,
-    RemoteProtocolError,
-    XSalsa20Stream,
-)
+from hyperbloom.wire import LocalProtocolError, RemoteProtocolError
 from hyperbloom.wire.framing import (
+    MAGIC,
     FrameReader,
     encode_frame,
     encode_open,
@@ -26,6 +18,13 @@ from hyperbloom.wire.framing import (
     split_frame,
     varint_length,
 )
+from hyperbloom.wire.limits import (
+    MAX_FRAME_BYTES,
+    MAX_MESSAGE_ID_BYTES,
+    MAX_OPEN_BYTES,
+    SEND_FRAME_BYTES,
+)
+from hyperbloom.wire.stream_cipher import XSalsa20Stream
 
 
 def read_all(reader: FrameReader) -> list[bytes]:

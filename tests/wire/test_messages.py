@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperbloom.wire import (
-    MAX_EXTENSION_BYTES,
-    MAX_EXTENSIONS,
     Data,
     FilterOptions,
     Handshake,
@@ -23,6 +21,7 @@ from hyperbloom.wire import (
     Sync,
 )
 from hyperbloom.wire.framing import encode_varint
+from hyperbloom.wire.limits import MAX_EXTENSION_BYTES, MAX_EXTENSIONS
 
 ID = b"\xaa" * 32
 SIGNATURE = b"\x55" * 64

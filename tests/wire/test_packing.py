@@ -7,15 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wire_peers import credentials_of
 
-from hyperbloom.wire import (
-    MAX_VALUE_BYTES,
-    SEND_FRAME_BYTES,
-    Data,
-    LocalProtocolError,
-    max_value_bytes,
-    pack_values,
-    sign_data,
-)
+from hyperbloom.wire import Data, LocalProtocolError
+from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.limits import SEND_FRAME_BYTES
+from hyperbloom.wire.packing import MAX_VALUE_BYTES, max_value_bytes, pack_values
 
 SIGNATURE = bytes(64)
 

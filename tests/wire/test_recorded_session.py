@@ -9,22 +9,24 @@ from feeding import feedings
 from wire_peers import IDENTITIES, Recorded, events, recorded_sides
 
 from hyperbloom.wire import (
-    DIALECT_2,
+    Range,
+    Request,
+    Session,
+    Sync,
+)
+from hyperbloom.wire.dialect import DIALECT_2
+from hyperbloom.wire.events import (
     DataReceived,
     Event,
     HandshakeReceived,
     LinkReceived,
     OpenReceived,
-    Range,
-    Request,
     RequestReceived,
-    Session,
-    State,
-    Sync,
     SyncReceived,
-    XSalsa20Stream,
 )
 from hyperbloom.wire.framing import FrameReader, encode_frame, split_frame
+from hyperbloom.wire.states import State
+from hyperbloom.wire.stream_cipher import XSalsa20Stream
 
 ROLES = [("a", "b"), ("b", "a")]
 

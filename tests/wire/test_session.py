@@ -39,48 +39,52 @@ from hyperbloom.trust import (
     issue_link,
 )
 from hyperbloom.wire import (
-    DIALECT_2,
     DIALECTS,
+    NEED_DATA,
+    PAUSED,
+    Credentials,
+    Data,
+    Dialect,
+    FilterOptions,
+    Handshake,
+    Link,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    Request,
+    Session,
+    Sync,
+    UntrustedPeer,
+)
+from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.dialect import DIALECT_2
+from hyperbloom.wire.events import (
+    ConnectionEnded,
+    DataReceived,
+    DataRefused,
+    Event,
+    FilterOptionsReceived,
+    HandshakeReceived,
+    LinkIgnored,
+    LinkReceived,
+    OpenReceived,
+    RemotePeer,
+    RequestReceived,
+    SyncReceived,
+    UnknownIgnored,
+)
+from hyperbloom.wire.framing import encode_frame, encode_varint
+from hyperbloom.wire.limits import (
     MAX_BUFFERED_BYTES,
     MAX_EARLY_BYTES,
     MAX_EARLY_FRAME_BYTES,
     MAX_EXTENSION_BYTES,
     MAX_EXTENSIONS,
     MAX_FRAME_BYTES,
-    MAX_VALUE_BYTES,
-    NEED_DATA,
-    PAUSED,
     SEND_FRAME_BYTES,
-    ConnectionEnded,
-    Credentials,
-    Data,
-    DataReceived,
-    DataRefused,
-    Dialect,
-    Event,
-    FilterOptions,
-    FilterOptionsReceived,
-    Handshake,
-    HandshakeReceived,
-    Link,
-    LinkIgnored,
-    LinkReceived,
-    LocalProtocolError,
-    OpenReceived,
-    ProtocolError,
-    RemotePeer,
-    RemoteProtocolError,
-    Request,
-    RequestReceived,
-    Session,
-    State,
-    Sync,
-    SyncReceived,
-    UnknownIgnored,
-    UntrustedPeer,
-    sign_data,
 )
-from hyperbloom.wire.framing import encode_frame, encode_varint
+from hyperbloom.wire.packing import MAX_VALUE_BYTES
+from hyperbloom.wire.states import State
 
 SYNC = Sync(filter=b"\x01", size=8, n=1, seed=9)
 
@@ -523,7 +527,6 @@ def test_after_an_error_of_the_peer_it_is_told_again_and_bytes_are_dropped() -> 
     with pytest.raises(RemoteProtocolError, match="may not receive Handshake"):
         peer.session.next_event(now=NOW)
     peer.send(4, Request(start=b"").encode())
-    peer.session.receive_eof()
     peer.session.close()
     for _ in range(2):
         with pytest.raises(RemoteProtocolError, match=r"has ended.*may not receive Handshake"):
@@ -531,36 +534,6 @@ def test_after_an_error_of_the_peer_it_is_told_again_and_bytes_are_dropped() -> 
     assert peer.session.buffered_bytes == 0
     with pytest.raises(LocalProtocolError):
         peer.session.send_data([b"v"])
-
-
-def test_after_the_end_of_the_stream_what_came_is_told_first() -> None:
-    peer = drive(State.SECURE)
-    peer.send(4, Request(start=b"").encode())
-    peer.send_raw(encode_frame(4, b"cut short")[:5])
-    peer.session.receive_eof()
-    assert peer.session.next_event(now=NOW) == RequestReceived(request=Request(start=b""))
-    # The frame's length was read; 4 bytes of it came.
-    assert peer.session.next_event(now=NOW) == ConnectionEnded(unread=4)
-    assert peer.session.next_event(now=NOW) == ConnectionEnded()
-    assert peer.session.state is State.CLOSED
-
-
-def test_the_end_of_the_stream_does_not_hurry_a_pause() -> None:
-    peer = drive(State.OPENED)
-    session = peer.session
-    peer.send(0, handshake_body(credentials_of(2)))
-    session.receive_eof()
-    assert session.next_event(now=NOW) is PAUSED
-    session.send_handshake(peer_id=PEER_ID)
-    assert [type(event) for event in events(session)] == [HandshakeReceived, ConnectionEnded]
-
-
-def test_bytes_after_the_end_of_the_stream_are_our_fault() -> None:
-    session = drive(State.SECURE).session
-    session.receive_eof()
-    with pytest.raises(LocalProtocolError, match="after the end"):
-        session.receive_data(b"more")
-    assert session.state is State.CLOSED
 
 
 def test_closing_twice_is_closing_once() -> None:

@@ -10,23 +10,21 @@ from hypothesis import strategies as st
 from wire_peers import NOW, credentials_of, drive, events, pair
 
 from hyperbloom.wire import (
-    EXTENSION_MESSAGES,
+    Digest,
+    DigestRequest,
+    LocalProtocolError,
+    Range,
+    RemoteProtocolError,
+)
+from hyperbloom.wire.events import DigestReceived, DigestRequested, UnknownIgnored
+from hyperbloom.wire.limits import (
     MAX_ANSWERED_RANGES,
     MAX_ASKED_RANGES,
     MAX_DIGEST_BOUND_BYTES,
     MAX_FRAME_BYTES,
-    SET_DIGEST,
-    Digest,
-    DigestReceived,
-    DigestRequest,
-    DigestRequested,
-    LocalProtocolError,
-    Range,
-    RemoteProtocolError,
-    State,
-    UnknownIgnored,
-    fits_set_digest,
 )
+from hyperbloom.wire.set_digest import EXTENSION_MESSAGES, SET_DIGEST, fits_set_digest
+from hyperbloom.wire.states import State
 
 WHOLE = (Range(start=b""),)
 TWO = (Range(start=b"a", end=b"c"), Range(start=b"x"))

@@ -24,24 +24,26 @@ from hyperbloom.trust import TrustLink
 from hyperbloom.wire import (
     NEED_DATA,
     PAUSED,
-    PAUSED_STATES,
-    TRANSITIONS,
-    ConnectionEnded,
     Credentials,
     Dialect,
     Digest,
     DigestRequest,
     FilterOptions,
-    Input,
     Link,
     LocalProtocolError,
     Range,
     RemoteProtocolError,
     Request,
     Session,
-    State,
     Sync,
-    sign_data,
+)
+from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.events import ConnectionEnded
+from hyperbloom.wire.states import (
+    PAUSED_STATES,
+    TRANSITIONS,
+    Input,
+    State,
 )
 
 SYNC = Sync(filter=b"\x00", size=8, n=1, seed=0)
@@ -99,7 +101,6 @@ ARRIVALS: dict[Input, Callable[[RawPeer, Dialect], None]] = {
     Input.RECEIVE_DIGEST_REQUEST: lambda peer, _: peer.send(4365, ASKED.encode()),
     Input.RECEIVE_DIGEST: lambda peer, _: peer.send(4366, TOLD.encode()),
     Input.RECEIVE_UNKNOWN: lambda peer, _: peer.send(99, b"whatever"),
-    Input.RECEIVE_EOF: lambda peer, _: peer.session.receive_eof(),
 }
 
 LIVE = [state for state in State if state is not State.CLOSED]
@@ -164,9 +165,7 @@ def test_every_arrival_in_every_state_that_reads(
 
 
 @each_dialect
-@pytest.mark.parametrize(
-    "arrival", [one for one in ARRIVALS if one is not Input.RECEIVE_EOF], ids=lambda it: it.name
-)
+@pytest.mark.parametrize("arrival", ARRIVALS, ids=lambda it: it.name)
 @pytest.mark.parametrize("state", [s for s in State if s in PAUSED_STATES], ids=lambda s: s.name)
 def test_what_arrives_while_paused_waits(state: State, arrival: Input, dialect: Dialect) -> None:
     peer = drive(state, dialect=dialect)
@@ -174,14 +173,6 @@ def test_what_arrives_while_paused_waits(state: State, arrival: Input, dialect: 
     assert peer.session.next_event(now=NOW) is PAUSED
     assert peer.session.next_event(now=NOW) is PAUSED
     assert peer.session.state is state
-
-
-@pytest.mark.parametrize("state", [s for s in State if s in PAUSED_STATES], ids=lambda s: s.name)
-def test_the_end_of_the_stream_ends_a_pause_once_nothing_waits(state: State) -> None:
-    peer = drive(state)
-    peer.session.receive_eof()
-    assert peer.session.next_event(now=NOW) == ConnectionEnded()
-    assert peer.session.state is State.CLOSED
 
 
 @each_dialect

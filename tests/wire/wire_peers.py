@@ -12,26 +12,24 @@ import pytest
 from hyperbloom.keys import Identity
 from hyperbloom.trust import Chain, TrustLink, issue_link, owner_chain, verify_chain
 from hyperbloom.wire import (
-    DIALECT_2,
     DIALECTS,
-    MAGIC,
     NEED_DATA,
     PAUSED,
-    SET_DIGEST,
-    ConnectionEnded,
     Credentials,
     Dialect,
-    Event,
     FilterOptions,
     Link,
     Request,
     Session,
-    State,
     Sync,
-    XSalsa20Stream,
-    sign_data,
 )
-from hyperbloom.wire.framing import encode_frame, encode_varint
+from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.dialect import DIALECT_2
+from hyperbloom.wire.events import ConnectionEnded, Event
+from hyperbloom.wire.framing import MAGIC, encode_frame, encode_varint
+from hyperbloom.wire.set_digest import SET_DIGEST
+from hyperbloom.wire.states import State
+from hyperbloom.wire.stream_cipher import XSalsa20Stream
 
 NOW = 1_700_000_000.0
 LATER = NOW + 3_600.0

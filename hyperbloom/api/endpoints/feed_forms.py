@@ -14,7 +14,7 @@ from hyperbloom.wire import DIALECTS
 
 if TYPE_CHECKING:
     from hyperbloom.api.served import ServedFeed
-    from hyperbloom.store import FeedRecord
+    from hyperbloom.store.records import FeedRecord
 
 __all__ = ["digest_hex", "feed_form", "feed_settings", "trust_word"]
 

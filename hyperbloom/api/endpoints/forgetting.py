@@ -17,10 +17,10 @@ from hyperbloom.api.schemas.bodies import BoundsForm, ForgetForm, PageForm, Sele
 from hyperbloom.keys import parse_public_key
 from hyperbloom.replication.feed.forgetting import Selection
 from hyperbloom.replication.feed.tombstones import make_tombstone
-from hyperbloom.store import FORGET_STEP
+from hyperbloom.store.limits import FORGET_STEP
 
 if TYPE_CHECKING:
-    from hyperbloom.store import OriginSlice
+    from hyperbloom.store.records import OriginSlice
 
 __all__ = [
     "drop_hashes",

@@ -26,7 +26,7 @@ from hyperbloom.api.served import ServedObjects
 from hyperbloom.errors import ErrorKind
 from hyperbloom.json_fields import from_json_fields, hash_text, json_fields, parse_hash
 from hyperbloom.objects.classes.declarations import Declaration, java_type
-from hyperbloom.store import ObjectRecord
+from hyperbloom.store.objects.records import ObjectRecord
 
 __all__ = [
     "add_object",

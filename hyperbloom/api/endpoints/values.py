@@ -19,7 +19,7 @@ from hyperbloom.api.schemas.bodies import (
 from hyperbloom.api.schemas.flat import flat_json
 
 if TYPE_CHECKING:
-    from hyperbloom.store import RangeSlice
+    from hyperbloom.store.records import RangeSlice
 
 __all__ = [
     "count_values",

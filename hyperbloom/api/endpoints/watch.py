@@ -22,7 +22,7 @@ from hyperbloom.store import NoSuchFeed
 
 if TYPE_CHECKING:
     from hyperbloom.api.served import ServedFeed
-    from hyperbloom.store import LogRecord, LogSlice
+    from hyperbloom.store.records import LogRecord, LogSlice
 
 __all__ = ["Watcher", "post_watch_range", "watch_values"]
 

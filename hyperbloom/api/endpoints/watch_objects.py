@@ -18,7 +18,7 @@ from hyperbloom.api.problems import Problem
 from hyperbloom.api.served import ServedPool
 from hyperbloom.errors import ErrorKind
 from hyperbloom.json_fields import hash_text
-from hyperbloom.store import Outcome, Verdict
+from hyperbloom.store.objects.records import Outcome, Verdict
 
 __all__ = ["ObjectWatcher", "watch_objects"]
 

@@ -198,7 +198,7 @@ def _bar(part: float) -> str:
 
 def _verify(app: App, snapshots: tuple[str, ...]) -> None:
     from hyperbloom.export.snapshots import find_snapshots
-    from hyperbloom.store import verify_path
+    from hyperbloom.store.backup.verify import verify_path
 
     for path in find_snapshots(snapshots):
         with Progress(f"verifying {path}"):

@@ -15,7 +15,8 @@ from hyperbloom.cli.tables import Key
 from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from hyperbloom.store import KeptSnapshot, SnapshotInfo
+    from hyperbloom.store.backup.snapshot_folder import KeptSnapshot
+    from hyperbloom.store.records import SnapshotInfo
 
 __all__ = ["restore", "seed", "snapshots"]
 
@@ -53,7 +54,7 @@ def restore(
     store already, or if the snapshot is of another node; 7 if the node runs, or the snapshot is
     damaged.
     """
-    from hyperbloom.store import restore_store
+    from hyperbloom.store.restoring.restore import restore_store
 
     if as_seed:
         _seed(app, snapshot, target or app.config.store_path, (), verify=verify, replace=replace)
@@ -99,7 +100,7 @@ def _seed(
     app: App, snapshot: Path, store: Path, feeds: tuple[str, ...], *, verify: bool, replace: bool
 ) -> None:
     from hyperbloom.replication.feed.snapshot_import import taken_of
-    from hyperbloom.store import feed_key_in, seed_store
+    from hyperbloom.store.restoring.seed import feed_key_in, seed_store
 
     bound_reader(snapshot)
     keys = [feed_key_in(snapshot, name) for name in feeds] or None
@@ -150,7 +151,7 @@ def snapshots(app: App, folder: Path, prune: int | None) -> None:
     Whatever in FOLDER is no whole snapshot is passed over and left alone.
     """
     from hyperbloom.api.schemas.flat import flat_json
-    from hyperbloom.store import list_snapshots, prune_snapshots
+    from hyperbloom.store.backup.snapshot_folder import list_snapshots, prune_snapshots
 
     found = list_snapshots(folder) if prune is None else prune_snapshots(folder, keep=prune)
     if app.out.as_json:

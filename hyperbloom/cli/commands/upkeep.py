@@ -119,7 +119,7 @@ def _verify(app: App, path: Path | None, progress: Progress) -> Mapping[str, Any
         except NodeUnreachable:
             path = app.config.store_path
     from hyperbloom.api.schemas.flat import flat_json
-    from hyperbloom.store import verify_path
+    from hyperbloom.store.backup.verify import verify_path
 
     bound_reader(path)
     form: dict[str, Any] = flat_json(verify_path(path, is_own=is_own))
@@ -134,7 +134,7 @@ def compact(app: App) -> None:
     A copy without free pages takes the file's place when it is whole, so there must be room for
     both. Exit code 7 while the node runs, or without that room; the file is then as it was.
     """
-    from hyperbloom.store import compact_store
+    from hyperbloom.store.backup.compaction import compact_store
 
     with Progress("compacting") as progress:
         done = compact_store(

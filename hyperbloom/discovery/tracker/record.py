@@ -143,7 +143,7 @@ def decode_record(data: bytes) -> Record:
 
 
 def verify_record(record: Record, keys: TopicKeys) -> None:
-    """Check topic, minute and signature (text, "Verification"). Raises `RecordRefused`.
+    """Check topic, minute and signature (docs/protocol.md#verification). Raises `RecordRefused`.
 
     The signature is verified strictly: a scalar that is not reduced, and keys and points of small
     order, under which one signature fits many messages, do not pass.

@@ -1,7 +1,7 @@
 """Topics, and the keys under which a topic's records lie in a given minute.
 
 Who looks for the others of a topic knows its hash and its secret, nothing else, so that everything
-is derived from these two and the time (text, "Encryption, Decryption"; minutes are u64):
+is derived from these two and the time (docs/protocol.md#encryption-decryption; minutes are u64):
 
     signing seed     SHA-512(topic hash ‖ minute LE)[:32]            owns the DHT item
     salt             SHA-512("salt" ‖ topic hash ‖ minute LE)[:32]   of the DHT item

@@ -168,11 +168,6 @@ class OpenTable:
         """The number of the commit that this is."""
         return self._delta.version()
 
-    @property
-    def dataset(self) -> Any:
-        """The table as a pyarrow dataset."""
-        return self._delta.to_pyarrow_dataset()
-
     def files(self) -> list[ListedFile]:
         """The files of this version, in the order of their paths."""
         actions = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()

@@ -15,8 +15,9 @@ from hyperbloom.export.snapshots import Snapshot, reading
 from hyperbloom.export.tables.files import FileFact, PartWriter
 from hyperbloom.export.tables.schema import MICROSECONDS, TABLES
 from hyperbloom.json_fields import json_fields
-from hyperbloom.store import LinkRecord, ObjectRecord, Store
-from hyperbloom.store.objects.records import hash_bytes
+from hyperbloom.store import Store
+from hyperbloom.store.objects.records import ObjectRecord, hash_bytes
+from hyperbloom.store.records import LinkRecord
 
 __all__ = ["chain_positions", "has_objects", "write_feeds", "write_links", "write_objects"]
 

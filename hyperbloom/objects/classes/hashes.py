@@ -1,8 +1,9 @@
 """Hashes by which the objects of a pool are known, and Java's hashCode below them.
 
-A hash has 8 bytes (PPPP 2, "Hashing algorithm"): the first, the middle and the last letter of the
-type's name (the low byte of each), the number of fields (low byte), and the four bytes of hashCode,
-lowest first, as the text's reference code shifts them. It is written as a signed 64-bit integer.
+A hash has 8 bytes (docs/protocol.md#hashing-algorithm): the first, the middle and the last letter
+of the type's name (the low byte of each), the number of fields (low byte), and the four bytes of
+hashCode, lowest first, as the text's reference code shifts them. It is written as a signed integer
+of 64 bits.
 
 hashCode is the type's own. The default is what `Objects.hash(field, …)` gives in Java over the
 fields in declared order: 31-polynomial over the values' own hashCodes, which follow the Java

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hyperbloom.objects.wire.payloads import Change, Creation, Fields, Payload, Removal
-from hyperbloom.store import ObjectRecord, Outcome, Verdict
+from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
 
 __all__ = ["NEWS", "answers", "difference", "messages"]
 

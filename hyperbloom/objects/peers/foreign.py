@@ -21,7 +21,7 @@ from hyperbloom.objects.classes.types import ObjectType, Types, unreadable_field
 from hyperbloom.objects.peers.announcements import difference
 from hyperbloom.objects.wire.codec import compressed
 from hyperbloom.objects.wire.payloads import Change, Creation, Fields, Payload, Removal
-from hyperbloom.store import ObjectRecord, Outcome, Verdict
+from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
 
 __all__ = ["Made", "Told", "answers", "creation", "messages", "too_large", "unreadable"]
 

@@ -28,7 +28,7 @@ from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.settings import ObjectsSettings
 from hyperbloom.objects.status import ClosingStatus, PoolPeerStatus
 from hyperbloom.objects.wire.payloads import Identify
-from hyperbloom.store import Outcome
+from hyperbloom.store.objects.records import Outcome
 
 __all__ = ["AcceptFactory", "Decide", "DialFactory", "PoolContext", "PoolNetwork", "let_in"]
 

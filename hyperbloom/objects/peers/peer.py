@@ -69,15 +69,14 @@ from hyperbloom.objects.wire.session import (
     Waiting,
 )
 from hyperbloom.objects.wire.states import State
-from hyperbloom.store import (
+from hyperbloom.store.limits import MAX_OBJECT_BYTES, MAX_OBJECT_FIELDS
+from hyperbloom.store.objects.offers import (
     Offer,
     OfferedChange,
     OfferedObject,
     OfferedRemoval,
-    Outcome,
-    Verdict,
 )
-from hyperbloom.store.limits import MAX_OBJECT_BYTES, MAX_OBJECT_FIELDS
+from hyperbloom.store.objects.records import Outcome, Verdict
 
 if TYPE_CHECKING:
     from hyperbloom.objects.peers.network import PoolNetwork

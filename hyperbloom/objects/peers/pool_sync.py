@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hyperbloom.objects.limits import OBJECTS_PER_PART, PART_BYTES
 from hyperbloom.objects.wire.messagepack import pack
 from hyperbloom.objects.wire.payloads import Initialize, Version
-from hyperbloom.store import ObjectRecord
+from hyperbloom.store.objects.records import ObjectRecord
 
 __all__ = ["PoolStream"]
 

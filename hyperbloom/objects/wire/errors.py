@@ -56,7 +56,7 @@ class ObjectError(HyperbloomError):
 
 
 class ClashError(ObjectError):
-    """Another object has the same hash (PPPP 2, "Clashes"): its type needs another hashCode."""
+    """Another object has the same hash (docs/protocol.md#clashes): it needs another hashCode."""
 
 
 class ObjectGone(ObjectError):

@@ -14,8 +14,9 @@ from hyperbloom.replication.feed.trust import FeedTrust
 from hyperbloom.replication.feed.values import FeedValues
 from hyperbloom.replication.settings import FeedSettings, KeyRange
 from hyperbloom.replication.status import FeedTraffic
-from hyperbloom.store import Appended, FeedRecord
-from hyperbloom.wire import DIALECTS, fits_set_digest
+from hyperbloom.store.records import Appended, FeedRecord
+from hyperbloom.wire import DIALECTS
+from hyperbloom.wire.set_digest import fits_set_digest
 
 __all__ = ["Feed"]
 

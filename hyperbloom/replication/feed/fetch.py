@@ -13,7 +13,7 @@ from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.ranges import contains
 from hyperbloom.replication.limits import MAX_FETCHES
-from hyperbloom.store import Appended
+from hyperbloom.store.records import Appended
 
 __all__ = ["Fetch", "TooManyFetches", "fetch"]
 

@@ -14,17 +14,16 @@ from typing import cast
 
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.limits import SLICE_BYTES
-from hyperbloom.store import (
-    FORGET_STEP,
+from hyperbloom.store import ForgetValues, RestoreValues
+from hyperbloom.store.limits import FORGET_STEP
+from hyperbloom.store.records import (
     Appended,
-    DropForgottenHashes,
-    ForgetValues,
     Forgotten,
     ForgottenFigures,
     OriginSlice,
     RangeSlice,
-    RestoreValues,
 )
+from hyperbloom.store.values.forgotten import DropForgottenHashes
 
 __all__ = ["Forgetting", "Selection", "Step"]
 

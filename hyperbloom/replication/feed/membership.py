@@ -13,12 +13,9 @@ from collections.abc import Container, Iterable, Sequence
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.keys import Identity
-from hyperbloom.store import (
-    MAX_LINKS_PER_FEED,
-    MAX_LINKS_PER_ISSUER,
-    LinkRecord,
-    PutLinks,
-)
+from hyperbloom.store.limits import MAX_LINKS_PER_FEED, MAX_LINKS_PER_ISSUER
+from hyperbloom.store.records import LinkRecord
+from hyperbloom.store.tables.links import PutLinks
 from hyperbloom.trust import (
     MAX_CHAIN_LINKS,
     Chain,

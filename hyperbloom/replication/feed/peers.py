@@ -19,8 +19,10 @@ from hyperbloom.replication.limits import (
 )
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import SyncState
-from hyperbloom.store import Appended, Holding
-from hyperbloom.wire import Credentials, Data, pack_values, sign_data
+from hyperbloom.store.records import Appended, Holding
+from hyperbloom.wire import Credentials, Data
+from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.packing import pack_values
 
 __all__ = ["FeedPeer", "FeedPeers", "ReplyScales"]
 

@@ -14,7 +14,7 @@ from hyperbloom.digests import EMPTY_DIGEST, SUM_MODULUS, element_sum, set_diges
 from hyperbloom.replication.feed.slices import FeedSlices
 from hyperbloom.replication.limits import MAX_KEPT_SUMS, QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.replication.settings import WHOLE, KeyRange
-from hyperbloom.store import Holding, SetFigures
+from hyperbloom.store.records import Holding, SetFigures
 
 __all__ = ["NOTHING", "RangeDigests", "RangeSum"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hyperbloom.store import MAX_REFUSED_BYTES, MAX_REFUSED_VALUES
+from hyperbloom.store.limits import MAX_REFUSED_BYTES, MAX_REFUSED_VALUES
 
 __all__ = ["RefusedValues"]
 

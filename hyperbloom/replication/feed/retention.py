@@ -16,7 +16,8 @@ from hyperbloom.replication.feed.background_task import BackgroundTask
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import RETENTION_PAUSE, SLICE_BYTES
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.store import FORGET_STEP, LogRecord
+from hyperbloom.store.limits import FORGET_STEP
+from hyperbloom.store.records import LogRecord
 
 __all__ = ["Retention", "outdated"]
 

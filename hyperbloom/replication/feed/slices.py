@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hyperbloom.replication.limits import LONGEST_VALUE_BYTES, SLICE_BYTES, SLICE_VALUES
-from hyperbloom.store import RangeSlice, Store
+from hyperbloom.store import Store
+from hyperbloom.store.records import RangeSlice
 
 __all__ = ["FeedSlices"]
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.store import FeedRecord, LinkRecord, SeededFeed
+from hyperbloom.store.records import FeedRecord, LinkRecord
+from hyperbloom.store.restoring.seed import SeededFeed
 from hyperbloom.trust import LinkFormat, parse_link
 from hyperbloom.wire import DIALECTS
 

@@ -33,7 +33,8 @@ from hyperbloom.keys import Identity, keyed_hash, parse_public_key, verify_signa
 from hyperbloom.replication.feed.background_task import BackgroundTask
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import SLICE_BYTES, TOMBSTONE_SLICE
-from hyperbloom.store import LogRecord, PutMeta
+from hyperbloom.store import PutMeta
+from hyperbloom.store.records import LogRecord
 
 __all__ = ["TOMBSTONE", "Tombstone", "TombstoneReader", "make_tombstone", "parse_tombstone"]
 

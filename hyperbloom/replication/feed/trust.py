@@ -10,7 +10,8 @@ from twisted.internet.defer import Deferred, succeed
 from hyperbloom.keys import Identity
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.membership import Membership
-from hyperbloom.store import DropExpiredLinks, LinkRecord, PutLinks
+from hyperbloom.store.records import LinkRecord
+from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
 from hyperbloom.trust import Chain, Member, TrustLink
 from hyperbloom.wire import Credentials, Dialect
 

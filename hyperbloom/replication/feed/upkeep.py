@@ -5,7 +5,7 @@ from __future__ import annotations
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.retention import Retention
 from hyperbloom.replication.feed.tombstones import TombstoneReader
-from hyperbloom.store import Appended
+from hyperbloom.store.records import Appended
 
 __all__ = ["Upkeep"]
 

@@ -22,17 +22,11 @@ from hyperbloom.replication.feed.ranges import union, within
 from hyperbloom.replication.feed.refused_values import RefusedValues
 from hyperbloom.replication.feed.slices import FeedSlices
 from hyperbloom.replication.settings import FeedSettings, KeyRange
-from hyperbloom.store import (
-    Appended,
-    AppendValues,
-    FeedRecord,
-    Holding,
-    LogSlice,
-    RangeSlice,
-    RememberRefused,
-    pieces_of,
-)
-from hyperbloom.wire import MAX_VALUE_BYTES
+from hyperbloom.store import AppendValues
+from hyperbloom.store.operations import pieces_of
+from hyperbloom.store.records import Appended, FeedRecord, Holding, LogSlice, RangeSlice
+from hyperbloom.store.values.refused import RememberRefused
+from hyperbloom.wire.packing import MAX_VALUE_BYTES
 
 __all__ = ["FeedValues", "Subscriber"]
 

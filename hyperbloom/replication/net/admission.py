@@ -27,7 +27,8 @@ from hyperbloom.replication.limits import FRAMES_PER_TURN, TURN_SECONDS
 from hyperbloom.replication.status import PeerStatus
 from hyperbloom.replication.sync.peer import Peering
 from hyperbloom.trust import Chain
-from hyperbloom.wire import RemotePeer, Session
+from hyperbloom.wire import Session
+from hyperbloom.wire.events import RemotePeer
 
 __all__ = ["Admission", "AdmittedPeer"]
 

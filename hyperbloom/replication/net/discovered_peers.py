@@ -37,7 +37,9 @@ from hyperbloom.replication.limits import (
 )
 from hyperbloom.replication.net.dialer import Dialer
 from hyperbloom.replication.status import FoundStatus
-from hyperbloom.store import DropPeer, Operation, PeerRecord, PutPeer
+from hyperbloom.store import Operation
+from hyperbloom.store.records import PeerRecord
+from hyperbloom.store.tables.peers import DropPeer, PutPeer
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed.feed import Feed

@@ -29,16 +29,17 @@ from hyperbloom.replication.sync.peer import Peering, extensions_of
 from hyperbloom.replication.sync.peer_output import Connection
 from hyperbloom.trust import ChainExpired
 from hyperbloom.wire import (
-    ConnectionEnded,
-    Event,
-    FrameTooLong,
-    HandshakeReceived,
     LocalProtocolError,
-    OpenReceived,
-    PeerTurnedAway,
     RemoteProtocolError,
     Session,
     UntrustedPeer,
+)
+from hyperbloom.wire.errors import FrameTooLong, PeerTurnedAway
+from hyperbloom.wire.events import (
+    ConnectionEnded,
+    Event,
+    HandshakeReceived,
+    OpenReceived,
     Waiting,
 )
 

@@ -23,8 +23,9 @@ from hyperbloom.replication.limits import QUESTION_VALUES
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import SyncState
 from hyperbloom.replication.sync.peer_port import PeerPort
-from hyperbloom.store import Holding, SetFigures
-from hyperbloom.wire import SET_DIGEST, Digest, DigestRequest, Range
+from hyperbloom.store.records import Holding, SetFigures
+from hyperbloom.wire import Digest, DigestRequest, Range
+from hyperbloom.wire.set_digest import SET_DIGEST
 
 __all__ = ["DigestExchange"]
 

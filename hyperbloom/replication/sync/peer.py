@@ -30,26 +30,23 @@ from hyperbloom.replication.sync.send_jobs import Broadcast, FollowUps, Replies
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.replication.sync.sync_driver import SyncDriver
 from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
-from hyperbloom.store import Appended, Holding, StoreError
+from hyperbloom.store import StoreError
+from hyperbloom.store.records import Appended, Holding
 from hyperbloom.trust import Chain
-from hyperbloom.wire import (
-    SET_DIGEST,
+from hyperbloom.wire import FilterOptions, LocalProtocolError, Request, Session, Sync
+from hyperbloom.wire.events import (
     DataReceived,
     DataRefused,
     DigestReceived,
     DigestRequested,
     Event,
-    FilterOptions,
     FilterOptionsReceived,
     LinkReceived,
-    LocalProtocolError,
     RemotePeer,
-    Request,
     RequestReceived,
-    Session,
-    Sync,
     SyncReceived,
 )
+from hyperbloom.wire.set_digest import SET_DIGEST
 
 __all__ = ["SPLITS_REPLIES", "Peering", "extensions_of"]
 

@@ -17,7 +17,9 @@ from hyperbloom.connections.shares import Share
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import GROUPS_AHEAD
-from hyperbloom.store import Appended, StoreError, pieces_of, written_bytes
+from hyperbloom.store import StoreError
+from hyperbloom.store.operations import pieces_of, written_bytes
+from hyperbloom.store.records import Appended
 
 __all__ = ["PeerIntake"]
 

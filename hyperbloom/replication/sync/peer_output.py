@@ -12,16 +12,8 @@ from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.limits import MAX_UNSENT_BYTES
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.trust import TrustLink
-from hyperbloom.wire import (
-    Data,
-    Digest,
-    DigestRequest,
-    FilterOptions,
-    Request,
-    Session,
-    Sync,
-    pack_values,
-)
+from hyperbloom.wire import Data, Digest, DigestRequest, FilterOptions, Request, Session, Sync
+from hyperbloom.wire.packing import pack_values
 
 __all__ = ["Connection", "PeerOutput"]
 

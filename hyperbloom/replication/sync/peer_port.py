@@ -14,7 +14,8 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
 from hyperbloom.replication.sync.reply import Reply
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
-from hyperbloom.wire import RemotePeer, Request, Sync
+from hyperbloom.wire import Request, Sync
+from hyperbloom.wire.events import RemotePeer
 
 __all__ = ["PeerPort"]
 

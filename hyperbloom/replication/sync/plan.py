@@ -31,7 +31,8 @@ from hyperbloom.bloom import BloomFilter, capacity, optimal_parameters
 from hyperbloom.replication.feed.ranges import ReadSlice, contains, overlap
 from hyperbloom.replication.limits import OUTSTANDING_SYNCS, REPLY_BYTES
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.wire import SEND_FRAME_BYTES, Range, Request, Sync
+from hyperbloom.wire import Range, Request, Sync
+from hyperbloom.wire.limits import SEND_FRAME_BYTES
 
 __all__ = [
     "FILTER_BYTES",

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.replication.feed.ranges import ValueSlice
 from hyperbloom.replication.limits import QUESTION_VALUES, VALUE_BYTES
-from hyperbloom.wire import SEND_FRAME_BYTES, Request, Sync
+from hyperbloom.wire import Request, Sync
+from hyperbloom.wire.limits import SEND_FRAME_BYTES
 
 __all__ = ["Reply", "WasHere", "reply_to_request", "reply_to_sync"]
 

@@ -16,7 +16,7 @@ from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, SyncPlan
 from hyperbloom.replication.sync.reply import Reply
 from hyperbloom.replication.sync.sync_schedule import Way
-from hyperbloom.store import Appended
+from hyperbloom.store.records import Appended
 from hyperbloom.wire import Request, Sync
 
 __all__ = ["Broadcast", "FollowUps", "PlanJob", "Replies", "plan_of"]

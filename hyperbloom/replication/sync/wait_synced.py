@@ -18,7 +18,7 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.peers import FeedPeer
 from hyperbloom.replication.limits import MAX_WAITS
 from hyperbloom.replication.status import SyncSource
-from hyperbloom.store import Holding
+from hyperbloom.store.records import Holding
 
 __all__ = ["InSync", "NotInSync", "TooManyWaits", "UnknownPeer", "wait_synced"]
 

@@ -51,10 +51,11 @@ _LAST_FEED_ID = (1 << 32) - 1
 def verify_path(
     path: Path, progress: Progress | None = None, *, is_own: bool = False
 ) -> VerifyReport:
-    """Verify a store or snapshot that no node runs on. StoreLocked if one does.
+    """Verify a store or snapshot that no node runs on.
 
     A store that cannot be opened is a report with that one problem. Unless it ``is_own``, a link in
-    the place of its file is one, too.
+    the place of its file is one, too. Raises StoreLocked if a node runs on it, and StoreError if
+    there is no store.
     """
     if not os.path.lexists(path / DATA_FILE):
         raise StoreError(f"there is no store in {path}; name the folder of one")

@@ -204,7 +204,8 @@ class Environment:
         """A read transaction. Not reentrant.
 
         To be left within milliseconds, for all others wait for it when the map grows; one that
-        cannot is ``long``, and only the writer waits for it.
+        cannot is ``long``, and only the writer waits for it. Raises StoreClosed, StoreCorrupt for
+        damage and for a record that cannot be read in the block, and StoreError.
         """
         self._check_process()
         self._map_lock.acquire_shared(long=long)
@@ -226,7 +227,8 @@ class Environment:
         """The write transaction; committed (and synced, if durable) at the end of the block.
 
         Raises MapFull when the caller must ``grow`` and do it again, StoreFull on a full disk,
-        StoreGone if the file is not at its path any more. Any exception aborts it.
+        StoreGone if the file is not at its path any more, StoreClosed, StoreCorrupt and StoreError.
+        Any exception aborts it.
         """
         self._check_process()
         with self._write_lock:
@@ -251,12 +253,18 @@ class Environment:
                 self.condition.committed()
 
     def grow(self) -> None:
-        """Double the map (at most MAX_MAP_STEP_BYTES more), once no reader is inside."""
+        """Double the map (at most MAX_MAP_STEP_BYTES more), once nobody reads.
+
+        Raises StoreFull if the process may not have so much address space.
+        """
         with self._write_lock, self._map_lock.exclusive():
             self._enlarge(self._env.info()["map_size"])
 
     def reserve(self, free_bytes: int) -> None:
-        """Make sure that the map has so many bytes free, so that writes do not soon need more."""
+        """Make sure that the map has so many bytes free, so that writes do not soon need more.
+
+        Raises as `grow` does.
+        """
         with self._write_lock:
             size = self.size()
             missing = free_bytes - (size.map_bytes - size.used_bytes)
@@ -295,7 +303,10 @@ class Environment:
             return
 
     def copy(self, target: Path) -> None:
-        """Write a compacted copy of the last committed state into the existing folder target."""
+        """Write a compacted copy of the last committed state into the existing folder target.
+
+        Raises StoreClosed, StoreFull without room for it, StoreCorrupt and StoreError.
+        """
         self._check_process()
         self._map_lock.acquire_shared(long=True)
         try:

@@ -76,7 +76,7 @@ class ObjectRecord:
 
     `stamp` is the time of its last change in ms, as the nodes agree on it; `created` and `changed`
     (µs) are when this node learned of the object and of this version. `ended` is the stamp at
-    which an earlier object of the same hash was no more (0: none). `ancestors` are hashes it had
+    which an earlier object of the same hash ended (0: none). `ancestors` are hashes it had
     before, newest first.
     """
 
@@ -92,7 +92,7 @@ class ObjectRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastVersion:
-    """A version that is no more.
+    """A version that has ended.
 
     It ended at the stamp `ended`, and became `successor`, or was removed (None). `at` (µs) is when
     this node learned of it.

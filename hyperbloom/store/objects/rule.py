@@ -3,12 +3,12 @@
 An object is a chain of versions, each known by its hash alone: a change names the hash before and
 the hash after. Two nodes may change the same version at the same time, a removal may cross a
 change, and over a ring of nodes everything arrives twice, the second time after newer things. The
-text of PPPP 2 has the receiver ignore a change whose old hash it has no more; two nodes that
+text of PPPP 2 has the receiver ignore a change whose old hash it no longer has; two nodes that
 ignored each other's change would differ for ever. So:
 
 1. Every version has a *stamp*, the time in milliseconds of the change that made it. A node that
    changes a version gives the change a stamp greater than that version's, whatever its clock says.
-2. A node remembers the versions that are no more: their fields, when they ended, and what they
+2. A node remembers the versions that have ended: their fields, when they ended, and what they
    became (bounded, the oldest are forgotten). A change or removal of such a version therefore finds
    the object it is about.
 3. Of two versions of one object the one with the greater (stamp, hash) holds, on every node, in

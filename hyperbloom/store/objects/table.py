@@ -56,7 +56,7 @@ class ObjectTable:
         return None if data is None else unpack_live(number, data)
 
     def past(self, number: int) -> PastVersion | None:
-        """The version with this hash that is no more."""
+        """The version with this hash that has ended."""
         data = self._transaction.get(_OBJECTS, PAST + hash_bytes(number))
         return None if data is None else unpack_past(data)
 
@@ -64,19 +64,19 @@ class ObjectTable:
         """What a past version has become: the live one, its hash, and None.
 
         Or, when that was removed: None, the hash of the last version, and that version. None, the
-        hash and None when it is forgotten. What is found is noted in every version on the way, so
-        that the way is long only once.
+        hash and None when it is forgotten. Every version passed is made to point at what is found,
+        so that the chain is followed only once.
         """
-        way: list[tuple[int, PastVersion]] = []
+        chain: list[tuple[int, PastVersion]] = []
         while (past := self.past(number)) is not None:
-            way.append((number, past))
+            chain.append((number, past))
             if past.successor is None:
                 break
             number = past.successor
-        for earlier, version in way[:-1]:
+        for earlier, version in chain[:-1]:
             if version.successor != number:
                 self._put_past(earlier, replace(version, successor=number))
-        last = way[-1][1] if way else None
+        last = chain[-1][1] if chain else None
         if last is not None and last.successor is None:
             return None, number, last
         return self.live(number), number, None

@@ -44,7 +44,10 @@ REPLACED = ".replaced"
 
 @contextmanager
 def new_store_in(target: Path, replace: bool) -> Iterator[Path]:
-    """A folder to make the store's file in; at the end of the block it becomes the target's."""
+    """A folder to make the store's file in; at the end of the block it becomes the target's.
+
+    Raises StoreExists, StoreLocked, and StoreError if the disk fails.
+    """
     target = target.absolute()
     kept = target.with_name(target.name + REPLACED)
     try:
@@ -95,7 +98,10 @@ def _check_free(target: Path, kept: Path, replace: bool) -> None:
 
 
 def denied_before(target: Path, warn: Callable[[str], None]) -> list[Operation]:
-    """What denies again whom the store that is replaced denies."""
+    """What puts the keys that the replaced store denies on the new one's deny list.
+
+    `warn` is told if they cannot be read.
+    """
     if not (target / DATA_FILE).exists():
         return []
     try:
@@ -108,7 +114,7 @@ def denied_before(target: Path, warn: Callable[[str], None]) -> list[Operation]:
 
 @contextmanager
 def understood(snapshot: Path) -> Iterator[None]:
-    """What was read of the snapshot and makes no sense is its damage, not a fault of ours."""
+    """Raise StoreCorrupt for what is read of the snapshot in the block and makes no sense."""
     try:
         yield
     except NONSENSE as error:
@@ -118,6 +124,7 @@ def understood(snapshot: Path) -> Iterator[None]:
 def compare_figures(
     snapshot: Path, found: Sequence[FeedFigures], told: Sequence[FeedFigures]
 ) -> None:
+    """Raise StoreCorrupt unless a snapshot holds what it says of itself."""
     if tuple(found) != tuple(told):
         raise StoreCorrupt(
             f"{snapshot} holds other feeds, counts or digests than it says; use another one"
@@ -125,6 +132,7 @@ def compare_figures(
 
 
 def verify_copy(snapshot: Path, environment: Environment, progress: Progress | None) -> None:
+    """Walk a copy that was made; raise StoreCorrupt, and blame the snapshot, for any problem."""
     report = verify_environment(environment, progress)
     if not report.ok:
         raise StoreCorrupt(
@@ -134,6 +142,7 @@ def verify_copy(snapshot: Path, environment: Environment, progress: Progress | N
 
 
 def commit_all(environment: Environment, operations: Sequence[Operation]) -> None:
+    """Commit operations in groups; raise what the first of them that fails does."""
     for start in range(0, len(operations), GROUP_OPERATIONS):
         for result in commit_group(environment, operations[start : start + GROUP_OPERATIONS]):
             if isinstance(result, BaseException):

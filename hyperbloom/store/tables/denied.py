@@ -62,7 +62,7 @@ class DenyKey:
 
 @dataclass(frozen=True, slots=True)
 class AllowKey:
-    """Deny a key no more. Result: whether it was denied."""
+    """Take a key off the deny list. Result: whether it was on it."""
 
     key: bytes
 

@@ -18,7 +18,7 @@ class AppendValues:
     """Add values to a feed; those it has are left as they are, and those it forgot stay out.
 
     ``origin`` is the 32-byte key of the peer that brought them, ``received_at`` the time in µs.
-    With ``restores`` values that were forgotten come in as well, and are forgotten no more.
+    With ``restores`` forgotten values are added, too, and are no longer forgotten.
     Result: Appended. Fails with NoSuchFeed.
     """
 

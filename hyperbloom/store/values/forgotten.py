@@ -116,10 +116,11 @@ class ForgetValues:
 
 @dataclass(frozen=True, slots=True)
 class RestoreValues:
-    """Forget no more that these were forgotten; at most FORGET_STEP of them.
+    """Bring forgotten values back, at most FORGET_STEP of them.
 
-    Those kept whole come back into the feed, as from who brought them at the time they came; those
-    of which only the hash was kept may come again. Result: Appended. Fails with NoSuchFeed.
+    Those kept whole are in the feed again, with the peer that brought them and the time when. Those
+    of which only the hash was kept are not here, and are taken when a peer sends them. Result:
+    Appended. Fails with NoSuchFeed.
     """
 
     feed_key: bytes
@@ -144,7 +145,10 @@ class RestoreValues:
 
 @dataclass(frozen=True, slots=True)
 class DropForgottenHashes(FeedOperation):
-    """Let all values come again of which a feed kept only the hashes. Result: None, at the end."""
+    """Drop all hashes of forgotten values, so that these are taken again.
+
+    Result: None, at the end. Fails with NoSuchFeed.
+    """
 
     def apply(self, transaction: WriteTransaction) -> Unfinished | None:
         hashed = transaction.find_aside(transaction.feed(self.feed_key), _HASHED)

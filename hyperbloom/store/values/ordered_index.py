@@ -180,7 +180,7 @@ class OrderedIndex:
 
         Its record must still be in the log, and so must those of the other values.
         """
-        key, trail = self._way(value)
+        key, trail = self._path_to(value)
         data = self._txn.get(key, db=self._database)
         if data is None:
             return None
@@ -194,8 +194,8 @@ class OrderedIndex:
         self._close_buckets(trail)
         return seq
 
-    def _way(self, value: bytes) -> tuple[bytes, list[bytes]]:
-        """Where a value's entry is, if it is there, and the keys of the buckets on the way."""
+    def _path_to(self, value: bytes) -> tuple[bytes, list[bytes]]:
+        """The key of a value's entry, if it has one, and the keys of the buckets above it."""
         head, offset = self._root, 0
         trail: list[bytes] = []
         while len(value) - offset > PART_BYTES:
@@ -255,7 +255,7 @@ class OrderedIndex:
         return seq if self._read_value(seq) == value else None
 
     def _descend(self, value: bytes) -> tuple[bytes, int]:
-        """The head of the deepest bucket on a value's way, and how much of the value is above."""
+        """The head of the deepest bucket that leads to a value, and how many bytes lie above it."""
         head, offset = self._root, 0
         while len(value) - offset > PART_BYTES:
             key = head + value[offset : offset + PART_BYTES] + _LONG
@@ -331,7 +331,7 @@ class _Walk:
         return len(self._parts) * PART_BYTES
 
     def _enter_start(self) -> None:
-        """Go down the buckets on the start's way, and set where to begin in the deepest."""
+        """Go down the buckets that lead to the start, and set where to begin in the deepest."""
         start = self._start
         while True:
             head, offset = self._frames[-1].head, self._offset

@@ -50,7 +50,7 @@ class LogChunk(NamedTuple):
 
 
 def feed_generation(values: ValueReader, feed_key: bytes) -> int:
-    """A number that changes when what was read of the feed's log may be there no more.
+    """A number that changes when records of the feed's log may have gone since they were read.
 
     That is when it is dropped and joined anew, its seqs beginning again (the lower 32 bits), and
     when it has forgotten values (31 bits above them, which count what was ever forgotten).
@@ -135,6 +135,7 @@ def scan_values(
     """The records whose values v are ``start`` <= v < ``end`` (None: no end), in byte order.
 
     Each record is looked up, which costs some 5 µs, but nothing outside of the range is read.
+    Raises lmdb.CorruptedError, which becomes StoreCorrupt, if a record is missing.
     """
     with read(values.environment, long=True) as transaction:
         feed = transaction.feed(feed_key)

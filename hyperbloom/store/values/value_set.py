@@ -31,7 +31,8 @@ def add_values(
 ) -> tuple[list[bytes], int]:
     """Add values that differ from one another, each with the head of its log record.
 
-    The new ones in the order given, and the number of the first of them.
+    The new ones in the order given, and the number of the first of them. Raises
+    lmdb.CorruptedError if the log has records that the set does not know of.
     """
     first_seq = state.top_seq + 1
     index = index_of(transaction, state)

@@ -11,7 +11,8 @@ from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.discovery.dht.saved_state import MAX_STATE_NODES, load_state
 from hyperbloom.keys import KeyFileError, load_key_file
 from hyperbloom.passphrase import PassphraseError, load_passphrase
-from hyperbloom.store import StoreError, load_snapshot_info
+from hyperbloom.store import StoreError
+from hyperbloom.store.backup.snapshot import load_snapshot_info
 
 MAX_BYTES = 4_096
 RUNS = 100

@@ -14,7 +14,8 @@ import lmdb
 from choices import Choices, piece
 from sound_snapshot import DATABASES, make_snapshot
 
-from hyperbloom.store import StoreError, verify_path
+from hyperbloom.store import StoreError
+from hyperbloom.store.backup.verify import verify_path
 
 MAX_BYTES = 2_048
 RUNS = 8

@@ -11,8 +11,6 @@ from hyperbloom.wire import (
     DIALECTS,
     NEED_DATA,
     PAUSED,
-    SET_DIGEST,
-    ConnectionEnded,
     DigestRequest,
     FilterOptions,
     Link,
@@ -20,11 +18,13 @@ from hyperbloom.wire import (
     RemoteProtocolError,
     Request,
     Session,
-    State,
     Sync,
-    sign_data,
 )
+from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.events import ConnectionEnded
 from hyperbloom.wire.framing import encode_frame
+from hyperbloom.wire.set_digest import SET_DIGEST
+from hyperbloom.wire.states import State
 
 MAX_BYTES = 4_096
 RUNS = 40
@@ -71,9 +71,7 @@ def fuzz(data: bytes) -> bool:
         assert session.buffered_bytes <= len(stream)
         if not _pull(session):
             return False
-    left = session.buffered_bytes
-    session.receive_eof()
-    return _pull(session) and not left
+    return not session.buffered_bytes
 
 
 def _pull(session: Session) -> bool:

@@ -21,13 +21,13 @@ from hyperbloom.store import (
     StoreCorrupt,
     Writer,
     WriterInline,
-    restore_store,
-    seed_store,
 )
 from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.lmdb.layout import META_SUM, META_UNSUMMED, KeptSum
 from hyperbloom.store.lmdb.transaction import write
 from hyperbloom.store.operations import Unfinished
+from hyperbloom.store.restoring.restore import restore_store
+from hyperbloom.store.restoring.seed import seed_store
 from hyperbloom.store.values import digest_migration
 from hyperbloom.store.values.digest_migration import SumUp
 from hyperbloom.store.writer import commit_group
