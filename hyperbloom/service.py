@@ -296,7 +296,7 @@ class NodeService(MultiService):
         log.info(
             "The node serves its feeds ({feeds}) on {listening}",
             feeds=len(node.feeds),
-            listening=", ".join(node.listening()) or "no port",
+            listening=", ".join(map(str, node.listening())) or "no port",
         )
 
     def _drain(self, result: object) -> Deferred[None]:

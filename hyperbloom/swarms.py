@@ -12,12 +12,10 @@ only if it is no nearer than the DHT is, or than what this node itself says of w
 from __future__ import annotations
 
 import hashlib
-import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from hyperbloom.addresses import format_host_port, parse_host_port
-from hyperbloom.discovery.dht.common.contact import Scope
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address, Scope
+from hyperbloom.discovery.limits import LOW_FOUND_PORTS, LOWEST_FOUND_PORT
 from hyperbloom.discovery.tracker.content import Neighbour
 from hyperbloom.discovery.tracker.swarm import Candidate
 from hyperbloom.replication.feed.feed import Feed
@@ -76,7 +74,7 @@ class ReplicationSwarm:
         return [
             Neighbour(
                 node_id=key,
-                addresses=tuple(_dialable(found.addresses_of(key) if found else ())),
+                addresses=_dialable(found.addresses_of(key) if found else ()),
             )
             for key in self._feed.peers.keys
         ]
@@ -87,12 +85,12 @@ class ReplicationSwarm:
         host, port = self._seen_at(), self.own_port()
         if named or host is None or port is None:
             return named
-        return _dialable([format_host_port(host, port)])
+        return _dialable([Address(host, port)])
 
     def own_port(self) -> int | None:
         """The TCP port that others can dial, None if this node only dials."""
         for address in (*self._node.addresses(), *self._node.listening()):
-            return parse_host_port(address)[1]
+            return address.port
         return None
 
     def recent_message_hashes(self) -> Sequence[bytes]:
@@ -119,17 +117,14 @@ class ReplicationSwarm:
             return
         nearest = min([self._reach(), *(own.scope for own in self.own_addresses())])
         for address in candidate.addresses:
-            if address.scope >= nearest and address.may_be_dialled_unproven:
-                found.add(str(address), key=candidate.node_id, source="tracker")
+            if address.scope >= nearest and _may_be_dialled(address):
+                found.add(address, key=candidate.node_id, source="tracker")
 
-    def found(self, host: str, port: int, *, source: str) -> None:
+    def found(self, address: Address, *, source: str) -> None:
         """Dial an address at which somebody said that a peer is."""
         found = self._found
-        if found is None:
-            return
-        for address in _dialable([format_host_port(host, port)]):
-            if address.may_be_dialled_unproven:
-                found.add(str(address), source=source)
+        if found is not None and _may_be_dialled(address):
+            found.add(address, source=source)
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` when the first peer has come or the last has gone."""
@@ -177,13 +172,16 @@ class Swarms:
         return feed.trust.chain is not None
 
 
-def _dialable(addresses: Sequence[str]) -> list[Address]:
-    """Those that are IP addresses which somebody can dial; names stay at home."""
-    found = []
-    for text in addresses:
-        try:
-            host, port = parse_host_port(text)
-            found.append(Address(ipaddress.ip_address(host), port))
-        except ValueError:
-            continue
-    return found
+def _dialable(addresses: Iterable[Address]) -> tuple[Address, ...]:
+    """Those that a record may name: host names and what nobody can dial are left out."""
+    return tuple(address for address in addresses if address.is_dialable)
+
+
+def _may_be_dialled(address: Address) -> bool:
+    """Whether a stranger's word is enough to dial an address: somebody can be there, at this port.
+
+    Who may name an address this near is decided before: by `Address.may_name` for what nodes of the
+    DHT say, by `discovery.lan` for multicast DNS, by `join` for records.
+    """
+    is_open = address.port >= LOWEST_FOUND_PORT or address.port in LOW_FOUND_PORTS
+    return is_open and address.is_dialable

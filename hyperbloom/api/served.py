@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from twisted.internet.defer import Deferred
 
+    from hyperbloom.addresses import Address
     from hyperbloom.keys import Identity
     from hyperbloom.objects.classes.declarations import Declaration
     from hyperbloom.replication.feed.forgetting import Selection, Step
@@ -285,6 +286,6 @@ class ServedNode(Protocol):
 
     def denied(self) -> list[DeniedRecord]: ...
 
-    def addresses(self) -> list[str]: ...
+    def addresses(self) -> list[Address]: ...
 
-    def listening(self) -> list[str]: ...
+    def listening(self) -> list[Address]: ...

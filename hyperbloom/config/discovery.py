@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, get_args
 
-from hyperbloom.addresses import HIGHEST_PORT, check_interface, parse_host_port
+from hyperbloom.addresses import HIGHEST_PORT, Address, check_interface
 from hyperbloom.config.table import ConfigTable, one_of
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.settings import (
@@ -67,7 +67,7 @@ def read_discovery(table: ConfigTable, base: Path) -> DiscoverySettings:
     policies = tuple(policy.value for policy in EqualSeq)
     return DiscoverySettings(
         enabled=table.value("enabled", bool, _DEFAULTS.enabled),
-        bootstrap=table.texts("bootstrap", _DEFAULTS.bootstrap, parse_host_port),
+        bootstrap=table.texts("bootstrap", _DEFAULTS.bootstrap, Address.parse),
         port=table.bounded("port", table.value("port", int, _DEFAULTS.port), 0, HIGHEST_PORT),
         interface=table.text("interface", _DEFAULTS.interface, check_interface),
         server=table.value("server", bool, _DEFAULTS.server),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.config.table import ConfigTable, one_of
 from hyperbloom.feed_words import DEFAULT_DIALECT, Dialect, Mode, Tombstones, check_alias
 from hyperbloom.keys import parse_public_key
@@ -56,7 +56,7 @@ def _feed(table: ConfigTable) -> FeedSettings:
         mode=mode,
         ranges=ranges,
         dialect=table.text("dialect", DEFAULT_DIALECT, one_of(get_args(Dialect), "dialect")),
-        peers=table.texts("peers", (), parse_host_port),
+        peers=table.texts("peers", (), Address.parse),
         issue_links=table.value("issue_links", bool, True),
         retain_age=table.bounded("retain_age", table.seconds("retain_age", 0.0), 0),
         retain_values=table.bounded("retain_values", table.value("retain_values", int, 0), 0),

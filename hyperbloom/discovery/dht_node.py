@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IDelayedCall, IListeningPort
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.addresses import format_host_port, parse_host_port
+from hyperbloom.addresses import Address, Scope, scope_of
 from hyperbloom.discovery.dht.collectors import (
     Collector,
     ImmutableValue,
@@ -20,7 +20,7 @@ from hyperbloom.discovery.dht.collectors import (
     Peers,
 )
 from hyperbloom.discovery.dht.common import bencode
-from hyperbloom.discovery.dht.common.contact import Address, Contact, Scope, is_ipv6, scope_of
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.discovery.dht.common.messages import AnnouncePeer, PutImmutable, PutMutable
 from hyperbloom.discovery.dht.events import AddressSettled, Event, OperationEnded
@@ -180,7 +180,7 @@ class DhtNode:
         address = self.address
         if address is None:
             raise LocalProtocolError("the node stopped while it began to listen")
-        self._machine.use_family(ipv6=is_ipv6(address.host))
+        self._machine.use_family(ipv6=address.is_ipv6)
         return address
 
     def stop(self) -> Deferred[None]:
@@ -195,7 +195,7 @@ class DhtNode:
             return succeed(None)
         return port.stopListening() or succeed(None)
 
-    def bootstrap(self, addresses: Sequence[tuple[str, int]] | None = None) -> Deferred[int]:
+    def bootstrap(self, addresses: Sequence[Address] | None = None) -> Deferred[int]:
         """Join the network; fires with the number of nodes known when that is done.
 
         `addresses`, else those of the settings, are hosts (names are resolved) and ports. While no
@@ -215,8 +215,8 @@ class DhtNode:
         return DhtStatus(
             node_id=machine.node_id,
             server=self.settings.server,
-            address=None if self.address is None else format_host_port(*self.address),
-            external_address=None if seen is None else format_host_port(*seen),
+            address=None if self.address is None else str(self.address),
+            external_address=None if seen is None else str(seen),
             nodes=len(machine.table),
             good_nodes=machine.table.good(now=self._reactor.seconds()),
             items=machine.storage.items,
@@ -344,12 +344,12 @@ class DhtNode:
 
     # -- inside
 
-    async def _bootstrap(self, addresses: Sequence[tuple[str, int]] | None) -> int:
+    async def _bootstrap(self, addresses: Sequence[Address] | None) -> int:
         if addresses is None:
-            addresses = [parse_host_port(text) for text in self.settings.bootstrap]
-        ipv6 = self.address is not None and is_ipv6(self.address.host)
+            addresses = [Address.parse(text) for text in self.settings.bootstrap]
+        ipv6 = self.address is not None and self.address.is_ipv6
         found = await gatherResults(
-            [resolve(self._reactor, host, port, ipv6=ipv6) for host, port in addresses]
+            [resolve(self._reactor, address, ipv6=ipv6) for address in addresses]
         )
         resolved = [address for each in found for address in each]
         if not all(found) and self._port is not None:
@@ -365,7 +365,7 @@ class DhtNode:
         if self._resolving is not None and self._resolving.active():
             self._resolving.cancel()
 
-    def _bootstrap_again(self, addresses: Sequence[tuple[str, int]]) -> None:
+    def _bootstrap_again(self, addresses: Sequence[Address]) -> None:
         def failed(failure: Failure) -> None:
             failure.trap(CancelledError, LocalProtocolError)
 
@@ -414,7 +414,7 @@ class DhtNode:
             case AddressSettled(address=address):
                 log.info(
                     "Nodes of the DHT see this one at {address}; it has a new id that fits",
-                    address=format_host_port(*address),
+                    address=str(address),
                 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.announcer import AnnouncerStatus
 from hyperbloom.discovery.tracker.status import TrackerStatus
 from hyperbloom.discovery.tracker.swarm import Swarm
@@ -36,7 +37,7 @@ class FeedSwarm(Swarm, Protocol):
         """The TCP port at which this node can be dialled, None if it does not listen."""
         ...
 
-    def found(self, host: str, port: int, *, source: str) -> None:
+    def found(self, address: Address, *, source: str) -> None:
         """Somebody said that a peer is there; `source` is one word for people."""
         ...
 

@@ -27,8 +27,8 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from hyperbloom.addresses import Address, scope_of
 from hyperbloom.discovery.announcer import swarm_hash
-from hyperbloom.discovery.dht.common.contact import scope_of
 from hyperbloom.discovery.feeds import FeedSwarm
 from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
 from hyperbloom.discovery.settings import DiscoverySettings, Lan
@@ -91,12 +91,6 @@ class LanStatus:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class _Heard:
-    hosts: tuple[str, ...]
-    port: int
-
-
 class LanDiscovery:
     """Tells the network of the served feeds and hears of those of others, `start` to `stop`."""
 
@@ -115,7 +109,7 @@ class LanDiscovery:
         self._swarms: dict[str, FeedSwarm] = {}
         self._told: set[str] = set()
         self._infos: dict[str, ServiceInfo] = {}
-        self._heard: OrderedDict[str, _Heard] = OrderedDict()
+        self._heard: OrderedDict[str, list[Address]] = OrderedDict()
         self._running = False
         self._opening_again: IDelayedCall | None = None
         self._problem: str | None = None
@@ -260,25 +254,25 @@ class LanDiscovery:
             log.debug("A name heard by multicast DNS is no service's: {why}", why=str(error))
             return
         if info is not None and info.port:
-            heard = _Heard(tuple(info.parsed_addresses()[:MAX_LAN_ADDRESSES]), info.port)
+            hosts = info.parsed_addresses()[:MAX_LAN_ADDRESSES]
+            heard = [Address(host, info.port) for host in hosts]
             self._reactor.callFromThread(self._hear, name, heard)
 
     # In the reactor's thread again
 
-    def _hear(self, name: str, heard: _Heard) -> None:
+    def _hear(self, name: str, heard: list[Address]) -> None:
         if not self._running or name.partition(".")[0].endswith(self._nonce):
             return
         scopes = {scope_of(interface) for interface in self._interfaces}
-        near = tuple(host for host in heard.hosts if scope_of(host) in scopes)
-        heard = self._heard[name] = _Heard(near, heard.port)
+        near = self._heard[name] = [address for address in heard if address.scope in scopes]
         self._heard.move_to_end(name)
         while len(self._heard) > MAX_LAN_SERVICES:
             self._heard.popitem(last=False)
         for known, swarm in self._swarms.items():
             if name.startswith(known):
-                self._tell(swarm, heard)
+                self._tell(swarm, near)
 
     @staticmethod
-    def _tell(swarm: FeedSwarm, heard: _Heard) -> None:
-        for host in heard.hosts:
-            swarm.found(host, heard.port, source="lan")
+    def _tell(swarm: FeedSwarm, heard: Sequence[Address]) -> None:
+        for address in heard:
+            swarm.found(address, source="lan")

@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import DatagramProtocol
 from twisted.logger import Logger
 
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.events import Event
 from hyperbloom.discovery.dht.machine import Dht
 

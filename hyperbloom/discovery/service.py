@@ -19,8 +19,8 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.announcer import Announcer
-from hyperbloom.discovery.dht.common.contact import Address
 from hyperbloom.discovery.dht_node import DhtNode, DhtStatus
 from hyperbloom.discovery.feeds import FeedDiscoveryStatus, Feeds, FeedSwarm
 from hyperbloom.discovery.lan import LanDiscovery, LanStatus
@@ -205,7 +205,7 @@ class DiscoveryService(Service):
 
     def _announcer_for(self, swarm: FeedSwarm) -> Announcer:
         def found(address: Address) -> None:
-            swarm.found(address.host, address.port, source="swarm")
+            swarm.found(address, source="swarm")
 
         return Announcer(
             swarm.discovery_key,

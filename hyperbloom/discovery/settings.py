@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.settings import PUBLIC_ROUTERS, DhtSettings, EqualSeq
 from hyperbloom.discovery.tracker.settings import TrackerSettings
 
@@ -76,7 +76,7 @@ class DiscoverySettings:
 
     def __post_init__(self) -> None:
         for address in self.bootstrap:
-            parse_host_port(address)
+            Address.parse(address)
 
     def for_dht(self) -> DhtSettings:
         """The part of the DHT node."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, get_args
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.feed_keys import feed_name_digits
 from hyperbloom.feed_words import DEFAULT_DIALECT, Mode, Tombstones
 from hyperbloom.keys import PUBLIC_KEY_BYTES
@@ -104,7 +104,7 @@ class FeedSettings:
             if end is not None and end <= start:
                 raise ValueError("the end of a range must be greater than its start")
         for address in self.peers:
-            parse_host_port(address)
+            Address.parse(address)
         if (
             not 0 <= self.retain_age < float("inf")
             or min(self.retain_values, self.retain_bytes) < 0

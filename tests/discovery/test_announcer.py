@@ -9,8 +9,8 @@ import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.announcer import UNREACHED_SECONDS, Announcer, swarm_hash
-from hyperbloom.discovery.dht.common.contact import Address
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
 from hyperbloom.discovery.dht_node import AnnounceReport, PeerLookup
 from hyperbloom.discovery.settings import SwarmSettings

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common import bencode
 from hyperbloom.discovery.dht.common.compact import decode_address, decode_contacts, encode_address
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import (

@@ -8,8 +8,9 @@ import pytest
 from fake_nodes import TOKEN, FakeNode, raw_answer
 from simnet import SimNetwork
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.collectors import MutableItems, Nodes, Peers
-from hyperbloom.discovery.dht.common.contact import Address, Contact, distance
+from hyperbloom.discovery.dht.common.contact import Contact, distance
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
 from hyperbloom.discovery.dht.common.messages import Get, GetPeers, PutMutable, Response
 from hyperbloom.discovery.dht.common.node_id import is_secure, make_node_id

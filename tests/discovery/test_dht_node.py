@@ -15,7 +15,8 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.error import CannotListenError
 from twisted.internet.selectreactor import SelectReactor
 
-from hyperbloom.discovery.dht.common.contact import Address, Contact, Scope
+from hyperbloom.addresses import Address, Scope
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
 from hyperbloom.discovery.dht.limits import MAX_OPERATIONS
 from hyperbloom.discovery.dht.saved_state import MAX_STATE_NODES, SavedState, load_state
@@ -82,7 +83,7 @@ class TestSimulated:
         network = SimNetwork()
         node = node_at(network, "9.0.0.1")
         node.listen()
-        assert network.wait(node.bootstrap([("8.8.8.8", 1)])) == 0
+        assert network.wait(node.bootstrap([Address("8.8.8.8", 1)])) == 0
         assert network.wait(node.get_mutable(OWNER.public_key, b"")).items == ()
         report = network.wait(node.put_mutable(item()))
         assert (report.asked, report.found, report.others) == (0, False, ())
@@ -190,7 +191,7 @@ class TestBootstrap:
         node = node_at(network, "9.0.0.1")
         node._reactor.nameResolver = names = NamesLater()
         node.listen(6881)
-        assert network.wait(node.bootstrap([("router.example", 6881)])) == 0
+        assert network.wait(node.bootstrap([Address("router.example", 6881)])) == 0
         return node, names
 
     def test_a_machine_that_is_up_before_its_network(self, network: SimNetwork) -> None:
@@ -371,4 +372,4 @@ class TestRealSockets:
     def test_a_bootstrap_node_by_name(self, real: Real) -> None:
         """`localhost` is resolved by the machine itself, without asking anybody."""
         first, second = real.start(), real.start()
-        assert real.wait(second.bootstrap([("localhost", first.address.port)])) == 1
+        assert real.wait(second.bootstrap([Address("localhost", first.address.port)])) == 1

@@ -8,9 +8,10 @@ import pytest
 from fake_nodes import FakeNode
 from simnet import SimNetwork
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.collectors import Nodes
 from hyperbloom.discovery.dht.common.compact import encode_contacts
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.errors import Refusal
 from hyperbloom.discovery.dht.common.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.limits import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from hyperbloom.discovery.dht.common.contact import ID_BITS, Address, Contact, distance
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.contact import ID_BITS, Contact, distance
 from hyperbloom.discovery.dht.common.node_id import make_node_id
 from hyperbloom.discovery.dht.limits import BUCKET_NODES, MAX_SPARES
 from hyperbloom.discovery.dht.routing_table import (

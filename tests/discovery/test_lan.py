@@ -9,12 +9,12 @@ import pytest
 from threadless import Threadless
 from zeroconf import ServiceInfo, ServiceStateChange
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.announcer import swarm_hash
 from hyperbloom.discovery.lan import (
     OPEN_SECONDS,
     SERVICE_TYPE,
     LanDiscovery,
-    _Heard,
     interfaces_for,
 )
 from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
@@ -52,8 +52,12 @@ class Swarm:
     def own_port(self):
         return None
 
-    def found(self, host, port, *, source):
-        self.told.append((host, port, source))
+    def found(self, address, *, source):
+        self.told.append((address, source))
+
+
+def at(*hosts):
+    return [Address(host, 4365) for host in hosts]
 
 
 @pytest.fixture
@@ -74,8 +78,8 @@ def service(key, nonce="01020304"):
 def test_a_service_of_a_served_feed_is_told(lan):
     one, other = Swarm(b"a" * 32), Swarm(b"b" * 32)
     lan.serve([one, other])
-    lan._hear(service(b"a" * 32), _Heard(("192.168.1.9", "fd00::1"), 4365))
-    assert one.told == [("192.168.1.9", 4365, "lan"), ("fd00::1", 4365, "lan")]
+    lan._hear(service(b"a" * 32), at("192.168.1.9", "fd00::1"))
+    assert one.told == [(address, "lan") for address in at("192.168.1.9", "fd00::1")]
     assert other.told == []
 
 
@@ -93,8 +97,8 @@ def test_only_addresses_as_near_as_the_interface_are_told(lan, interface, told):
     one, late = Swarm(b"a" * 32), Swarm(b"a" * 32)
     lan.serve([one])
     hosts = ("127.0.0.1", "169.254.169.254", "10.0.0.1", "9.9.9.9", "224.0.0.1", "0.0.0.0")
-    lan._hear(service(b"a" * 32), _Heard(hosts, 4365))
-    assert [host for host, _, _ in one.told] == told
+    lan._hear(service(b"a" * 32), at(*hosts))
+    assert [address.host for address, _ in one.told] == told
     lan.serve([])
     lan.serve([late])
     assert late.told == one.told
@@ -194,23 +198,23 @@ def test_a_node_that_listens_later_is_told_of_then(lan):
 
 
 def test_what_was_heard_before_a_feed_was_joined_is_told_then(lan):
-    lan._hear(service(b"a" * 32), _Heard(("192.168.1.9",), 4365))
+    lan._hear(service(b"a" * 32), at("192.168.1.9"))
     one = Swarm(b"a" * 32)
     lan.serve([one])
     lan.serve([one])
-    assert one.told == [("192.168.1.9", 4365, "lan")]
+    assert one.told == [(*at("192.168.1.9"), "lan")]
 
 
 def test_this_node_does_not_hear_itself(lan):
     one = Swarm(b"a" * 32)
     lan.serve([one])
-    lan._hear(service(b"a" * 32, lan._nonce), _Heard(("192.168.1.9",), 4365))
+    lan._hear(service(b"a" * 32, lan._nonce), at("192.168.1.9"))
     assert one.told == []
 
 
 def test_a_loud_network_is_forgotten_in_part(lan):
     for number in range(MAX_LAN_SERVICES + 1):
-        lan._hear(service(b"%032d" % number), _Heard(("192.168.1.9",), 4365))
+        lan._hear(service(b"%032d" % number), at("192.168.1.9"))
     assert lan.status().heard == MAX_LAN_SERVICES
     first, last = Swarm(b"%032d" % 0), Swarm(b"%032d" % MAX_LAN_SERVICES)
     lan.serve([first, last])

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 from tracker_sim import EPOCH, FEED_KEY, Node, Storer, World
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.items import MAX_SEQ, MutableItem
-from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.tracker.content import RecordContent
 from hyperbloom.discovery.tracker.limits import ITEMS_PER_TURN
 from hyperbloom.discovery.tracker.reading import read_records
@@ -79,7 +79,7 @@ def test_the_startup_record_can_be_left_out() -> None:
     settings = TrackerSettings()
     settings = replace(settings, bootstrap=replace(settings.bootstrap, publish_on_startup=False))
     one = world(settings=settings)
-    place(one, STRANGER, minute(one), RecordContent(addresses=(Address.of("10.9.9.9", 1),)))
+    place(one, STRANGER, minute(one), RecordContent(addresses=(Address("10.9.9.9", 1),)))
     node = one.node()
     assert one.run(1, until=lambda: bool(node.swarm.joins))
     # All lookups take about as long: a record of the start would be put by now, and the one that

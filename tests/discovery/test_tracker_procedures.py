@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.interfaces import PutReport
 from hyperbloom.discovery.items import MutableItem
-from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
 from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
 from hyperbloom.discovery.tracker.procedures import (
@@ -43,7 +43,7 @@ def node(number: int, *addresses: Address) -> Neighbour:
 
 
 def at(number: int) -> Address:
-    return Address.of(f"10.0.0.{number}", 4365)
+    return Address(f"10.0.0.{number}", 4365)
 
 
 def record(

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.interfaces import MutableLookup, PutReport
 from hyperbloom.discovery.items import MutableItem
-from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.tracker.content import Neighbour
 from hyperbloom.discovery.tracker.settings import TrackerSettings
 from hyperbloom.discovery.tracker.swarm import Candidate
@@ -267,7 +267,7 @@ class World:
         """A node that knows the feed's key only, and starts after so many seconds."""
         number = len(self.nodes)
         identity = Identity(self.random.randbytes(32))
-        address = Address.of(f"10.0.{number // 250}.{number % 250 + 1}", 4365)
+        address = Address(f"10.0.{number // 250}.{number % 250 + 1}", 4365)
         swarm = SimSwarm(self, identity, address)
         store = SimStore(self, side)
         tracker = Tracker(

@@ -12,7 +12,7 @@ import pytest
 from dht_peers import HOST, LOOKUP_SECONDS, LibtorrentNode, Nodes, RawAsker, bittorrent_dht
 from twisted.internet.defer import Deferred
 
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.messages import ErrorMessage, Response
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.dht_node import DhtNode

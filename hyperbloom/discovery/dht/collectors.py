@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hyperbloom.discovery.dht.common.contact import Address, may_tell
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.messages import FindNode, Get, GetPeers, Query, Response
 from hyperbloom.discovery.dht.limits import MAX_PEERS_FOUND, MAX_VALUE_BYTES
 from hyperbloom.discovery.dht.storage import immutable_target
@@ -124,7 +124,7 @@ class Peers:
 
     def collect(self, response: Response, teller: Address) -> bool:
         """Takes the peers that this node may name."""
-        told = [peer for peer in response.peers or () if may_tell(teller.host, peer.host)]
+        told = [peer for peer in response.peers or () if teller.may_name(peer)]
         for peer in told[: MAX_PEERS_FOUND - len(self._found)]:
             self._found[peer] = None
         return bool(told)

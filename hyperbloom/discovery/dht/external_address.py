@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from typing import Final
 
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.limits import MAX_VOTERS
 from hyperbloom.discovery.dht.rate_limits import whom
 

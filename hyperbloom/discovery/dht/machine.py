@@ -21,14 +21,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
+from hyperbloom.addresses import Address, Scope
 from hyperbloom.discovery.dht.collectors import Collector, Nodes
-from hyperbloom.discovery.dht.common.contact import (
-    Address,
-    Contact,
-    Scope,
-    may_tell,
-    scope_of,
-)
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import (
@@ -347,7 +342,7 @@ class Dht:
         ask.asker.answered(ask, node_id, response)
 
     def _is_news(self, seen: Address, voter: Address) -> bool:
-        return may_tell(voter.host, seen.host) and self.votes.vote(voter, seen)
+        return voter.may_name(seen) and self.votes.vote(voter, seen)
 
     def _silent_in_table(self, ask: Ask) -> None:
         if ask.node_id is not None:
@@ -436,7 +431,7 @@ class Dht:
     def _settle_address(self) -> None:
         """Take a new id where the one we have does not fit the address that others see."""
         seen = self.votes.settled
-        if seen is None or scope_of(seen.host) is not Scope.GLOBAL:
+        if seen is None or seen.scope is not Scope.GLOBAL:
             return
         if is_secure(self.node_id, seen.host):
             return

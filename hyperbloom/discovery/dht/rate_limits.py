@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from hyperbloom.discovery.dht.common.contact import Address, Scope, scope_of
+from hyperbloom.addresses import Address, Scope
 from hyperbloom.discovery.dht.limits import MAX_ADDRESSES_WATCHED, PACKETS_PER_SECOND_OUT
 
 __all__ = ["Allowance", "Pace", "whom"]
@@ -21,7 +21,7 @@ _WINDOW_SECONDS: Final = 1.0
 
 def whom(address: Address) -> str | Address:
     """Who an address is to the rates: its host, and at loopback the port too."""
-    return address if scope_of(address.host) is Scope.LOOPBACK else address.host
+    return address if address.scope is Scope.LOOPBACK else address.host
 
 
 class Allowance:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hyperbloom.discovery.dht.common.contact import Address, Contact, is_ipv6, may_tell
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import ErrorCode, Refusal
 from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,
@@ -65,7 +66,7 @@ class Responder:
                 return self._get(target, seq, asker, now)
             case GetPeers(info_hash=info_hash):
                 peers = self._storage.peers(info_hash, now=now)
-                told = tuple(peer for peer in peers if may_tell(asker.host, peer.host))
+                told = tuple(peer for peer in peers if asker.may_name(peer))
                 token = self._tokens.token_for(asker, now=now)
                 return self._near(info_hash, asker, Response(peers=told or None), token=token)
             case AnnouncePeer():
@@ -111,7 +112,7 @@ class Responder:
         """What is brought, with the closest nodes of the asker's family."""
         known = self.table.closest(target, NODES_TOLD)
         nodes = tuple(node for node in known if _may_be_told(node, asker))
-        ipv6 = is_ipv6(asker.host)
+        ipv6 = asker.is_ipv6
         return replace(
             brought, token=token, nodes=None if ipv6 else nodes, nodes6=nodes if ipv6 else None
         )
@@ -123,5 +124,4 @@ class Responder:
 
 def _may_be_told(node: Contact, asker: Address) -> bool:
     """One of the other family has no place in `nodes`, or in `nodes6`: its length is another."""
-    host = node.address.host
-    return is_ipv6(host) == is_ipv6(asker.host) and may_tell(asker.host, host)
+    return node.address.is_ipv6 == asker.is_ipv6 and asker.may_name(node.address)

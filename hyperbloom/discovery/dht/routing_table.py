@@ -20,7 +20,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hyperbloom.discovery.dht.common.contact import ID_BITS, Contact, Scope, is_ipv6, scope_of
+from hyperbloom.addresses import Scope
+from hyperbloom.discovery.dht.common.contact import ID_BITS, Contact
 from hyperbloom.discovery.dht.common.node_id import is_secure
 from hyperbloom.discovery.dht.limits import BUCKET_NODES, MAX_SPARES
 
@@ -207,10 +208,10 @@ class RoutingTable:
     def keep_family(self, *, ipv6: bool) -> None:
         """Forget the nodes of the other family of addresses, those that wait for a place too."""
         for node in list(self._known.values()):
-            if is_ipv6(node.contact.address.host) != ipv6:
+            if node.contact.address.is_ipv6 != ipv6:
                 self._drop(node)
         for bucket in filter(None, self._buckets):
-            bucket.spares = [c for c in bucket.spares if is_ipv6(c.address.host) == ipv6]
+            bucket.spares = [c for c in bucket.spares if c.address.is_ipv6 == ipv6]
 
     # -- places
 
@@ -267,7 +268,7 @@ class RoutingTable:
     def _list(self, node: KnownNode) -> None:
         self._bucket(node.contact.node_id).nodes.append(node)
         self._known[node.contact.node_id] = node
-        if scope_of(node.contact.address.host) is Scope.GLOBAL:
+        if node.contact.address.scope is Scope.GLOBAL:
             self._hosts[node.contact.address.host] = node.contact.node_id
 
     def _drop(self, node: KnownNode) -> None:

@@ -10,7 +10,7 @@ import hashlib
 from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.errors import ErrorCode, Refusal
 from hyperbloom.discovery.dht.common.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.limits import (

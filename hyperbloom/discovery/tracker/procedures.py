@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.interfaces import PutReport
-from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.tracker.content import MESSAGE_HASH_BYTES, SLOTS, Neighbour, RecordContent
 from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
 from hyperbloom.discovery.tracker.record import Record

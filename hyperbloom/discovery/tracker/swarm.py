@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.tracker.content import Neighbour
 
 __all__ = ["Candidate", "Swarm"]

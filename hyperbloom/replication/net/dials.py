@@ -6,6 +6,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 
+from hyperbloom.addresses import Address
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.net.admission import Admission
 from hyperbloom.replication.net.dialer import Dialer
@@ -20,28 +21,33 @@ class Dials:
 
     def __init__(self, connections: Admission) -> None:
         self._connections = connections
-        self._dialers: dict[bytes, list[Dialer]] = {}
+        #: The dialers of each feed, by the address as its settings write it.
+        self._dialers: dict[bytes, dict[str, Dialer]] = {}
         #: The found peers of each feed, by the feed's key.
         self.found: dict[bytes, FoundPeers] = {}
 
     def begin(self, feed: Feed) -> None:
         """Dial whom the feed's settings name, and who was found."""
-        dialers = [Dialer(self._connections, feed, address) for address in feed.settings.peers]
+        dialers = {
+            text: Dialer(self._connections, feed, Address.parse(text))
+            for text in feed.settings.peers
+        }
         self._dialers[feed.key] = dialers
-        for dialer in dialers:
+        for dialer in dialers.values():
             dialer.start()
         found = FoundPeers(
             self._connections,
             feed,
-            skip=frozenset(feed.settings.peers),
-            configured=lambda: {dialer.answered for dialer in dialers},
+            skip=frozenset(dialer.address for dialer in dialers.values()),
+            configured=lambda: {dialer.answered for dialer in dialers.values()},
         )
         self.found[feed.key] = found
         found.start()
 
     def end(self, feed_key: bytes) -> Deferred[list[Any]]:
         """Dial nobody about a feed any more; fires when what was dialled is closed."""
-        stopping: list[Deferred[Any]] = [one.stop() for one in self._dialers.pop(feed_key, [])]
+        dialers = self._dialers.pop(feed_key, {})
+        stopping: list[Deferred[Any]] = [one.stop() for one in dialers.values()]
         if feed_key in self.found:
             stopping.append(self.found.pop(feed_key).stop())
         return gatherResults(stopping)
@@ -57,13 +63,14 @@ class Dials:
 
     def answering(self, feed_key: bytes) -> dict[str, Peering | None]:
         """The addresses of a feed's settings, and who answers there now."""
-        return {one.address: one.peering for one in self._dialers.get(feed_key, ())}
+        dialers = self._dialers.get(feed_key, {})
+        return {text: dialer.peering for text, dialer in dialers.items()}
 
     def problem(self, feed_key: bytes) -> str | None:
         """Why addresses of a feed's settings do not answer; None: all do, or there are none."""
         problems = [
             f"{one.address}: {one.last_problem}"
-            for one in self._dialers.get(feed_key, ())
+            for one in self._dialers.get(feed_key, {}).values()
             if one.last_problem
         ]
         return "; ".join(problems) or None

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from hyperbloom.addresses import Scope, scope_of
 from hyperbloom.discovery.dht.common.compact import packed_host
-from hyperbloom.discovery.dht.common.contact import ID_BYTES, Scope, scope_of
+from hyperbloom.discovery.dht.common.contact import ID_BYTES
 
 __all__ = ["is_secure", "make_node_id"]
 
