@@ -46,9 +46,9 @@ from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feeds import settle_feeds
 from hyperbloom.replication.node import Node
+from hyperbloom.searched_feeds import NodeFeeds
 from hyperbloom.store import PutMeta, Store, StoreError, Writer
 from hyperbloom.store.tables.meta import NODE_ID
-from hyperbloom.swarms import Swarms
 
 __all__ = ["NodeService", "StartError"]
 
@@ -244,7 +244,7 @@ class NodeService(MultiService):
 
         discovery = DiscoveryService(
             settings,
-            feeds=Swarms(node, seen_at=seen_at, reach=lambda: discovery.dht.reach),
+            feeds=NodeFeeds(node, seen_at=seen_at, reach=lambda: discovery.dht.reach),
             reactor=self._reactor,
             now=time.time,
             random=SystemRandom(),

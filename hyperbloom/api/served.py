@@ -214,7 +214,7 @@ class ServedDiscovery(Protocol):
 
 
 class ServedFound(Protocol):
-    """`hyperbloom.replication.net.discovered_peers.FoundPeers`, as far as the API uses it."""
+    """`hyperbloom.replication.net.discovered_peers.DiscoveredPeers`, as far as the API uses it."""
 
     def status(self) -> Sequence[HasJson]: ...
 
@@ -247,7 +247,7 @@ class ServedNode(Protocol):
     def feeds(self) -> Mapping[bytes, ServedFeed]: ...
 
     @property
-    def found(self) -> Mapping[bytes, ServedFound]: ...
+    def discovered(self) -> Mapping[bytes, ServedFound]: ...
 
     @property
     def ownership(self) -> ServedOwnership: ...

@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 
 from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
-from hyperbloom.discovery.dht_node import AnnounceReport, PeerLookup
+from hyperbloom.discovery.dht.reports import AnnounceReport, PeerLookup
 from hyperbloom.discovery.settings import SwarmSettings
 
 __all__ = ["UNREACHED_SECONDS", "Announcer", "AnnouncerStatus", "PeerStore", "swarm_hash"]

@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 from hyperbloom.addresses import Address
 from hyperbloom.discovery.announcer import AnnouncerStatus
+from hyperbloom.discovery.tracker.neighbourhood import Neighbourhood
 from hyperbloom.discovery.tracker.status import TrackerStatus
-from hyperbloom.discovery.tracker.swarm import Swarm
 from hyperbloom.keys import Identity
 
-__all__ = ["FeedDiscoveryStatus", "FeedSwarm", "Feeds"]
+__all__ = ["FeedDiscoveryStatus", "SearchedFeed", "SearchedFeeds"]
 
 
-class FeedSwarm(Swarm, Protocol):
+class SearchedFeed(Neighbourhood, Protocol):
     """The peers of one feed. No method may block or raise."""
 
     @property
@@ -42,10 +42,10 @@ class FeedSwarm(Swarm, Protocol):
         ...
 
 
-class Feeds(Protocol):
+class SearchedFeeds(Protocol):
     """The feeds that peers are to be found for at this moment, by public key."""
 
-    def __call__(self) -> Mapping[bytes, FeedSwarm]: ...
+    def __call__(self) -> Mapping[bytes, SearchedFeed]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from twisted.python.failure import Failure
 
 from hyperbloom.addresses import Address, scope_of
 from hyperbloom.discovery.announcer import swarm_hash
-from hyperbloom.discovery.feeds import FeedSwarm
+from hyperbloom.discovery.feeds import SearchedFeed
 from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
 from hyperbloom.discovery.settings import DiscoverySettings, Lan
 
@@ -106,7 +106,7 @@ class LanDiscovery:
         self._interfaces: list[str] = []
         self._zeroconf: Zeroconf | None = None
         self._browser: ServiceBrowser | None = None
-        self._swarms: dict[str, FeedSwarm] = {}
+        self._feeds: dict[str, SearchedFeed] = {}
         self._told: set[str] = set()
         self._infos: dict[str, ServiceInfo] = {}
         self._heard: OrderedDict[str, list[Address]] = OrderedDict()
@@ -141,12 +141,12 @@ class LanDiscovery:
             self._opening_again.cancel()
         return self._in_turn(self._close)
 
-    def serve(self, swarms: Sequence[FeedSwarm]) -> None:
+    def serve(self, feeds: Sequence[SearchedFeed]) -> None:
         """Tell of these feeds from now on, and of no others; to be called again and again."""
-        wanted = {swarm_hash(swarm.discovery_key).hex(): swarm for swarm in swarms}
-        fresh = wanted.keys() - self._swarms.keys()
-        gone = self._swarms.keys() - wanted.keys()
-        self._swarms = wanted
+        wanted = {swarm_hash(feed.discovery_key).hex(): feed for feed in feeds}
+        fresh = wanted.keys() - self._feeds.keys()
+        gone = self._feeds.keys() - wanted.keys()
+        self._feeds = wanted
         for name in gone:
             self._told.discard(name)
             self._in_turn(self._unregister, name)
@@ -268,11 +268,11 @@ class LanDiscovery:
         self._heard.move_to_end(name)
         while len(self._heard) > MAX_LAN_SERVICES:
             self._heard.popitem(last=False)
-        for known, swarm in self._swarms.items():
+        for known, feed in self._feeds.items():
             if name.startswith(known):
-                self._tell(swarm, near)
+                self._tell(feed, near)
 
     @staticmethod
-    def _tell(swarm: FeedSwarm, heard: Sequence[Address]) -> None:
+    def _tell(feed: SearchedFeed, heard: Sequence[Address]) -> None:
         for address in heard:
-            swarm.found(address, source="lan")
+            feed.found(address, source="lan")

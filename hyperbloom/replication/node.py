@@ -30,7 +30,7 @@ from hyperbloom.replication.limits import RETENTION_SECONDS, Limits
 from hyperbloom.replication.net.admission import Admission
 from hyperbloom.replication.net.dialer import AcceptFactory
 from hyperbloom.replication.net.dials import Dials
-from hyperbloom.replication.net.discovered_peers import FoundPeers
+from hyperbloom.replication.net.discovered_peers import DiscoveredPeers
 from hyperbloom.replication.overview import Overview
 from hyperbloom.replication.ownership import Ownership
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
@@ -103,9 +103,9 @@ class Node(Service):
         return self._feeds.by_key
 
     @property
-    def found(self) -> Mapping[bytes, FoundPeers]:
+    def discovered(self) -> Mapping[bytes, DiscoveredPeers]:
         """The found peers of each feed that takes part, by the feed's key."""
-        return self._dials.found
+        return self._dials.discovered
 
     # Life
 

@@ -333,7 +333,7 @@ class FakeNode:
         self.sizes = {
             "map_bytes": 1, "used_bytes": 3 << 20, "free_bytes": 0, "file_bytes": 1,
         }  # fmt: skip
-        self.found: dict[bytes, Any] = {}
+        self.discovered: dict[bytes, Any] = {}
         self.connected: list[PeerStatus] = [a_peer(self.own.key)]
         self.refusals = (
             ClosedConnection(

@@ -12,6 +12,7 @@ from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.collectors import MutableItems, Nodes, Peers
 from hyperbloom.discovery.dht.common.contact import Contact, distance
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, sign_item
 from hyperbloom.discovery.dht.common.messages import Get, GetPeers, PutMutable, Response
 from hyperbloom.discovery.dht.common.node_id import is_secure, make_node_id
 from hyperbloom.discovery.dht.limits import (
@@ -28,7 +29,6 @@ from hyperbloom.discovery.dht.limits import (
 from hyperbloom.discovery.dht.lookup import SLOW_SECONDS, Lookup
 from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
 from hyperbloom.discovery.dht_node import DhtNode
-from hyperbloom.discovery.items import MAX_SEQ, sign_item
 from hyperbloom.keys import Identity
 
 OWNER = Identity(b"o" * 32)

@@ -18,11 +18,11 @@ from twisted.internet.selectreactor import SelectReactor
 from hyperbloom.addresses import Address, Scope
 from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.discovery.dht.limits import MAX_OPERATIONS
 from hyperbloom.discovery.dht.saved_state import MAX_STATE_NODES, SavedState, load_state
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht_node import RESOLVE_SECONDS, DhtNode
-from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.keys import Identity
 
 OWNER = Identity(b"o" * 32)

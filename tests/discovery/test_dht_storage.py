@@ -9,6 +9,12 @@ import pytest
 
 from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.errors import Refusal
+from hyperbloom.discovery.dht.common.items import (
+    MAX_SEQ,
+    immutable_target,
+    mutable_target,
+    sign_item,
+)
 from hyperbloom.discovery.dht.common.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.limits import (
     MAX_INFO_HASHES,
@@ -16,15 +22,13 @@ from hyperbloom.discovery.dht.limits import (
     MAX_PEERS_TOLD,
     MAX_VALUE_BYTES,
 )
-from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
-from hyperbloom.discovery.dht.storage import (
+from hyperbloom.discovery.dht.server.storage import (
     ITEM_SECONDS,
     PEER_SECONDS,
     Storage,
-    immutable_target,
 )
-from hyperbloom.discovery.dht.tokens import ROTATION_SECONDS, TOKEN_BYTES, Tokens
-from hyperbloom.discovery.items import MAX_SEQ, mutable_target, sign_item
+from hyperbloom.discovery.dht.server.tokens import ROTATION_SECONDS, TOKEN_BYTES, Tokens
+from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
 from hyperbloom.keys import Identity
 
 OWNER = Identity(b"o" * 32)

@@ -8,10 +8,9 @@ import pytest
 from simnet import SimNetwork
 
 from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, immutable_target, sign_item
 from hyperbloom.discovery.dht.settings import DhtSettings
-from hyperbloom.discovery.dht.storage import immutable_target
 from hyperbloom.discovery.dht_node import DhtNode
-from hyperbloom.discovery.items import MAX_SEQ, sign_item
 from hyperbloom.keys import Identity
 
 OWNER = Identity(b"o" * 32)

@@ -44,7 +44,7 @@ def test_off_is_nothing_at_all():
     )
 
 
-class Swarm:
+class Searched:
     def __init__(self, key):
         self.discovery_key = key
         self.told = []
@@ -76,7 +76,7 @@ def service(key, nonce="01020304"):
 
 
 def test_a_service_of_a_served_feed_is_told(lan):
-    one, other = Swarm(b"a" * 32), Swarm(b"b" * 32)
+    one, other = Searched(b"a" * 32), Searched(b"b" * 32)
     lan.serve([one, other])
     lan._hear(service(b"a" * 32), at("192.168.1.9", "fd00::1"))
     assert one.told == [(address, "lan") for address in at("192.168.1.9", "fd00::1")]
@@ -94,7 +94,7 @@ def test_a_service_of_a_served_feed_is_told(lan):
 )
 def test_only_addresses_as_near_as_the_interface_are_told(lan, interface, told):
     lan._interfaces = [interface]
-    one, late = Swarm(b"a" * 32), Swarm(b"a" * 32)
+    one, late = Searched(b"a" * 32), Searched(b"a" * 32)
     lan.serve([one])
     hosts = ("127.0.0.1", "169.254.169.254", "10.0.0.1", "9.9.9.9", "224.0.0.1", "0.0.0.0")
     lan._hear(service(b"a" * 32), at(*hosts))
@@ -118,7 +118,7 @@ class Everywhere:
 
 def test_of_one_service_few_addresses_are_taken(lan):
     lan._reactor = SimpleNamespace(callFromThread=lambda call, *a: call(*a))
-    one = Swarm(b"a" * 32)
+    one = Searched(b"a" * 32)
     lan.serve([one])
     lan._changed(Everywhere(), SERVICE_TYPE, service(b"a" * 32), ServiceStateChange.Added)
     assert len(one.told) == MAX_LAN_ADDRESSES
@@ -137,7 +137,7 @@ class AsHeard(Everywhere):
 )
 def test_a_name_that_is_no_services_does_not_end_the_browsers_thread(lan, name):
     lan._reactor = Threadless()
-    one = Swarm(b"a" * 32)
+    one = Searched(b"a" * 32)
     lan.serve([one])
     lan._changed(AsHeard(), SERVICE_TYPE, name, ServiceStateChange.Added)
     assert one.told == []
@@ -168,7 +168,7 @@ def test_a_machine_that_is_up_before_its_network_is_told_of_later(monkeypatch, b
         "zeroconf.ServiceBrowser", lambda *_, **__: SimpleNamespace(cancel=lambda: None)
     )
     monkeypatch.setattr("hyperbloom.discovery.lan._own_addresses", lambda: before)
-    reactor, one = Threadless(), Swarm(b"a" * 32)
+    reactor, one = Threadless(), Searched(b"a" * 32)
     one.own_port = lambda: 4365
     lan = LanDiscovery(
         lan="private", interface="", announce=True, reactor=reactor, random=Random(1)
@@ -190,7 +190,7 @@ def test_a_machine_that_is_up_before_its_network_is_told_of_later(monkeypatch, b
 
 def test_a_node_that_listens_later_is_told_of_then(lan):
     lan._reactor, lan._announce, lan._zeroconf = Threadless(), True, Opened(["192.168.1.5"])
-    one = Swarm(b"a" * 32)
+    one = Searched(b"a" * 32)
     lan.serve([one])
     one.own_port = lambda: 4365
     lan.serve([one])
@@ -199,14 +199,14 @@ def test_a_node_that_listens_later_is_told_of_then(lan):
 
 def test_what_was_heard_before_a_feed_was_joined_is_told_then(lan):
     lan._hear(service(b"a" * 32), at("192.168.1.9"))
-    one = Swarm(b"a" * 32)
+    one = Searched(b"a" * 32)
     lan.serve([one])
     lan.serve([one])
     assert one.told == [(*at("192.168.1.9"), "lan")]
 
 
 def test_this_node_does_not_hear_itself(lan):
-    one = Swarm(b"a" * 32)
+    one = Searched(b"a" * 32)
     lan.serve([one])
     lan._hear(service(b"a" * 32, lan._nonce), at("192.168.1.9"))
     assert one.told == []
@@ -216,6 +216,6 @@ def test_a_loud_network_is_forgotten_in_part(lan):
     for number in range(MAX_LAN_SERVICES + 1):
         lan._hear(service(b"%032d" % number), at("192.168.1.9"))
     assert lan.status().heard == MAX_LAN_SERVICES
-    first, last = Swarm(b"%032d" % 0), Swarm(b"%032d" % MAX_LAN_SERVICES)
+    first, last = Searched(b"%032d" % 0), Searched(b"%032d" % MAX_LAN_SERVICES)
     lan.serve([first, last])
     assert (first.told, len(last.told)) == ([], 1)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl import bindings
 
-from hyperbloom.discovery.items import MutableItem
+from hyperbloom.discovery.dht.common.items import MutableItem
 from hyperbloom.discovery.tracker.content import RecordContent
 from hyperbloom.discovery.tracker.limits import MAX_ENCRYPTED_RECORD_BYTES, MAX_ITEMS_READ
 from hyperbloom.discovery.tracker.reading import read_records

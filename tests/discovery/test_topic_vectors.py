@@ -11,7 +11,7 @@ import rfc9180
 from nacl.signing import SigningKey
 
 from hyperbloom.addresses import Address
-from hyperbloom.discovery.items import MAX_SEQ
+from hyperbloom.discovery.dht.common.items import MAX_SEQ
 from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
 from hyperbloom.discovery.tracker.record import (
     open_record,

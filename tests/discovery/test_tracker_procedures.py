@@ -8,10 +8,11 @@ from collections import Counter
 import pytest
 
 from hyperbloom.addresses import Address
-from hyperbloom.discovery.interfaces import PutReport
-from hyperbloom.discovery.items import MutableItem
+from hyperbloom.discovery.dht.common.items import MutableItem
+from hyperbloom.discovery.dht.reports import PutReport
 from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
 from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
+from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.discovery.tracker.procedures import (
     bootstrap_candidates,
     bootstrap_minutes,
@@ -30,7 +31,6 @@ from hyperbloom.discovery.tracker.settings import (
     StoreSettings,
     TrackerSettings,
 )
-from hyperbloom.discovery.tracker.swarm import Candidate
 from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.keys import Identity
 

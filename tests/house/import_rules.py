@@ -94,12 +94,12 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=("addresses", "api", "json_fields", "objects", "passphrase"),
             packages=("twisted", "zope"),
         ),
-        # The plugin's side: everything meets here, replication and discovery in `swarms`.
-        "swarms": Room(knows=("addresses", "replication", "discovery")),
+        # The plugin's side: everything meets here, replication and discovery in `searched_feeds`.
+        "searched_feeds": Room(knows=("addresses", "replication", "discovery")),
         "reload": Room(knows=("config", "keys", "replication", "store"), packages=("twisted",)),
         "service": Room(
             knows=(*CORE, "store", "addresses", "feed_keys", "replication", "discovery", "objects",
-                   "swarms", "config", "api", "passphrase", "process", "reload"),
+                   "searched_feeds", "config", "api", "passphrase", "process", "reload"),
             packages=("twisted", "zope"),
         ),
         "tap": Room(

@@ -196,7 +196,7 @@ def test_it_holds_after_a_restart(network):
 def test_what_was_found_of_it_is_not_dialled(network, monkeypatch):
     endpoints = SimEndpoints(network, monkeypatch)
     owner, member, feed = pair(network)
-    found = member.node.found[feed]
+    found = member.node.discovered[feed]
     found.add(Address("owner", 4365))
     network.run(2)
     assert endpoints.dialled == ["owner"]

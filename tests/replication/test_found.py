@@ -27,7 +27,7 @@ def endpoints(network, monkeypatch):
 
 
 def found_of(node, feed):
-    return node.node.found[feed]
+    return node.node.discovered[feed]
 
 
 def states(node, feed):
@@ -286,7 +286,7 @@ def test_leaving_a_feed_ends_its_dials(network, endpoints):
     left = member.node.leave(feed)
     network.run(10)
     fired(left)
-    assert feed not in member.node.found
+    assert feed not in member.node.discovered
     before = len(endpoints.dialled)
     network.run(600, step=1)
     assert len(endpoints.dialled) == before

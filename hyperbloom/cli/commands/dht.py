@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from hyperbloom.cli.commands.dht_session import Session
+    from hyperbloom.discovery.dht.reports import PutReport
     from hyperbloom.discovery.dht_node import DhtNode
-    from hyperbloom.discovery.interfaces import PutReport
 
 __all__ = ["dht"]
 
@@ -310,8 +310,7 @@ def put(
     again: that nodes said that they stored it proves nothing.
     """
     from hyperbloom.discovery.dht.common import bencode
-    from hyperbloom.discovery.dht.storage import immutable_target
-    from hyperbloom.discovery.items import sign_item
+    from hyperbloom.discovery.dht.common.items import immutable_target, sign_item
     from hyperbloom.keys import load_key_file
 
     data = bencode.encode(as_bytes(value, as_hex=as_hex))

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.items import MutableItem, immutable_target, mutable_target
 from hyperbloom.discovery.dht.common.messages import FindNode, Get, GetPeers, Query, Response
 from hyperbloom.discovery.dht.limits import MAX_PEERS_FOUND, MAX_VALUE_BYTES
-from hyperbloom.discovery.dht.storage import immutable_target
-from hyperbloom.discovery.items import MutableItem, mutable_target
 
 __all__ = ["Collector", "ImmutableValue", "MutableItems", "Nodes", "Peers"]
 

@@ -1,7 +1,7 @@
 """What the topic tracker decides: when to publish, which minutes to read, whom to join.
 
-Pure functions of the records read, of what the node knows of its swarm, and of an injected source
-of randomness. The text's procedures are these functions and the timers of `bootstrap` and
+Pure functions of the records read, of what the node knows of its neighbours, and of an injected
+source of randomness. The text's procedures are these functions and the timers of `bootstrap` and
 `tracker` around them. Where several nodes could be joined, chance chooses: if all nodes of a topic
 took the same, one would get all their connections.
 """
@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from hyperbloom.addresses import Address
-from hyperbloom.discovery.interfaces import PutReport
+from hyperbloom.discovery.dht.reports import PutReport
 from hyperbloom.discovery.tracker.content import MESSAGE_HASH_BYTES, SLOTS, Neighbour, RecordContent
 from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
+from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.discovery.tracker.record import Record
-from hyperbloom.discovery.tracker.swarm import Candidate
 
 __all__ = [
     "bootstrap_candidates",

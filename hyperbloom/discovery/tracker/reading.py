@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from hyperbloom.discovery.items import MutableItem
+from hyperbloom.discovery.dht.common.items import MutableItem
 from hyperbloom.discovery.tracker.limits import MAX_ITEMS_READ
 from hyperbloom.discovery.tracker.record import Record, RecordRefused, Refusal, open_value
 from hyperbloom.discovery.tracker.topic import TopicKeys

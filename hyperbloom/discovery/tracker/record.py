@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.discovery.tracker.content import (
     RecordContent,
     decode_content,

@@ -10,7 +10,7 @@ from hyperbloom.addresses import Address
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.net.admission import Admission
 from hyperbloom.replication.net.dialer import Dialer
-from hyperbloom.replication.net.discovered_peers import FoundPeers
+from hyperbloom.replication.net.discovered_peers import DiscoveredPeers
 from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["Dials"]
@@ -24,7 +24,7 @@ class Dials:
         #: The dialers of each feed, by the address as its settings write it.
         self._dialers: dict[bytes, dict[str, Dialer]] = {}
         #: The found peers of each feed, by the feed's key.
-        self.found: dict[bytes, FoundPeers] = {}
+        self.discovered: dict[bytes, DiscoveredPeers] = {}
 
     def begin(self, feed: Feed) -> None:
         """Dial whom the feed's settings name, and who was found."""
@@ -35,21 +35,21 @@ class Dials:
         self._dialers[feed.key] = dialers
         for dialer in dialers.values():
             dialer.start()
-        found = FoundPeers(
+        found = DiscoveredPeers(
             self._connections,
             feed,
             skip=frozenset(dialer.address for dialer in dialers.values()),
             configured=lambda: {dialer.answered for dialer in dialers.values()},
         )
-        self.found[feed.key] = found
+        self.discovered[feed.key] = found
         found.start()
 
     def end(self, feed_key: bytes) -> Deferred[list[Any]]:
         """Dial nobody about a feed any more; fires when what was dialled is closed."""
         dialers = self._dialers.pop(feed_key, {})
         stopping: list[Deferred[Any]] = [one.stop() for one in dialers.values()]
-        if feed_key in self.found:
-            stopping.append(self.found.pop(feed_key).stop())
+        if feed_key in self.discovered:
+            stopping.append(self.discovered.pop(feed_key).stop())
         return gatherResults(stopping)
 
     def end_all(self) -> Deferred[list[Any]]:
@@ -58,7 +58,7 @@ class Dials:
 
     def forget_denied(self) -> None:
         """The deny list has grown: dial those no more that led to a denied key."""
-        for found in self.found.values():
+        for found in self.discovered.values():
             found.forget_denied()
 
     def answering(self, feed_key: bytes) -> dict[str, Peering | None]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hyperbloom.replication.net.admission import Admission
     from hyperbloom.replication.net.protocol import PeerProtocol
 
-__all__ = ["FoundPeers", "FoundState"]
+__all__ = ["DiscoveredPeers", "FoundState"]
 
 FoundState: TypeAlias = Literal["waiting", "dialling", "joined", "resting", "own"]
 
@@ -86,7 +86,7 @@ class _Found:
         return "waiting" if self.waiting else "resting"
 
 
-class FoundPeers:
+class DiscoveredPeers:
     """The found addresses of one feed, between `start` and `stop`.
 
     `skip` holds the addresses that somebody else dials: the configuration's; `configured` gives

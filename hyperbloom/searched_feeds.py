@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hyperbloom.addresses import Address, Scope
 from hyperbloom.discovery.limits import LOW_FOUND_PORTS, LOWEST_FOUND_PORT
 from hyperbloom.discovery.tracker.content import Neighbour
-from hyperbloom.discovery.tracker.swarm import Candidate
+from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.replication.feed.feed import Feed
-from hyperbloom.replication.net.discovered_peers import FoundPeers
+from hyperbloom.replication.net.discovered_peers import DiscoveredPeers
 from hyperbloom.replication.node import Node
 
-__all__ = ["ReplicationSwarm", "Swarms"]
+__all__ = ["NodeFeed", "NodeFeeds"]
 
 #: Values whose hashes a record names, and bytes of each hash (docs/protocol.md#record-structure).
 RECENT_VALUES = 5
@@ -32,8 +32,8 @@ MESSAGE_HASH_BYTES = 32
 _RECENT_BYTES = 2_097_152
 
 
-class ReplicationSwarm:
-    """The peers of one feed; a `hyperbloom.discovery.feeds.FeedSwarm`.
+class NodeFeed:
+    """The peers of one feed; a `hyperbloom.discovery.feeds.SearchedFeed`.
 
     `identity`: the pair by which this node proves itself to them. `seen_at` tells the host at which
     others see this node, None while nobody knows; `reach` the widest scope of the DHT nodes that
@@ -65,8 +65,8 @@ class ReplicationSwarm:
         return self._feed.discovery_key
 
     @property
-    def _found(self) -> FoundPeers | None:
-        return self._node.found.get(self._feed.key)
+    def _found(self) -> DiscoveredPeers | None:
+        return self._node.discovered.get(self._feed.key)
 
     def neighbours(self) -> Sequence[Neighbour]:
         """The peers with a secure connection, and where they are known to listen."""
@@ -139,7 +139,7 @@ class ReplicationSwarm:
         return self._feed.peers.when_changed(peers_changed)
 
 
-class Swarms:
+class NodeFeeds:
     """The feeds that peers are to be found for: those that this node may take part in.
 
     One that it owns is one of them once it is in use. A feed that was left and joined again is new,
@@ -152,19 +152,19 @@ class Swarms:
         self._node = node
         self._seen_at = seen_at
         self._reach = reach
-        self._swarms: dict[bytes, tuple[Feed, ReplicationSwarm]] = {}
+        self._searched: dict[bytes, tuple[Feed, NodeFeed]] = {}
 
-    def __call__(self) -> Mapping[bytes, ReplicationSwarm]:
+    def __call__(self) -> Mapping[bytes, NodeFeed]:
         """The feeds of this moment, by key."""
         wanted = {feed.key: feed for feed in self._node.feeds.values() if self._is_wanted(feed)}
-        for key, (feed, swarm) in list(self._swarms.items()):
-            if wanted.get(key) is not feed or swarm.identity != feed.trust.identity:
-                del self._swarms[key]
+        for key, (feed, searched) in list(self._searched.items()):
+            if wanted.get(key) is not feed or searched.identity != feed.trust.identity:
+                del self._searched[key]
         for key, feed in wanted.items():
-            if key not in self._swarms:
-                swarm = ReplicationSwarm(self._node, feed, seen_at=self._seen_at, reach=self._reach)
-                self._swarms[key] = feed, swarm
-        return {key: swarm for key, (_, swarm) in self._swarms.items()}
+            if key not in self._searched:
+                searched = NodeFeed(self._node, feed, seen_at=self._seen_at, reach=self._reach)
+                self._searched[key] = feed, searched
+        return {key: searched for key, (_, searched) in self._searched.items()}
 
     def _is_wanted(self, feed: Feed) -> bool:
         if not self._node.is_in_use(feed):

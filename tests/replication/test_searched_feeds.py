@@ -9,9 +9,9 @@ from players import fired
 from sim import SimEndpoints, pair
 
 from hyperbloom.addresses import Address, Scope
-from hyperbloom.discovery.tracker.swarm import Candidate
+from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.swarms import Swarms
+from hyperbloom.searched_feeds import NodeFeeds
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ class Renamed(dict):
 
 
 def swarms_of(node, seen_at=None, reach=Scope.LOOPBACK):
-    return Swarms(node.node, seen_at=lambda: seen_at, reach=lambda: reach)
+    return NodeFeeds(node.node, seen_at=lambda: seen_at, reach=lambda: reach)
 
 
 def test_only_feeds_in_which_this_node_may_take_part_are_searched_for(network):
@@ -129,7 +129,7 @@ def test_a_record_names_nothing_nearer_than_the_dht(network, endpoints, reach):
     _, member, feed = pair(network)
     named_in_a_record(swarms_of(member, reach=reach)()[feed], *NEAR_AND_FAR)
     network.run(10)
-    dialled = {one.address.rpartition(":")[0] for one in member.node.found[feed].status()}
+    dialled = {one.address.rpartition(":")[0] for one in member.node.discovered[feed].status()}
     assert dialled == {host for host, scope in NEAR_AND_FAR.items() if scope >= reach}
 
 
@@ -139,7 +139,7 @@ def test_who_says_that_it_is_near_dials_what_is_near(network, endpoints):
     member.node._advertise = ("100.64.0.7:4365",)
     named_in_a_record(swarms_of(member, reach=Scope.GLOBAL)()[feed], *NEAR_AND_FAR)
     network.run(10)
-    dialled = {one.address.rpartition(":")[0] for one in member.node.found[feed].status()}
+    dialled = {one.address.rpartition(":")[0] for one in member.node.discovered[feed].status()}
     assert dialled == {"192.168.1.1", "9.9.9.9"}
 
 
@@ -152,7 +152,7 @@ def test_ports_of_other_services_are_not_dialled_on_a_word(network, endpoints, p
     swarm = swarms_of(member)()[feed]
     swarm.found(Address("9.9.9.9", port), source="swarm")
     named_in_a_record(swarm, "9.9.9.8", port=port)
-    assert len(member.node.found[feed].status()) == 2 * is_dialled
+    assert len(member.node.discovered[feed].status()) == 2 * is_dialled
 
 
 def test_the_hashes_are_of_the_last_five_values(network):

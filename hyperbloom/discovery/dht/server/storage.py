@@ -6,12 +6,12 @@ nobody has renewed it for its time. The token of a put or an announcement is che
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
 from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.errors import ErrorCode, Refusal
+from hyperbloom.discovery.dht.common.items import MAX_SALT_BYTES, MutableItem, immutable_target
 from hyperbloom.discovery.dht.common.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.limits import (
     MAX_INFO_HASHES,
@@ -20,9 +20,8 @@ from hyperbloom.discovery.dht.limits import (
     MAX_VALUE_BYTES,
 )
 from hyperbloom.discovery.dht.settings import EqualSeq
-from hyperbloom.discovery.items import MAX_SALT_BYTES, MutableItem
 
-__all__ = ["ITEM_SECONDS", "PEER_SECONDS", "Storage", "immutable_target"]
+__all__ = ["ITEM_SECONDS", "PEER_SECONDS", "Storage"]
 
 ITEM_SECONDS: Final = 7_200.0
 """An item that was not put again for so long may go (BEP-44)."""
@@ -33,19 +32,14 @@ PEER_SECONDS: Final = 2_700.0
 T = TypeVar("T")
 
 
-def immutable_target(value: bytes) -> bytes:
-    """SHA-1 of a bencoded value, 20 bytes: where an immutable item is stored (BEP-44)."""
-    return hashlib.sha1(value, usedforsecurity=False).digest()
-
-
 class Storage:
     """Items and peers. `now` is in seconds of any clock that does not go back."""
 
     def __init__(self, *, equal_seq: EqualSeq, max_items: int) -> None:
         self._equal_seq = equal_seq
-        self._mutable: _Shelf[MutableItem] = _Shelf(max_items, ITEM_SECONDS)
-        self._immutable: _Shelf[bytes] = _Shelf(max_items, ITEM_SECONDS)
-        self._peers: _Shelf[_Shelf[Address]] = _Shelf(MAX_INFO_HASHES, PEER_SECONDS)
+        self._mutable: _Recent[MutableItem] = _Recent(max_items, ITEM_SECONDS)
+        self._immutable: _Recent[bytes] = _Recent(max_items, ITEM_SECONDS)
+        self._peers: _Recent[_Recent[Address]] = _Recent(MAX_INFO_HASHES, PEER_SECONDS)
 
     @property
     def items(self) -> int:
@@ -114,7 +108,7 @@ class Storage:
         """A peer of an info hash is at this address."""
         peers = self._peers.get(info_hash, now=now)
         if peers is None:
-            peers = _Shelf(MAX_PEERS_PER_HASH, PEER_SECONDS)
+            peers = _Recent(MAX_PEERS_PER_HASH, PEER_SECONDS)
         peers.set(address, address, now=now)
         self._peers.set(info_hash, peers, now=now)
 
@@ -124,7 +118,7 @@ class Storage:
         return () if peers is None else peers.newest(MAX_PEERS_TOLD, now=now)
 
 
-class _Shelf(Generic[T]):
+class _Recent(Generic[T]):
     """A bounded dictionary: used longest ago goes first, not renewed for long is gone."""
 
     def __init__(self, size: int, seconds: float) -> None:

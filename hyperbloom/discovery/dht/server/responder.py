@@ -22,8 +22,8 @@ from hyperbloom.discovery.dht.common.messages import (
 )
 from hyperbloom.discovery.dht.limits import NODES_TOLD
 from hyperbloom.discovery.dht.routing_table import RoutingTable
-from hyperbloom.discovery.dht.storage import Storage
-from hyperbloom.discovery.dht.tokens import Tokens
+from hyperbloom.discovery.dht.server.storage import Storage
+from hyperbloom.discovery.dht.server.tokens import Tokens
 
 __all__ = ["Responder"]
 
