@@ -11,7 +11,7 @@ from sim import SimEndpoints, pair
 from hyperbloom.addresses import Address, Scope
 from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.searched_feeds import NodeFeeds
+from hyperbloom.service.searched_feeds import NodeFeeds
 
 
 @pytest.fixture

@@ -42,11 +42,11 @@ from hyperbloom.process.crashes import CrashFile
 from hyperbloom.process.descriptors import make_room
 from hyperbloom.process.store_log import StoreLog
 from hyperbloom.process.systemd import Notifier, listening_endpoints
-from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feeds import settle_feeds
 from hyperbloom.replication.node import Node
-from hyperbloom.searched_feeds import NodeFeeds
+from hyperbloom.service.reload import ConfigReload, Reloaded
+from hyperbloom.service.searched_feeds import NodeFeeds
 from hyperbloom.store import PutMeta, Store, StoreError, Writer
 from hyperbloom.store.tables.meta import NODE_ID
 
