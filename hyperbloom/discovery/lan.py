@@ -36,7 +36,7 @@ from hyperbloom.discovery.settings import DiscoverySettings, Lan
 if TYPE_CHECKING:
     from zeroconf import ServiceBrowser, ServiceInfo, ServiceStateChange, Zeroconf
 
-__all__ = ["SERVICE_TYPE", "LanDiscovery", "LanStatus", "interfaces_for"]
+__all__ = ["SERVICE_TYPE", "LanDiscovery", "LanStatus", "interfaces_for", "machine_addresses"]
 
 SERVICE_TYPE = "_hyperbloom._tcp.local."
 
@@ -69,7 +69,7 @@ def interfaces_for(lan: Lan, interface: str, own: Sequence[str]) -> list[str]:
     return [address for address in outside if ipaddress.ip_address(address).is_private]
 
 
-def _own_addresses() -> list[str]:
+def machine_addresses() -> list[str]:
     """The IPv4 addresses of this machine's interfaces."""
     import ifaddr
 
@@ -92,15 +92,26 @@ class LanStatus:
 
 
 class LanDiscovery:
-    """Tells the network of the served feeds and hears of those of others, `start` to `stop`."""
+    """Tells the network of the served feeds and hears of those of others, `start` to `stop`.
+
+    `own_addresses` gives the IPv4 addresses of this machine, each time multicast DNS is opened.
+    """
 
     def __init__(
-        self, *, lan: Lan, interface: str, announce: bool, reactor: Any, random: Random
+        self,
+        *,
+        lan: Lan,
+        interface: str,
+        announce: bool,
+        reactor: Any,
+        random: Random,
+        own_addresses: Callable[[], Sequence[str]] = machine_addresses,
     ) -> None:
         self._lan: Lan = lan
         self._interface = interface
         self._announce = announce
         self._reactor = reactor
+        self._own_addresses = own_addresses
         self._nonce = random.randbytes(NONCE_BYTES).hex()
         self._lock = DeferredLock()
         self._interfaces: list[str] = []
@@ -200,7 +211,7 @@ class LanDiscovery:
     def _open(self) -> None:
         from zeroconf import ServiceBrowser, Zeroconf
 
-        self._interfaces = interfaces_for(self._lan, self._interface, _own_addresses())
+        self._interfaces = interfaces_for(self._lan, self._interface, self._own_addresses())
         if not self._interfaces:
             return
         self._zeroconf = Zeroconf(interfaces=self._interfaces)
