@@ -32,9 +32,14 @@ def item(value: bytes = b"1:v", seq: int = MAX_SEQ, salt: bytes = b"s") -> Mutab
     return sign_item(OWNER, salt=salt, seq=seq, value=value)
 
 
-def node_at(network: SimNetwork, host: str, *, state: bytes = b"", **settings) -> DhtNode:
+def node_at(
+    network: SimNetwork, host: str, *, state: bytes = b"", names=None, **settings
+) -> DhtNode:
+    reactor = network.reactor(host)
+    if names is not None:
+        reactor.nameResolver = names
     return DhtNode(
-        network.reactor(host),
+        reactor,
         DhtSettings(**settings),
         random_bytes=network.random_bytes,
         state=state,
@@ -188,8 +193,8 @@ class NamesLater:
 
 class TestBootstrap:
     def starting(self, network: SimNetwork) -> tuple[DhtNode, NamesLater]:
-        node = node_at(network, "9.0.0.1")
-        node._reactor.nameResolver = names = NamesLater()
+        names = NamesLater()
+        node = node_at(network, "9.0.0.1", names=names)
         node.listen(6881)
         assert network.wait(node.bootstrap([Address("router.example", 6881)])) == 0
         return node, names
