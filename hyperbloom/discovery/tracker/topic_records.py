@@ -31,6 +31,7 @@ from hyperbloom.discovery.tracker.record import (
 from hyperbloom.discovery.tracker.settings import TrackerSettings
 from hyperbloom.discovery.tracker.status import Tally
 from hyperbloom.discovery.tracker.topic import Topic, unix_minute
+from hyperbloom.errors import HyperbloomError
 from hyperbloom.keys import Identity
 
 __all__ = ["ItemStore", "LookupFailed", "PublishFailed", "TopicRecords"]
@@ -44,11 +45,11 @@ T = TypeVar("T")
 log = Logger()
 
 
-class LookupFailed(Exception):
+class LookupFailed(HyperbloomError):
     """The DHT could not be asked."""
 
 
-class PublishFailed(Exception):
+class PublishFailed(HyperbloomError):
     """No DHT node took the record, in all tries."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.contact import Contact
-from hyperbloom.discovery.dht.common.errors import ErrorCode, Refusal
+from hyperbloom.discovery.dht.common.errors import ErrorCode, QueryRefused
 from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,
     ErrorMessage,
@@ -53,7 +53,7 @@ class Responder:
         """The answer to a query from this address."""
         try:
             return self._answer(query, asker, now)
-        except Refusal as refusal:
+        except QueryRefused as refusal:
             return ErrorMessage(code=refusal.code, text=str(refusal))
 
     def _answer(self, query: Query, asker: Address, now: float) -> Response:
@@ -83,9 +83,9 @@ class Responder:
                 self._storage.put_immutable(query, now=now)
                 return Response()
             case UnknownQuery(problem=None):
-                raise Refusal(ErrorCode.METHOD_UNKNOWN, "method unknown")
+                raise QueryRefused(ErrorCode.METHOD_UNKNOWN, "method unknown")
             case UnknownQuery(problem=problem):
-                raise Refusal(ErrorCode.PROTOCOL, f"invalid arguments: {problem}")
+                raise QueryRefused(ErrorCode.PROTOCOL, f"invalid arguments: {problem}")
 
     def _get(self, target: bytes, seq: int | None, asker: Address, now: float) -> Response:
         stored = self._stored(target, now)
@@ -119,7 +119,7 @@ class Responder:
 
     def _check_token(self, token: bytes, asker: Address, now: float) -> None:
         if not self._tokens.is_good(token, asker, now=now):
-            raise Refusal(ErrorCode.PROTOCOL, "bad token")
+            raise QueryRefused(ErrorCode.PROTOCOL, "bad token")
 
 
 def _may_be_told(node: Contact, asker: Address) -> bool:

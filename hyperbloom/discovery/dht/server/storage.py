@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
 from hyperbloom.addresses import Address
-from hyperbloom.discovery.dht.common.errors import ErrorCode, Refusal
+from hyperbloom.discovery.dht.common.errors import ErrorCode, QueryRefused
 from hyperbloom.discovery.dht.common.items import MAX_SALT_BYTES, MutableItem, immutable_target
 from hyperbloom.discovery.dht.common.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.limits import (
@@ -62,21 +62,21 @@ class Storage:
         return self._immutable.get(target, now=now)
 
     def put_immutable(self, put: PutImmutable, *, now: float) -> None:
-        """Store a value; raises Refusal 205 for one too big, 203 for one of another target."""
+        """Store a value; raises QueryRefused 205 for one too big, 203 for one of another target."""
         _check_size(put.value)
         target = immutable_target(put.value)
         _check_target(put.target, target)
         self._immutable.set(target, put.value, now=now)
 
     def put_mutable(self, put: PutMutable, *, now: float) -> None:
-        """Store a version of an item; raises Refusal, in this order:
+        """Store a version of an item; raises QueryRefused, in this order:
 
         205 value too big, 207 salt too big, 206 wrong signature, 203 not its target, 301 `cas` is
         not the stored sequence number, 302 the stored one is greater (or equal, see `EqualSeq`).
         """
         _check_size(put.value)
         if len(put.salt) > MAX_SALT_BYTES:
-            raise Refusal(ErrorCode.SALT_TOO_BIG, f"salt of more than {MAX_SALT_BYTES} bytes")
+            raise QueryRefused(ErrorCode.SALT_TOO_BIG, f"salt of more than {MAX_SALT_BYTES} bytes")
         item = MutableItem(
             public_key=put.public_key,
             salt=put.salt,
@@ -85,7 +85,7 @@ class Storage:
             signature=put.signature,
         )
         if not item.is_authentic():
-            raise Refusal(ErrorCode.BAD_SIGNATURE, "invalid signature")
+            raise QueryRefused(ErrorCode.BAD_SIGNATURE, "invalid signature")
         _check_target(put.target, item.target)
         stored = self._mutable.get(item.target, now=now)
         if stored is None or self._replaces(put, stored):
@@ -93,13 +93,13 @@ class Storage:
 
     def _replaces(self, put: PutMutable, stored: MutableItem) -> bool:
         if put.cas is not None and put.cas != stored.seq:
-            raise Refusal(ErrorCode.CAS_MISMATCH, "cas is not the stored sequence number")
+            raise QueryRefused(ErrorCode.CAS_MISMATCH, "cas is not the stored sequence number")
         if put.seq < stored.seq:
-            raise Refusal(ErrorCode.SEQ_TOO_LOW, "sequence number below the stored one")
+            raise QueryRefused(ErrorCode.SEQ_TOO_LOW, "sequence number below the stored one")
         if put.seq > stored.seq or put.value == stored.value:
             return True
         if self._equal_seq is EqualSeq.REJECT:
-            raise Refusal(ErrorCode.SEQ_TOO_LOW, "sequence number equal to the stored one")
+            raise QueryRefused(ErrorCode.SEQ_TOO_LOW, "sequence number equal to the stored one")
         return self._equal_seq is EqualSeq.OVERWRITE
 
     # -- peers
@@ -156,9 +156,9 @@ class _Recent(Generic[T]):
 
 def _check_size(value: bytes) -> None:
     if len(value) > MAX_VALUE_BYTES:
-        raise Refusal(ErrorCode.VALUE_TOO_BIG, f"v of more than {MAX_VALUE_BYTES} bytes")
+        raise QueryRefused(ErrorCode.VALUE_TOO_BIG, f"v of more than {MAX_VALUE_BYTES} bytes")
 
 
 def _check_target(claimed: bytes | None, true: bytes) -> None:
     if claimed is not None and claimed != true:
-        raise Refusal(ErrorCode.PROTOCOL, "target is not that of the item")
+        raise QueryRefused(ErrorCode.PROTOCOL, "target is not that of the item")
