@@ -26,7 +26,7 @@ from hyperbloom.discovery.settings import SwarmSettings
 
 __all__ = ["UNREACHED_SECONDS", "Announcer", "AnnouncerStatus", "PeerStore", "swarm_hash"]
 
-#: Part of an interval that chance adds, so that nodes started together spread out.
+#: The part of an interval that is added at random, so that nodes started together spread out.
 JITTER = 0.2
 
 #: How long to wait after a lookup in which no node of the DHT answered, in seconds: at a start the

@@ -43,7 +43,7 @@ log = Logger()
 
 
 class DhtNode:
-    """A node on one UDP socket. `reactor` brings time, UDP and names; chance is an argument, too.
+    """A node on one UDP socket. `reactor` gives time, UDP and names; `random_bytes` randomness.
 
     Lookups and puts may begin before `listen`, and then find nobody. Their Deferreds fail with
     LocalProtocolError for what the DHT does not allow, and for nothing that the network does;

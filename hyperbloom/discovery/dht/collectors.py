@@ -108,7 +108,7 @@ class ImmutableValue:
 class Peers:
     """Peers of an info hash; `found` has them in the order of arrival.
 
-    Nothing proves that they are peers. Whoever dials them has to find out.
+    Nothing proves that they are peers; the handshake shows it.
     """
 
     def __init__(self, info_hash: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What a DHT node reports to whoever runs it."""
+"""What the machine tells its caller."""
 
 from __future__ import annotations
 

@@ -5,9 +5,8 @@
     command ──> Operations ──> Queries, at the pace of each address ──────┘
     time ─────> tick: answers that did not come, Upkeep of the table
 
-Whoever runs it hands in datagrams with the time, takes out datagrams and events after each call,
-and calls `tick` at `deadline`. `now` is in seconds of any clock that does not go back; chance comes
-from `random_bytes`.
+The caller hands in datagrams with the time, takes out datagrams and events after each call, and
+calls `tick` at `deadline`. `now` is in seconds of any clock that does not go back.
 
 Who asks us is listed only after it has answered a ping of ours, and is pinged once in
 `PING_BACK_SECONDS` at most: so nobody gets others into our table or has us hit them with pings.

@@ -1,4 +1,4 @@
-"""What a node does of its own accord: a lookup alone, or one with a put after it.
+"""The node's own operations: a lookup alone, or a lookup with a put after it.
 
 An operation is asked what is due, and whether it has ended; the node moves its packets, and tells
 their askers (a lookup, or a round of puts) what became of them. A put goes through three phases:

@@ -1,9 +1,9 @@
 """How much goes on with one address: what it may send, what it is sent, and how often.
 
-Senders of datagrams can be forged, so what one address is sent in answers is bounded by itself and
-not by what comes in: whoever forges a victim's address has it hit with `reply_bytes_per_second` and
-one `reply_burst`, however much he sends us. At loopback every port counts for itself: who forges
-there is on this machine already, and several nodes of one machine do not share one allowance.
+The sender of a datagram can be forged. So what one address is sent in answers has its own bound,
+whatever comes in under its name: an attacker who forges a victim's address has at most
+`reply_bytes_per_second` and one `reply_burst` sent to it. At loopback every port counts for itself:
+who forges there is on this machine already, and several nodes of one machine share no allowance.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ LAST_FAILURES: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class KnownNode:
-    """A node and what is known of its manners. Times are in seconds of the caller's clock."""
+    """A node, and how it has answered so far. Times are in seconds of the caller's clock."""
 
     contact: Contact
     number: int
@@ -192,9 +192,9 @@ class RoutingTable:
             if index and bucket and bucket.nodes and now - bucket.looked_up_at >= REFRESH_SECONDS
         ]
 
-    def id_in(self, index: int, chance: bytes) -> bytes:
-        """An id in a bucket, made from the 20 random bytes `chance`."""
-        low = int.from_bytes(chance, "big") & ((1 << (index - 1)) - 1)
+    def id_in(self, index: int, random_id: bytes) -> bytes:
+        """An id in a bucket, made from 20 random bytes."""
+        low = int.from_bytes(random_id, "big") & ((1 << (index - 1)) - 1)
         return (self._own ^ (1 << (index - 1)) ^ low).to_bytes(ID_BITS // 8, "big")
 
     def moved_to(self, own_id: bytes) -> RoutingTable:

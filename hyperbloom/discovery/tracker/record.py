@@ -84,7 +84,7 @@ class RefusalReason(StrEnum):
 
 
 class RecordRefused(HyperbloomError):
-    """Whoever wrote the value is to blame (a remote protocol error); `reason` tells for what."""
+    """A value is not taken as a record; `reason` says why. Who wrote the value is to blame."""
 
     def __init__(self, reason: RefusalReason) -> None:
         super().__init__(f"a record was refused: {reason.value}")
