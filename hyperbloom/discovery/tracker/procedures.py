@@ -2,8 +2,8 @@
 
 Pure functions of the records read, of what the node knows of its neighbours, and of an injected
 source of randomness. The text's procedures are these functions and the timers of `bootstrap` and
-`tracker` around them. Where several nodes could be joined, some are chosen at random: if all nodes of a topic
-took the same, one would get all their connections.
+`tracker` around them. Where several nodes could be joined, some are chosen at random: if all nodes
+of a topic took the same, one would get all their connections.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def published_content(
     hashes: Sequence[bytes],
     random: Random,
 ) -> RecordContent:
-    """The content of an own record: at most `SLOTS` neighbours, chosen at random, and as many hashes."""
+    """The content of an own record: up to `SLOTS` neighbours at random, and as many hashes."""
     known = {each.node_id: each for each in neighbours if any(each.node_id)}
     chosen = random.sample(list(known.values()), min(SLOTS, len(known)))
     fitting = dict.fromkeys(
