@@ -24,7 +24,7 @@ from hyperbloom.keys import KeyFileError, load_key_file
 from hyperbloom.process.crashes import CrashFile
 from hyperbloom.process.logs import LevelledObserver, log_observer
 from hyperbloom.process.systemd import Notifier, Supervision, watchdog_seconds
-from hyperbloom.service import NodeService, StartError
+from hyperbloom.service.node_service import NodeService, StartError
 
 __all__ = ["Options", "makeService"]
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from twisted.internet.defer import Deferred
 
+    from hyperbloom.addresses import Address
     from hyperbloom.keys import Identity
     from hyperbloom.objects.classes.declarations import Declaration
     from hyperbloom.replication.feed.forgetting import Selection, Step
@@ -213,7 +214,7 @@ class ServedDiscovery(Protocol):
 
 
 class ServedFound(Protocol):
-    """`hyperbloom.replication.net.discovered_peers.FoundPeers`, as far as the API uses it."""
+    """`hyperbloom.replication.net.discovered_peers.DiscoveredPeers`, as far as the API uses it."""
 
     def status(self) -> Sequence[HasJson]: ...
 
@@ -246,7 +247,7 @@ class ServedNode(Protocol):
     def feeds(self) -> Mapping[bytes, ServedFeed]: ...
 
     @property
-    def found(self) -> Mapping[bytes, ServedFound]: ...
+    def discovered(self) -> Mapping[bytes, ServedFound]: ...
 
     @property
     def ownership(self) -> ServedOwnership: ...
@@ -285,6 +286,6 @@ class ServedNode(Protocol):
 
     def denied(self) -> list[DeniedRecord]: ...
 
-    def addresses(self) -> list[str]: ...
+    def addresses(self) -> list[Address]: ...
 
-    def listening(self) -> list[str]: ...
+    def listening(self) -> list[Address]: ...

@@ -17,7 +17,6 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from hyperbloom.addresses import format_host_port
 from hyperbloom.api.control_socket import SocketError, free_unix, private_files, unix_address
 from hyperbloom.api.endpoints.status_stream import StatusFrames
 from hyperbloom.api.http.access import Access
@@ -158,4 +157,4 @@ class TcpService(_Listening):
         super().startService()
         host, port = self._address
         self._port = self._reactor.listenTCP(port, self.site, backlog=BACKLOG, interface=host)
-        log.info("The API is at {address}", address=format_host_port(host, port))
+        log.info("The API is at {address}", address=str(self._address))

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import click
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.feed_words import Dialect
 from hyperbloom.units import parse_duration, parse_expiry
 
@@ -84,7 +84,7 @@ class HostPort(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Called by click."""
         try:
-            parse_host_port(value)
+            Address.parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
         return str(value)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, cast
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.api.control_socket import connect_unix
 from hyperbloom.api.limits import SILENT_SECONDS
 from hyperbloom.client.requests import (
@@ -73,7 +73,7 @@ class Transport(Closing):
         Raises `ValueError` for an address that is not HOST:PORT, `PassphraseError` for a token
         that cannot be read.
         """
-        host, port = parse_host_port(address)
+        host, port = Address.parse(address)
         client = cls(Path(address), timeout=timeout)
         client._hint = f'no node answers at {address}; start it with [api] listen = "{address}"'
         text = load_passphrase(token, what="token")

@@ -25,7 +25,7 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory, IBodyProducer, IResponse
 from zope.interface import implementer
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.api.control_socket import unix_address
 from hyperbloom.client.requests import (
     Arrival,
@@ -202,7 +202,7 @@ class TwistedClient:
         Raises `ValueError` for an address that is not HOST:PORT, `PassphraseError` for a token
         that cannot be read.
         """
-        host, port = parse_host_port(address)
+        host, port = Address.parse(address)
         endpoint = HostnameEndpoint(reactor, host, port)
         return cls(reactor, endpoint, host=address, token=load_passphrase(token, what="token"))
 

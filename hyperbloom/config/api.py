@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address, Scope
 from hyperbloom.config.table import ConfigTable
 
 __all__ = ["API_KEYS", "TOKEN_NAME", "ApiSettings", "read_api"]
@@ -17,23 +16,20 @@ TOKEN_NAME = "api.token"  # noqa: S105  the name of the file, not a token
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSettings:
-    """`listen` is host and port of a loopback address, None: the control socket only."""
+    """`listen` is a loopback address, None: the control socket only."""
 
-    listen: tuple[str, int] | None = None
+    listen: Address | None = None
     token: Path
 
 
-def check_loopback(text: str) -> tuple[str, int]:
-    """Host and port of a loopback address; `ValueError` for what others could reach.
+def check_loopback(text: str) -> Address:
+    """The loopback address in a text. Raises `ValueError` for what others could reach.
 
     The API speaks plain HTTP: beyond this machine its token would be read on the way.
     """
-    host, port = parse_host_port(text)
-    try:
-        if ipaddress.ip_address(host).is_loopback:
-            return host, port
-    except ValueError:
-        pass  # a name
+    address = Address.parse(text)
+    if address.scope is Scope.LOOPBACK:
+        return address
     raise ValueError(
         f"{text!r} is no loopback address such as 127.0.0.1:4366; to reach the API from "
         "elsewhere, forward the port (ssh -L) or put a server with TLS before it"

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from hyperbloom.addresses import HIGHEST_PORT, check_interface, parse_host_port
+from hyperbloom.addresses import Address, check_interface
 from hyperbloom.config.table import ConfigTable, one_of
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.settings import (
     DhtLimits,
     DiscoverySettings,
-    Lan,
     SwarmSettings,
 )
 from hyperbloom.discovery.tracker.settings import TrackerSettings
 
-__all__ = ["DISCOVERY_KEYS", "DISCOVERY_TABLES", "read_discovery"]
-
-DISCOVERY_KEYS = (
-    "enabled", "bootstrap", "port", "interface", "server", "announce", "legacy", "lan",
-    "equal_seq", "secret",
-)  # fmt: skip
-DISCOVERY_TABLES = ("dht", "swarm", "tracker")
+__all__ = ["read_discovery"]
 
 _DEFAULTS = DiscoverySettings()
 
@@ -62,23 +55,17 @@ def _tracker(table: ConfigTable) -> TrackerSettings:
 
 def read_discovery(table: ConfigTable, base: Path) -> DiscoverySettings:
     """The settings of `[discovery]`; paths are relative to `base`. Raises `ConfigError`."""
-    table.refuse_unknown((*DISCOVERY_KEYS, *DISCOVERY_TABLES))
-    lan: Any = table.text("lan", _DEFAULTS.lan, one_of(get_args(Lan), "choice"))
     policies = tuple(policy.value for policy in EqualSeq)
-    return DiscoverySettings(
-        enabled=table.value("enabled", bool, _DEFAULTS.enabled),
-        bootstrap=table.texts("bootstrap", _DEFAULTS.bootstrap, parse_host_port),
-        port=table.bounded("port", table.value("port", int, _DEFAULTS.port), 0, HIGHEST_PORT),
-        interface=table.text("interface", _DEFAULTS.interface, check_interface),
-        server=table.value("server", bool, _DEFAULTS.server),
-        announce=table.value("announce", bool, _DEFAULTS.announce),
-        legacy=table.value("legacy", bool, _DEFAULTS.legacy),
-        lan=lan,
-        equal_seq=EqualSeq(
-            table.text("equal_seq", _DEFAULTS.equal_seq.value, one_of(policies, "policy"))
-        ),
-        secret=table.path("secret", base, "") if table.text("secret", "") else None,
-        dht=_below(table, "dht").dataclass(DhtLimits),
-        swarm=_below(table, "swarm").dataclass(SwarmSettings),
-        tracker=_tracker(_below(table, "tracker")),
+    policy = table.text("equal_seq", _DEFAULTS.equal_seq.value, one_of(policies, "policy"))
+    return table.dataclass(
+        DiscoverySettings,
+        read={
+            "bootstrap": table.texts("bootstrap", _DEFAULTS.bootstrap, Address.parse),
+            "interface": table.text("interface", _DEFAULTS.interface, check_interface),
+            "equal_seq": EqualSeq(policy),
+            "secret": table.path("secret", base, "") if table.text("secret", "") else None,
+            "dht": _below(table, "dht").dataclass(DhtLimits),
+            "swarm": _below(table, "swarm").dataclass(SwarmSettings),
+            "tracker": _tracker(_below(table, "tracker")),
+        },
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import get_args
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.config.table import ConfigTable, one_of
-from hyperbloom.feed_words import DEFAULT_DIALECT, Dialect, Mode, Tombstones, check_alias
+from hyperbloom.feed_words import DEFAULT_DIALECT, Dialect, check_alias
 from hyperbloom.keys import parse_public_key
 from hyperbloom.replication.settings import FEED_SETTINGS, FeedSettings, KeyRange
 
@@ -44,25 +44,22 @@ def _feed(table: ConfigTable) -> FeedSettings:
     table.refuse_unknown(FEED_SETTINGS)
     if "key" not in table:
         raise table.error("key", "is missing; it is the feed's public key, 64 hex digits")
-    mode: Any = table.text("mode", "full", one_of(get_args(Mode), "mode"))
-    tombstones: Any = table.text("tombstones", "off", one_of(get_args(Tombstones), "choice"))
     ranges = tuple(_range(item) for item in table.tables("ranges"))
-    if (mode == "range") != bool(ranges):
-        problem = "needs at least one range" if mode == "range" else 'is only for mode = "range"'
-        raise table.error("ranges", problem)
-    return FeedSettings(
-        key=table.checked("key", table.value("key", str, ""), parse_public_key),
-        alias=table.text("alias", "", check_alias) or None,
-        mode=mode,
-        ranges=ranges,
-        dialect=table.text("dialect", DEFAULT_DIALECT, one_of(get_args(Dialect), "dialect")),
-        peers=table.texts("peers", (), parse_host_port),
-        issue_links=table.value("issue_links", bool, True),
-        retain_age=table.bounded("retain_age", table.seconds("retain_age", 0.0), 0),
-        retain_values=table.bounded("retain_values", table.value("retain_values", int, 0), 0),
-        retain_bytes=table.bounded("retain_bytes", table.value("retain_bytes", int, 0), 0),
-        tombstones=tombstones,
+    found = table.fields(
+        FeedSettings,
+        read={
+            "key": table.checked("key", table.value("key", str, ""), parse_public_key),
+            "alias": table.text("alias", "", check_alias) or None,
+            "ranges": ranges,
+            "dialect": table.text("dialect", DEFAULT_DIALECT, one_of(get_args(Dialect), "dialect")),
+            "peers": table.texts("peers", (), Address.parse),
+        },
     )
+    if (found["mode"] == "range") != bool(ranges):
+        is_range = found["mode"] == "range"
+        problem = "needs at least one range" if is_range else 'is only for mode = "range"'
+        raise table.error("ranges", problem)
+    return FeedSettings(**found)
 
 
 def read_feeds(root: ConfigTable) -> tuple[FeedSettings, ...]:

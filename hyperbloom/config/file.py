@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hyperbloom.addresses import check_listen, check_node_listen, parse_host_port
+from hyperbloom.addresses import Address, check_listen, check_node_listen
 from hyperbloom.config.api import ApiSettings, read_api
 from hyperbloom.config.discovery import read_discovery
 from hyperbloom.config.feeds import read_feeds
@@ -114,7 +114,7 @@ def _objects(table: ConfigTable, base: Path) -> ObjectsSettings:
         ObjectsSettings,
         read={
             "listen": table.texts("listen", DEFAULT_OBJECTS_LISTEN, check_listen),
-            "peers": table.texts("peers", (), parse_host_port),
+            "peers": table.texts("peers", (), Address.parse),
             secret: table.path(secret, base, "") if secret in table else None,
             "types": _types(table),
             "hash_rule": table.text("hash_rule", HASH_RULES[0], one_of(HASH_RULES, "rule")),
@@ -164,7 +164,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         identity=identity,
         feed_keys=node.path("feed_keys", base, str(identity.parent / FEED_KEYS_NAME)),
         listen=node.texts("listen", DEFAULT_LISTEN, check_node_listen),
-        advertise=node.texts("advertise", (), parse_host_port),
+        advertise=node.texts("advertise", (), Address.parse),
         log_level=node.text("log_level", "info", one_of(LOG_LEVELS, "level")),
         log_files=_at_least(node, "log_files", DEFAULT_LOG_FILES, LEAST_LOG_FILES),
         log_bytes=_at_least(node, "log_bytes", DEFAULT_LOG_BYTES, LEAST_LOG_BYTES),

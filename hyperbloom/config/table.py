@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.units import parse_duration
@@ -168,12 +168,19 @@ class ConfigTable:
     def dataclass(
         self, cls: type[T], defaults: T | None = None, *, read: Mapping[str, Any] | None = None
     ) -> T:
-        """An instance of a dataclass of numbers, flags and texts, whose field names are the keys.
+        """An instance of a dataclass whose field names are the keys, see `fields`."""
+        return cls(**self.fields(cls, defaults, read=read))
+
+    def fields(
+        self, cls: type[T], defaults: T | None = None, *, read: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The fields of a dataclass of numbers, flags, texts and choices, by name.
 
         What is left out is as in `defaults`, else as the class has it. A field's metadata may hold
         `min` and `max` (without `min` a number is not negative) and `unit`; where the unit is
-        `seconds`, or the name ends in it, a duration may be given too. `read` holds the fields of
-        other kinds, read by who calls.
+        `seconds`, or the name ends in it, a duration may be given too. A choice is a `Literal`,
+        and its metadata may say under `kind` what is chosen. `read` holds the fields of other
+        types, read by who calls.
         """
         fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
         hints = get_type_hints(cls)
@@ -183,10 +190,13 @@ class ConfigTable:
             if field.name not in found:
                 default = getattr(defaults, field.name, field.default)
                 found[field.name] = self._field(field, hints[field.name], default)
-        return cls(**found)
+        return found
 
     def _field(self, field: dataclasses.Field[Any], kind: type, default: Any) -> Any:
         key = field.name
+        if get_origin(kind) is Literal:
+            choices = one_of(get_args(kind), field.metadata.get("kind", "choice"))
+            return self.text(key, default, choices)
         if kind not in (int, float):
             return self.value(key, kind, default)
         timed = field.metadata.get("unit") == "seconds" or key.endswith("_seconds")

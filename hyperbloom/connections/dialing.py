@@ -17,7 +17,7 @@ from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Factory
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.connection import PeerConnection
 
@@ -41,10 +41,9 @@ def retry_wait(failures: int, *, first: float, longest: float) -> float:
     return float(min(longest, first * BACKOFF_FACTOR ** min(max(0, failures - 1), 100)))
 
 
-def endpoint_of(clock: IReactorTime, address: str) -> HostnameEndpoint:
-    """The endpoint of HOST:PORT; ValueError for another text."""
-    host, port = parse_host_port(address)
-    return HostnameEndpoint(clock, host, port, timeout=CONNECT_SECONDS)
+def endpoint_of(clock: IReactorTime, address: Address) -> HostnameEndpoint:
+    """The endpoint that dials an address, whose host may be a name."""
+    return HostnameEndpoint(clock, address.host, address.port, timeout=CONNECT_SECONDS)
 
 
 async def dial_once(

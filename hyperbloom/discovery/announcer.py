@@ -19,14 +19,14 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
-from hyperbloom.discovery.dht_node import AnnounceReport, PeerLookup
+from hyperbloom.discovery.dht.reports import AnnounceReport, PeerLookup
 from hyperbloom.discovery.settings import SwarmSettings
 
 __all__ = ["UNREACHED_SECONDS", "Announcer", "AnnouncerStatus", "PeerStore", "swarm_hash"]
 
-#: Part of an interval that chance adds, so that nodes started together spread out.
+#: The part of an interval that is added at random, so that nodes started together spread out.
 JITTER = 0.2
 
 #: How long to wait after a lookup in which no node of the DHT answered, in seconds: at a start the

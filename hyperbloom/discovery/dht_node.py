@@ -2,116 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail, gatherResults, succeed
 from twisted.internet.interfaces import IDelayedCall, IListeningPort
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.addresses import format_host_port, parse_host_port
-from hyperbloom.discovery.dht.collectors import (
-    Collector,
-    ImmutableValue,
-    MutableItems,
-    Nodes,
-    Peers,
-)
+from hyperbloom.addresses import Address, Scope
+from hyperbloom.discovery.dht.collectors import ImmutableValue, MutableItems, Nodes, Peers
 from hyperbloom.discovery.dht.common import bencode
-from hyperbloom.discovery.dht.common.contact import Address, Contact, Scope, is_ipv6, scope_of
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.common.items import MutableItem, immutable_target
 from hyperbloom.discovery.dht.common.messages import AnnouncePeer, PutImmutable, PutMutable
-from hyperbloom.discovery.dht.events import AddressSettled, Event, OperationEnded
+from hyperbloom.discovery.dht.events import AddressSettled
 from hyperbloom.discovery.dht.limits import MAX_VALUE_BYTES
 from hyperbloom.discovery.dht.machine import Dht
-from hyperbloom.discovery.dht.operations import Found, QueryWith, Stored
+from hyperbloom.discovery.dht.operations import Found, Stored
+from hyperbloom.discovery.dht.reports import (
+    AnnounceReport,
+    DhtStatus,
+    ImmutableLookup,
+    MutableLookup,
+    NodeLookup,
+    PeerLookup,
+    PutReport,
+)
 from hyperbloom.discovery.dht.saved_state import SavedState, load_state
 from hyperbloom.discovery.dht.settings import DhtSettings
-from hyperbloom.discovery.dht.storage import immutable_target
-from hyperbloom.discovery.interfaces import MutableLookup, PutReport
-from hyperbloom.discovery.items import MutableItem
-from hyperbloom.discovery.protocol import DhtProtocol
+from hyperbloom.discovery.dht_protocol import DhtProtocol
 from hyperbloom.discovery.resolving import resolve
 
-__all__ = [
-    "RESOLVE_SECONDS",
-    "AnnounceReport",
-    "DhtNode",
-    "DhtStatus",
-    "ImmutableLookup",
-    "NodeLookup",
-    "PeerLookup",
-]
+__all__ = ["RESOLVE_SECONDS", "DhtNode"]
 
 #: How long after a name could not be resolved it is tried again, in seconds.
 RESOLVE_SECONDS = 30.0
 
 log = Logger()
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLookup:
-    """The closest nodes that answered, the closest first; asked, answered: nodes on the way."""
-
-    nodes: tuple[Contact, ...]
-    asked: int
-    answered: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImmutableLookup:
-    """The bencoded value under a hash, or None where no node has it."""
-
-    value: bytes | None
-    asked: int
-    answered: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerLookup:
-    """Peers of an info hash, as nodes tell them: nothing proves that they are there."""
-
-    peers: tuple[Address, ...]
-    asked: int
-    answered: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnounceReport:
-    """What became of an announcement; as in `PutReport`."""
-
-    asked: int
-    stored: int
-    silent: int
-    refusals: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DhtStatus:
-    """A node at a glance; `counts`: what happened since the start, by name."""
-
-    node_id: bytes
-    server: bool
-    address: str | None
-    external_address: str | None
-    nodes: int
-    good_nodes: int
-    items: int
-    info_hashes: int
-    operations: int
-    counts: Mapping[str, int]
-
-    def as_json(self) -> dict[str, Any]:
-        """For JSON; the id in hex."""
-        return {**asdict(self), "node_id": self.node_id.hex()}
-
 
 class DhtNode:
-    """A node on one UDP socket. `reactor` brings time, UDP and names; chance is an argument, too.
+    """A node on one UDP socket. `reactor` gives time, UDP and names; `random_bytes` randomness.
 
     Lookups and puts may begin before `listen`, and then find nobody. Their Deferreds fail with
     LocalProtocolError for what the DHT does not allow, and for nothing that the network does;
@@ -136,9 +68,8 @@ class DhtNode:
             node_id=saved.node_id,
             known=saved.nodes,
         )
-        self._protocol = DhtProtocol(self._machine, reactor, self._happened)
+        self._protocol = DhtProtocol(self._machine, reactor, _address_settled)
         self._port: IListeningPort | None = None
-        self._waiting: dict[int, Deferred[Any]] = {}
         self._resolving: IDelayedCall | None = None
 
     # -- running
@@ -159,7 +90,7 @@ class DhtNode:
     @property
     def external_address(self) -> Address | None:
         """Where most of the nodes asked see this one; None while too few have said so."""
-        return self._machine.votes.settled
+        return self._machine.external_address.settled
 
     @property
     def reach(self) -> Scope:
@@ -168,8 +99,8 @@ class DhtNode:
         Global while none does. Nodes of a table that was saved in another network do not count.
         """
         nodes = self._machine.table.nodes()
-        there = (node.contact.address.host for node in nodes if node.is_there)
-        return max(map(scope_of, there), default=Scope.GLOBAL)
+        there = (node.contact.address.scope for node in nodes if node.is_there)
+        return max(there, default=Scope.GLOBAL)
 
     def listen(self, port: int = 0, interface: str = "") -> Address:
         """Open the socket; port 0 lets the system choose. An IPv6 interface makes an IPv6 node.
@@ -180,22 +111,19 @@ class DhtNode:
         address = self.address
         if address is None:
             raise LocalProtocolError("the node stopped while it began to listen")
-        self._machine.use_family(ipv6=is_ipv6(address.host))
+        self._machine.use_family(ipv6=address.is_ipv6)
         return address
 
     def stop(self) -> Deferred[None]:
         """Close the socket. What is under way is cancelled; fires when the socket is closed."""
-        for number, waiting in list(self._waiting.items()):
-            self._machine.cancel(number)
-            self._waiting.pop(number, None)
-            waiting.cancel()
+        self._protocol.cancel_all()
         self._resolve_no_more()
         port, self._port = self._port, None
         if port is None:
             return succeed(None)
         return port.stopListening() or succeed(None)
 
-    def bootstrap(self, addresses: Sequence[tuple[str, int]] | None = None) -> Deferred[int]:
+    def bootstrap(self, addresses: Sequence[Address] | None = None) -> Deferred[int]:
         """Join the network; fires with the number of nodes known when that is done.
 
         `addresses`, else those of the settings, are hosts (names are resolved) and ports. While no
@@ -215,8 +143,8 @@ class DhtNode:
         return DhtStatus(
             node_id=machine.node_id,
             server=self.settings.server,
-            address=None if self.address is None else format_host_port(*self.address),
-            external_address=None if seen is None else format_host_port(*seen),
+            address=None if self.address is None else str(self.address),
+            external_address=None if seen is None else str(seen),
             nodes=len(machine.table),
             good_nodes=machine.table.good(now=self._reactor.seconds()),
             items=machine.storage.items,
@@ -233,7 +161,7 @@ class DhtNode:
         def report(found: Found) -> NodeLookup:
             return NodeLookup(nodes=found.closest, asked=found.asked, answered=found.answered)
 
-        return self._find(Nodes(target), report)
+        return self._protocol.find(Nodes(target)).addCallback(report)
 
     def get_mutable(self, public_key: bytes, salt: bytes) -> Deferred[MutableLookup]:
         """All distinct authentic versions of a mutable item, see `ItemStore`."""
@@ -247,7 +175,7 @@ class DhtNode:
                 holding=found.holding,
             )
 
-        return self._find(collector, report)
+        return self._protocol.find(collector).addCallback(report)
 
     def get_immutable(self, target: bytes) -> Deferred[ImmutableLookup]:
         """The bencoded value whose SHA-1 is `target`."""
@@ -258,7 +186,7 @@ class DhtNode:
                 value=collector.found, asked=found.asked, answered=found.answered
             )
 
-        return self._find(collector, report)
+        return self._protocol.find(collector).addCallback(report)
 
     def get_peers(self, info_hash: bytes) -> Deferred[PeerLookup]:
         """The peers of an info hash of 20 bytes."""
@@ -267,7 +195,7 @@ class DhtNode:
         def report(found: Found) -> PeerLookup:
             return PeerLookup(peers=collector.found, asked=found.asked, answered=found.answered)
 
-        return self._find(collector, report)
+        return self._protocol.find(collector).addCallback(report)
 
     def put_mutable(self, item: MutableItem, *, cas: int | None = None) -> Deferred[PutReport]:
         """Put an item, see `ItemStore`. Fails with LocalProtocolError where no node may take it:
@@ -298,7 +226,7 @@ class DhtNode:
             return _put_report(stored, found=any(same), others=others)
 
         looking = MutableItems(item.public_key, item.salt)
-        return self._put(looking, query_with, back, report)
+        return self._protocol.put(looking, query_with, read_back=back).addCallback(report)
 
     def put_immutable(self, value: bytes) -> Deferred[PutReport]:
         """Put a bencoded value under its SHA-1, and read it back; fails as `put_mutable` does."""
@@ -314,7 +242,8 @@ class DhtNode:
         def report(stored: Stored) -> PutReport:
             return _put_report(stored, found=back.found is not None, others=())
 
-        return self._put(ImmutableValue(target), query_with, back, report)
+        looking = ImmutableValue(target)
+        return self._protocol.put(looking, query_with, read_back=back).addCallback(report)
 
     def announce_peer(
         self, info_hash: bytes, port: int, *, implied_port: bool = False
@@ -340,16 +269,16 @@ class DhtNode:
                 refusals=stored.refusals,
             )
 
-        return self._put(Peers(info_hash), query_with, None, report)
+        return self._protocol.put(Peers(info_hash), query_with).addCallback(report)
 
     # -- inside
 
-    async def _bootstrap(self, addresses: Sequence[tuple[str, int]] | None) -> int:
+    async def _bootstrap(self, addresses: Sequence[Address] | None) -> int:
         if addresses is None:
-            addresses = [parse_host_port(text) for text in self.settings.bootstrap]
-        ipv6 = self.address is not None and is_ipv6(self.address.host)
+            addresses = [Address.parse(text) for text in self.settings.bootstrap]
+        ipv6 = self.address is not None and self.address.is_ipv6
         found = await gatherResults(
-            [resolve(self._reactor, host, port, ipv6=ipv6) for host, port in addresses]
+            [resolve(self._reactor, address, ipv6=ipv6) for address in addresses]
         )
         resolved = [address for each in found for address in each]
         if not all(found) and self._port is not None:
@@ -357,65 +286,26 @@ class DhtNode:
             self._resolving = self._reactor.callLater(
                 RESOLVE_SECONDS, self._bootstrap_again, addresses
             )
-        number = self._machine.bootstrap(resolved, now=self._reactor.seconds())
-        await self._outcome(number, lambda outcome: outcome)
+        await self._protocol.bootstrap(resolved)
         return len(self._machine.table)
 
     def _resolve_no_more(self) -> None:
         if self._resolving is not None and self._resolving.active():
             self._resolving.cancel()
 
-    def _bootstrap_again(self, addresses: Sequence[tuple[str, int]]) -> None:
+    def _bootstrap_again(self, addresses: Sequence[Address]) -> None:
         def failed(failure: Failure) -> None:
             failure.trap(CancelledError, LocalProtocolError)
 
         if not len(self._machine.table):
             self.bootstrap(addresses).addErrback(failed)
 
-    def _find(self, collector: Collector, report: Callable[[Found], T]) -> Deferred[T]:
-        try:
-            number = self._machine.find(collector, now=self._reactor.seconds())
-        except LocalProtocolError as error:
-            return fail(error)
-        return self._outcome(number, report)
 
-    def _put(
-        self,
-        collector: Collector,
-        query_with: QueryWith,
-        read_back: Collector | None,
-        report: Callable[[Stored], T],
-    ) -> Deferred[T]:
-        now = self._reactor.seconds()
-        try:
-            number = self._machine.put(collector, query_with, now=now, read_back=read_back)
-        except LocalProtocolError as error:
-            return fail(error)
-        return self._outcome(number, report)
-
-    def _outcome(self, number: int, report: Callable[[Any], T]) -> Deferred[T]:
-        """Fires with the report on an operation when it has ended."""
-
-        def cancel(_: Deferred[Any]) -> None:
-            self._machine.cancel(number)
-            self._waiting.pop(number, None)
-
-        waiting: Deferred[Any] = Deferred(cancel)
-        self._waiting[number] = waiting
-        self._protocol.flush()
-        return waiting.addCallback(report)
-
-    def _happened(self, event: Event) -> None:
-        match event:
-            case OperationEnded(number=number, outcome=outcome):
-                waiting = self._waiting.pop(number, None)
-                if waiting is not None:
-                    waiting.callback(outcome)
-            case AddressSettled(address=address):
-                log.info(
-                    "Nodes of the DHT see this one at {address}; it has a new id that fits",
-                    address=format_host_port(*address),
-                )
+def _address_settled(event: AddressSettled) -> None:
+    log.info(
+        "Nodes of the DHT see this one at {address}; it has a new id that fits",
+        address=str(event.address),
+    )
 
 
 def _put_report(stored: Stored, *, found: bool, others: tuple[MutableItem, ...]) -> PutReport:

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.announcer import AnnouncerStatus
+from hyperbloom.discovery.tracker.neighbourhood import Neighbourhood
 from hyperbloom.discovery.tracker.status import TrackerStatus
-from hyperbloom.discovery.tracker.swarm import Swarm
 from hyperbloom.keys import Identity
 
-__all__ = ["FeedDiscoveryStatus", "FeedSwarm", "Feeds"]
+__all__ = ["FeedDiscoveryStatus", "SearchedFeed", "SearchedFeeds"]
 
 
-class FeedSwarm(Swarm, Protocol):
+class SearchedFeed(Neighbourhood, Protocol):
     """The peers of one feed. No method may block or raise."""
 
     @property
@@ -36,15 +37,15 @@ class FeedSwarm(Swarm, Protocol):
         """The TCP port at which this node can be dialled, None if it does not listen."""
         ...
 
-    def found(self, host: str, port: int, *, source: str) -> None:
+    def found(self, address: Address, *, source: str) -> None:
         """Somebody said that a peer is there; `source` is one word for people."""
         ...
 
 
-class Feeds(Protocol):
+class SearchedFeeds(Protocol):
     """The feeds that peers are to be found for at this moment, by public key."""
 
-    def __call__(self) -> Mapping[bytes, FeedSwarm]: ...
+    def __call__(self) -> Mapping[bytes, SearchedFeed]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

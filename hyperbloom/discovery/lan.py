@@ -27,16 +27,16 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from hyperbloom.addresses import Address, scope_of
 from hyperbloom.discovery.announcer import swarm_hash
-from hyperbloom.discovery.dht.common.contact import scope_of
-from hyperbloom.discovery.feeds import FeedSwarm
+from hyperbloom.discovery.feeds import SearchedFeed
 from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
 from hyperbloom.discovery.settings import DiscoverySettings, Lan
 
 if TYPE_CHECKING:
     from zeroconf import ServiceBrowser, ServiceInfo, ServiceStateChange, Zeroconf
 
-__all__ = ["SERVICE_TYPE", "LanDiscovery", "LanStatus", "interfaces_for"]
+__all__ = ["SERVICE_TYPE", "LanDiscovery", "LanStatus", "interfaces_for", "machine_addresses"]
 
 SERVICE_TYPE = "_hyperbloom._tcp.local."
 
@@ -69,7 +69,7 @@ def interfaces_for(lan: Lan, interface: str, own: Sequence[str]) -> list[str]:
     return [address for address in outside if ipaddress.ip_address(address).is_private]
 
 
-def _own_addresses() -> list[str]:
+def machine_addresses() -> list[str]:
     """The IPv4 addresses of this machine's interfaces."""
     import ifaddr
 
@@ -91,31 +91,36 @@ class LanStatus:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class _Heard:
-    hosts: tuple[str, ...]
-    port: int
-
-
 class LanDiscovery:
-    """Tells the network of the served feeds and hears of those of others, `start` to `stop`."""
+    """Tells the network of the served feeds and hears of those of others, `start` to `stop`.
+
+    `own_addresses` gives the IPv4 addresses of this machine, each time multicast DNS is opened.
+    """
 
     def __init__(
-        self, *, lan: Lan, interface: str, announce: bool, reactor: Any, random: Random
+        self,
+        *,
+        lan: Lan,
+        interface: str,
+        announce: bool,
+        reactor: Any,
+        random: Random,
+        own_addresses: Callable[[], Sequence[str]] = machine_addresses,
     ) -> None:
         self._lan: Lan = lan
         self._interface = interface
         self._announce = announce
         self._reactor = reactor
+        self._own_addresses = own_addresses
         self._nonce = random.randbytes(NONCE_BYTES).hex()
         self._lock = DeferredLock()
         self._interfaces: list[str] = []
         self._zeroconf: Zeroconf | None = None
         self._browser: ServiceBrowser | None = None
-        self._swarms: dict[str, FeedSwarm] = {}
+        self._feeds: dict[str, SearchedFeed] = {}
         self._told: set[str] = set()
         self._infos: dict[str, ServiceInfo] = {}
-        self._heard: OrderedDict[str, _Heard] = OrderedDict()
+        self._heard: OrderedDict[str, list[Address]] = OrderedDict()
         self._running = False
         self._opening_again: IDelayedCall | None = None
         self._problem: str | None = None
@@ -147,12 +152,12 @@ class LanDiscovery:
             self._opening_again.cancel()
         return self._in_turn(self._close)
 
-    def serve(self, swarms: Sequence[FeedSwarm]) -> None:
+    def serve(self, feeds: Sequence[SearchedFeed]) -> None:
         """Tell of these feeds from now on, and of no others; to be called again and again."""
-        wanted = {swarm_hash(swarm.discovery_key).hex(): swarm for swarm in swarms}
-        fresh = wanted.keys() - self._swarms.keys()
-        gone = self._swarms.keys() - wanted.keys()
-        self._swarms = wanted
+        wanted = {swarm_hash(feed.discovery_key).hex(): feed for feed in feeds}
+        fresh = wanted.keys() - self._feeds.keys()
+        gone = self._feeds.keys() - wanted.keys()
+        self._feeds = wanted
         for name in gone:
             self._told.discard(name)
             self._in_turn(self._unregister, name)
@@ -206,7 +211,7 @@ class LanDiscovery:
     def _open(self) -> None:
         from zeroconf import ServiceBrowser, Zeroconf
 
-        self._interfaces = interfaces_for(self._lan, self._interface, _own_addresses())
+        self._interfaces = interfaces_for(self._lan, self._interface, self._own_addresses())
         if not self._interfaces:
             return
         self._zeroconf = Zeroconf(interfaces=self._interfaces)
@@ -260,25 +265,25 @@ class LanDiscovery:
             log.debug("A name heard by multicast DNS is no service's: {why}", why=str(error))
             return
         if info is not None and info.port:
-            heard = _Heard(tuple(info.parsed_addresses()[:MAX_LAN_ADDRESSES]), info.port)
+            hosts = info.parsed_addresses()[:MAX_LAN_ADDRESSES]
+            heard = [Address(host, info.port) for host in hosts]
             self._reactor.callFromThread(self._hear, name, heard)
 
     # In the reactor's thread again
 
-    def _hear(self, name: str, heard: _Heard) -> None:
+    def _hear(self, name: str, heard: list[Address]) -> None:
         if not self._running or name.partition(".")[0].endswith(self._nonce):
             return
         scopes = {scope_of(interface) for interface in self._interfaces}
-        near = tuple(host for host in heard.hosts if scope_of(host) in scopes)
-        heard = self._heard[name] = _Heard(near, heard.port)
+        near = self._heard[name] = [address for address in heard if address.scope in scopes]
         self._heard.move_to_end(name)
         while len(self._heard) > MAX_LAN_SERVICES:
             self._heard.popitem(last=False)
-        for known, swarm in self._swarms.items():
+        for known, feed in self._feeds.items():
             if name.startswith(known):
-                self._tell(swarm, heard)
+                self._tell(feed, near)
 
     @staticmethod
-    def _tell(swarm: FeedSwarm, heard: _Heard) -> None:
-        for host in heard.hosts:
-            swarm.found(host, heard.port, source="lan")
+    def _tell(feed: SearchedFeed, heard: Sequence[Address]) -> None:
+        for address in heard:
+            feed.found(address, source="lan")

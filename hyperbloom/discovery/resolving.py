@@ -9,19 +9,26 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IHostResolution, IResolutionReceiver
 from zope.interface import implementer
 
-from hyperbloom.discovery.dht.common.contact import Address, Scope, is_ipv6, scope_of
+from hyperbloom.addresses import Address, Scope
 
 __all__ = ["resolve"]
 
 
-def resolve(reactor: Any, host: str, port: int, *, ipv6: bool = False) -> Deferred[list[Address]]:
-    """The UDP addresses of a host, of one family. Fires with an empty list for an unknown name."""
-    if scope_of(host) is not Scope.UNUSABLE:
-        return succeed([Address(host, port)] if is_ipv6(host) == ipv6 else [])
+def resolve(reactor: Any, address: Address, *, ipv6: bool = False) -> Deferred[list[Address]]:
+    """The IP addresses of one family that `address` stands for, whose host may be a name.
+
+    Fires with an empty list for a name that is not known.
+    """
+    if address.scope is not Scope.UNUSABLE:
+        return succeed([address] if address.is_ipv6 == ipv6 else [])
     found: Deferred[list[Address]] = Deferred()
     kind = IPv6Address if ipv6 else IPv4Address
     reactor.nameResolver.resolveHostName(
-        _Receiver(found), host, port, addressTypes=[kind], transportSemantics="UDP"
+        _Receiver(found),
+        address.host,
+        address.port,
+        addressTypes=[kind],
+        transportSemantics="UDP",
     )
     return found
 

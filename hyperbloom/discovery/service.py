@@ -19,10 +19,11 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.announcer import Announcer
-from hyperbloom.discovery.dht.common.contact import Address
-from hyperbloom.discovery.dht_node import DhtNode, DhtStatus
-from hyperbloom.discovery.feeds import FeedDiscoveryStatus, Feeds, FeedSwarm
+from hyperbloom.discovery.dht.reports import DhtStatus
+from hyperbloom.discovery.dht_node import DhtNode
+from hyperbloom.discovery.feeds import FeedDiscoveryStatus, SearchedFeed, SearchedFeeds
 from hyperbloom.discovery.lan import LanDiscovery, LanStatus
 from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.discovery.tracker.topic import Topic
@@ -67,7 +68,7 @@ class DiscoveryStatus:
 class _Search:
     """The search for one feed's peers."""
 
-    swarm: FeedSwarm
+    searched: SearchedFeed
     tracker: Tracker
     announcer: Announcer | None
 
@@ -84,7 +85,7 @@ class _Search:
 
     def status(self) -> FeedDiscoveryStatus:
         return FeedDiscoveryStatus(
-            feed=self.swarm.feed_key,
+            feed=self.searched.feed_key,
             tracker=self.tracker.status(),
             swarm=None if self.announcer is None else self.announcer.status(),
         )
@@ -102,7 +103,7 @@ class DiscoveryService(Service):
         self,
         settings: DiscoverySettings,
         *,
-        feeds: Feeds,
+        feeds: SearchedFeeds,
         reactor: Any,
         now: Callable[[], float],
         random: Random,
@@ -174,45 +175,45 @@ class DiscoveryService(Service):
         over = [
             key
             for key, search in self._searches.items()
-            if key not in wanted or wanted[key] is not search.swarm
+            if key not in wanted or wanted[key] is not search.searched
         ]
         for key in over:
             for ending in self._searches.pop(key).stop():
                 ending.addErrback(_timer_failed)
-        for key, swarm in wanted.items():
+        for key, feed in wanted.items():
             if key not in self._searches:
-                search = self._searches[key] = self._search_for(swarm)
+                search = self._searches[key] = self._search_for(feed)
                 search.start()
         if self.lan is not None:
             self.lan.serve(list(wanted.values()))
 
-    def _search_for(self, swarm: FeedSwarm) -> _Search:
+    def _search_for(self, feed: SearchedFeed) -> _Search:
         settings = self._settings
-        topic = Topic.of_feed(swarm.feed_key, named=swarm.discovery_key)
+        topic = Topic.of_feed(feed.feed_key, named=feed.discovery_key)
         if self._secret is not None:
             topic = replace(topic, secret_hash=Topic.named(b"", self._secret).secret_hash)
         tracker = Tracker(
             topic,
-            identity=swarm.identity,
+            identity=feed.identity,
             items=self.dht,
-            swarm=swarm,
+            neighbourhood=feed,
             settings=replace(settings.tracker, publish=settings.announce),
             clock=self._reactor,
             now=self._now,
             random=self._random,
         )
-        return _Search(swarm, tracker, self._announcer_for(swarm) if settings.legacy else None)
+        return _Search(feed, tracker, self._announcer_for(feed) if settings.legacy else None)
 
-    def _announcer_for(self, swarm: FeedSwarm) -> Announcer:
+    def _announcer_for(self, feed: SearchedFeed) -> Announcer:
         def found(address: Address) -> None:
-            swarm.found(address.host, address.port, source="swarm")
+            feed.found(address, source="swarm")
 
         return Announcer(
-            swarm.discovery_key,
+            feed.discovery_key,
             peers=self.dht,
-            port=swarm.own_port if self._settings.announce else lambda: None,
+            port=feed.own_port if self._settings.announce else lambda: None,
             found=found,
-            is_joined=swarm.is_joined,
+            is_joined=feed.is_joined,
             settings=self._settings.swarm,
             clock=self._reactor,
             now=self._now,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import HIGHEST_PORT, Address
 from hyperbloom.discovery.dht.settings import PUBLIC_ROUTERS, DhtSettings, EqualSeq
 from hyperbloom.discovery.tracker.settings import TrackerSettings
 
@@ -50,33 +50,62 @@ class SwarmSettings:
     retry_interval: float = _seconds(60.0, "time between two lookups while no peer is connected", 1)
 
 
+def _setting(default: Any, text: str, **bounds: int) -> Any:
+    return field(default=default, metadata={"help": text, **bounds})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoverySettings:
-    """The `[discovery]` table and the tables below it. Raises `ValueError` for what cannot be.
+    """The `[discovery]` table and the tables below it. Raises `ValueError` for what cannot be."""
 
-    bootstrap: `HOST:PORT` of the nodes by which the DHT is entered. port: UDP, 0 lets the system
-    choose. server: whether this node answers and stores for others. announce: whether it tells
-    where it is, or only looks for others. legacy: whether it takes part in the npm packages'
-    swarm. secret: a file whose bytes seal the records in place of the feed's key.
-    """
-
-    enabled: bool = False
-    bootstrap: tuple[str, ...] = PUBLIC_ROUTERS
-    port: int = DEFAULT_DHT_PORT
-    interface: str = ""
-    server: bool = True
-    announce: bool = True
-    legacy: bool = True
-    lan: Lan = "private"
-    equal_seq: EqualSeq = EqualSeq.OVERWRITE
-    secret: Path | None = None
+    enabled: bool = _setting(
+        False,
+        "search for the peers of the feeds; without, only addresses that are written down or come "
+        "with an invitation are dialled",
+    )
+    bootstrap: tuple[str, ...] = _setting(
+        PUBLIC_ROUTERS,
+        "`HOST:PORT` of DHT nodes by which the network is entered; for a private network its own",
+    )
+    port: int = _setting(
+        DEFAULT_DHT_PORT,
+        "UDP port of the DHT node; 0 lets the system choose",
+        min=0,
+        max=HIGHEST_PORT,
+    )
+    interface: str = _setting("", "the address of this machine to use for it; empty: all")
+    server: bool = _setting(
+        True, "answer and store for others, as nodes of the DHT do; without, only ask (BEP-43)"
+    )
+    announce: bool = _setting(True, "tell others where this node is; without, only look for others")
+    legacy: bool = _setting(True, "take part in the swarm of the npm packages (BEP-5), too")
+    lan: Lan = field(
+        default="private",
+        metadata={
+            "help": "multicast DNS: `private` (on interfaces with private addresses), `on` or `off`"
+        },
+    )
+    equal_seq: EqualSeq = field(
+        default=EqualSeq.OVERWRITE,
+        metadata={
+            "help": "what becomes of another value with the stored sequence number: `overwrite`, "
+            "`keep` or `reject`"
+        },
+    )
+    secret: Path | None = field(
+        default=None,
+        metadata={
+            "help": "a file with a passphrase that seals this node's records in place of the "
+            "feeds' keys; all nodes of a feed need the same"
+        },
+    )
     dht: DhtLimits = field(default_factory=DhtLimits)
     swarm: SwarmSettings = field(default_factory=SwarmSettings)
     tracker: TrackerSettings = field(default_factory=TrackerSettings)
 
     def __post_init__(self) -> None:
         for address in self.bootstrap:
-            parse_host_port(address)
+            Address.parse(address)
 
     def for_dht(self) -> DhtSettings:
         """The part of the DHT node."""

@@ -18,7 +18,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.addresses import format_host_port, parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.objects.peers.network import AcceptFactory, DialFactory, PoolContext, PoolNetwork
 from hyperbloom.objects.peers.parent_selection import ParentChoice
 from hyperbloom.objects.peers.peer import Closing, PoolPeer
@@ -122,7 +122,7 @@ class ObjectsService(Service):
     async def _dial(self, address: str) -> None:
         """One connection from its beginning to its end."""
         clock = self.context.clock
-        host, port = parse_host_port(address)
+        host, port = Address.parse(address)
         endpoint = HostnameEndpoint(clock, host, port, timeout=CONNECT_SECONDS)
         steady = False
         try:
@@ -173,7 +173,7 @@ class ObjectsService(Service):
         """HOST:PORT of each listener."""
         hosts = [port.getHost() for port in self._ports]
         return [
-            format_host_port(host.host, host.port)
+            str(Address(host.host, host.port))
             for host in hosts
             if isinstance(host, IPv4Address | IPv6Address)
         ]

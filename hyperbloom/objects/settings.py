@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.objects.classes.declarations import Declaration
 
 __all__ = ["DEFAULT_OBJECTS_LISTEN", "HASH_RULES", "ObjectsSettings", "is_loopback"]
@@ -94,7 +94,7 @@ class ObjectsSettings:
         if self.hash_rule not in HASH_RULES:
             raise ValueError(f"hash_rule is text or jvm, not {self.hash_rule!r}")
         for address in self.peers:
-            parse_host_port(address)
+            Address.parse(address)
         names = [Declaration.parse(text).name for text in self.types]
         if len(set(names)) < len(names):
             raise ValueError("types declares a name twice")

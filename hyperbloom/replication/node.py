@@ -18,7 +18,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.addresses import format_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.feed import Feed
@@ -30,7 +30,7 @@ from hyperbloom.replication.limits import RETENTION_SECONDS, Limits
 from hyperbloom.replication.net.admission import Admission
 from hyperbloom.replication.net.dialer import AcceptFactory
 from hyperbloom.replication.net.dials import Dials
-from hyperbloom.replication.net.discovered_peers import FoundPeers
+from hyperbloom.replication.net.discovered_peers import DiscoveredPeers
 from hyperbloom.replication.overview import Overview
 from hyperbloom.replication.ownership import Ownership
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
@@ -53,8 +53,6 @@ PURGE_SECONDS = 3_600.0
 KEEP_EXPIRED_SECONDS = 30 * 86_400.0
 
 #: Listeners on every interface do not say where others can reach them.
-_WILDCARDS = ("0.0.0.0:", "[::]:")
-
 log = Logger()
 
 
@@ -105,9 +103,9 @@ class Node(Service):
         return self._feeds.by_key
 
     @property
-    def found(self) -> Mapping[bytes, FoundPeers]:
+    def discovered(self) -> Mapping[bytes, DiscoveredPeers]:
         """The found peers of each feed that takes part, by the feed's key."""
-        return self._dials.found
+        return self._dials.discovered
 
     # Life
 
@@ -332,19 +330,19 @@ class Node(Service):
 
     # What is told
 
-    def addresses(self) -> list[str]:
+    def addresses(self) -> list[Address]:
         """Where others can dial this node: as configured, else the listeners that name a host."""
         if self._advertise:
-            return list(self._advertise)
-        return [text for text in self.listening() if not text.startswith(_WILDCARDS)]
+            return [Address.parse(text) for text in self._advertise]
+        return [address for address in self.listening() if not address.is_wildcard]
 
-    def listening(self) -> list[str]:
-        """HOST:PORT of each listener."""
+    def listening(self) -> list[Address]:
+        """The address of each listener."""
         found = []
         for port in self._ports:
             host = port.getHost()
             if isinstance(host, IPv4Address | IPv6Address):
-                found.append(format_host_port(host.host, host.port))
+                found.append(Address(host.host, host.port))
         return found
 
     def peers(self) -> list[PeerStatus]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from hyperbloom import __version__
+from hyperbloom.addresses import Address
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.membership import NotTrusted
@@ -38,14 +39,14 @@ class Overview:
             return None
         return self._dials.problem(feed.key)
 
-    def status(self, *, started: float, listening: Sequence[str]) -> NodeStatus:
-        """The node as a whole; `started` in seconds since 1970, `listening` HOST:PORT each."""
+    def status(self, *, started: float, listening: Sequence[Address]) -> NodeStatus:
+        """The node as a whole; `started` in seconds since 1970, `listening`: of each port."""
         size = self._context.store.size()
         return NodeStatus(
             version=__version__,
             public_key=self._context.identity.public_key,
             started=started,
-            listening=tuple(listening),
+            listening=tuple(map(str, listening)),
             connections=len(self._connections),
             feeds=tuple(self.feed_status(feed) for feed in self._feeds.by_key.values()),
             refusals=tuple(self._connections.recently_closed),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, get_args
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.feed_keys import feed_name_digits
 from hyperbloom.feed_words import DEFAULT_DIALECT, Mode, Tombstones
 from hyperbloom.keys import PUBLIC_KEY_BYTES
@@ -81,17 +81,56 @@ class FeedSettings:
     Raises `ValueError` with a sentence for a person when the parts do not fit together.
     """
 
-    key: bytes
-    alias: str | None = None
-    mode: Mode = "full"
-    ranges: tuple[KeyRange, ...] = ()
-    dialect: str = DEFAULT_DIALECT
-    peers: tuple[str, ...] = ()
-    issue_links: bool = True
-    retain_age: float = 0
-    retain_values: int = 0
-    retain_bytes: int = 0
-    tombstones: Tombstones = "off"
+    key: bytes = field(metadata={"help": "the feed's public key, 64 hex digits"})
+    alias: str | None = field(default=None, metadata={"help": "a short name for commands"})
+    mode: Mode = field(
+        default="full",
+        metadata={
+            "help": "`full`: keep all values; `range`: those of `ranges`; `light`: none, ask and "
+            "publish only",
+            "kind": "mode",
+        },
+    )
+    ranges: tuple[KeyRange, ...] = field(
+        default=(),
+        metadata={
+            "help": "for `range`: a list of tables with `start` (inclusive) and `end` (exclusive), "
+            "text or, as `start_hex` and `end_hex`, bytes; one left out is open"
+        },
+    )
+    dialect: str = field(
+        default=DEFAULT_DIALECT,
+        metadata={
+            "help": "the version of the protocol that the feed's nodes speak: `2`, `1` or `draft`; "
+            "see [dialects](wire.md#dialects)"
+        },
+    )
+    peers: tuple[str, ...] = field(
+        default=(),
+        metadata={"help": "`HOST:PORT` of nodes to dial and to keep a connection with"},
+    )
+    issue_links: bool = field(
+        default=True,
+        metadata={
+            "help": "issue a trust link to a peer whose chain is longer than one through this node"
+        },
+    )
+    retain_age: float = field(
+        default=0,
+        metadata={
+            "help": 'forget values that arrived longer ago, as `"90d"`; 0: keep all',
+            "unit": "seconds",
+        },
+    )
+    retain_values: int = field(
+        default=0, metadata={"help": "forget the oldest values beyond so many; 0: keep all"}
+    )
+    retain_bytes: int = field(
+        default=0, metadata={"help": "forget the oldest values beyond so many bytes; 0: keep all"}
+    )
+    tombstones: Tombstones = field(
+        default="off", metadata={"help": "whose tombstones to follow: off, owner or members"}
+    )
 
     def __post_init__(self) -> None:
         if len(self.key) != PUBLIC_KEY_BYTES:
@@ -104,7 +143,7 @@ class FeedSettings:
             if end is not None and end <= start:
                 raise ValueError("the end of a range must be greater than its start")
         for address in self.peers:
-            parse_host_port(address)
+            Address.parse(address)
         if (
             not 0 <= self.retain_age < float("inf")
             or min(self.retain_values, self.retain_bytes) < 0

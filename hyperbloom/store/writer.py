@@ -16,8 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from hyperbloom.histogram import Histogram
 from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, StoreFull, StoreGone
+from hyperbloom.store.histogram import Histogram
 from hyperbloom.store.limits import (
     GROUP_BYTES,
     GROUP_SECONDS,

@@ -23,8 +23,8 @@ from nodes import BenchNode, member_links, prefill, running
 from pools import changes_case, codec_case, initialize_case
 from steady import steady_state
 
+from hyperbloom.addresses import Address
 from hyperbloom.bloom import BloomFilter
-from hyperbloom.discovery.peer_address import Address
 from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
 from hyperbloom.discovery.tracker.record import (
     SEAL_ENTROPY_BYTES,
@@ -408,7 +408,7 @@ def records_case(folder: Path, scale: float) -> Figures:
     """
     count = int(500 * scale)
     keys = Topic.of_feed(FEED).keys(29_000_000)
-    here = (Address.of("192.0.2.1", 4365), Address.of("2001:db8::1", 4365))
+    here = (Address("192.0.2.1", 4365), Address("2001:db8::1", 4365))
     content = RecordContent(
         addresses=here,
         active_peers=tuple(Neighbour(node_id=bytes([n]) * 32, addresses=here) for n in range(1, 6)),

@@ -37,7 +37,7 @@ from twisted.internet import reactor
 from twisted.internet.task import LoopingCall
 from hyperbloom.config import load_config
 from hyperbloom.keys import load_key_file
-from hyperbloom.service import NodeService
+from hyperbloom.service.node_service import NodeService
 
 TICK = 0.005
 

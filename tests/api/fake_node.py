@@ -11,6 +11,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 
+from hyperbloom.addresses import Address
 from hyperbloom.api.served import ServedNode
 from hyperbloom.connections.close_reason import ClosedConnection
 from hyperbloom.digests import element_sum, set_digest
@@ -332,7 +333,7 @@ class FakeNode:
         self.sizes = {
             "map_bytes": 1, "used_bytes": 3 << 20, "free_bytes": 0, "file_bytes": 1,
         }  # fmt: skip
-        self.found: dict[bytes, Any] = {}
+        self.discovered: dict[bytes, Any] = {}
         self.connected: list[PeerStatus] = [a_peer(self.own.key)]
         self.refusals = (
             ClosedConnection(
@@ -516,11 +517,11 @@ class FakeNode:
             store_problem=self.broken_store,
         )
 
-    def addresses(self) -> list[str]:
-        return [a for a in self.listens if not a.startswith("0.0.0.0")]
+    def addresses(self) -> list[Address]:
+        return [address for address in self.listening() if not address.is_wildcard]
 
-    def listening(self) -> list[str]:
-        return self.listens
+    def listening(self) -> list[Address]:
+        return [Address.parse(text) for text in self.listens]
 
 
 def disk_full() -> StoreFull:

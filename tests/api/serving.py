@@ -16,6 +16,7 @@ from nodes import free_port
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.epollreactor import EPollReactor
 
+from hyperbloom.addresses import Address
 from hyperbloom.api.control_socket import connect_unix
 from hyperbloom.api.http.access import Access, load_token
 from hyperbloom.api.service import ControlService, TcpService
@@ -127,7 +128,7 @@ class ServedOverTcp(Served):
         self.token_path = self.folder / "api.token"
         self.token = load_token(self.token_path)
         clock = self.thread.reactor
-        self.access = Access(("127.0.0.1", self.port), self.token, clock=clock.seconds)
+        self.access = Access(Address("127.0.0.1", self.port), self.token, clock=clock.seconds)
         control = ControlService(
             self.node, self.path, reactor=self.thread.reactor, access=self.access, **self.shown()
         )

@@ -16,6 +16,7 @@ import pytest
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.web.http_headers import Headers
 
+from hyperbloom.addresses import Address
 from hyperbloom.api.http.access import Access, Rights, load_token
 from hyperbloom.api.limits import (
     CODE_SECONDS,
@@ -62,7 +63,7 @@ def seconds():
 
 @pytest.fixture
 def access(seconds):
-    return Access(("127.0.0.1", 4366), TOKEN, clock=seconds)
+    return Access(Address("127.0.0.1", 4366), TOKEN, clock=seconds)
 
 
 def headers(**given):
@@ -143,7 +144,7 @@ def test_our_own_page_is_not(access):
 
 
 def test_port_80_is_not_named(seconds):
-    access = Access(("127.0.0.1", 80), TOKEN, clock=seconds)
+    access = Access(Address("127.0.0.1", 80), TOKEN, clock=seconds)
     assert access.rights(headers(host=["localhost"])) is Rights.NONE
 
 

@@ -46,6 +46,6 @@ def test_the_shapes_of_bodies_and_answers_load_nothing_else():
 
 def test_the_node_is_found_where_it_is_loaded():
     """The names above are those of modules that there are."""
-    found = loaded("hyperbloom.service")
+    found = loaded("hyperbloom.service.node_service")
     assert {f"hyperbloom.{part}" for part in NODES_OWN} <= found
     assert set(FOREIGN) - found == set()

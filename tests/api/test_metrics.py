@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from twisted.internet.task import Clock
 
 from hyperbloom.api.monitoring.reactor_lag import LOOK_SECONDS, LagMeter
-from hyperbloom.histogram import DURATIONS, Histogram
 from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.store.histogram import DURATIONS, Histogram
 
 
 def scrape(served, accept="text/plain", parser=parse):

@@ -12,6 +12,7 @@ import pytest
 from fake_node import disk_full
 from twisted.internet.defer import Deferred
 
+from hyperbloom.addresses import Address
 from hyperbloom.api.http.access import Access
 from hyperbloom.cli import output
 from hyperbloom.invitation import Invitation, decode_invitation, encode_invitation
@@ -410,7 +411,7 @@ def test_status(node, served):
 def test_status_gives_a_link_for_a_browser(node, served):
     assert "set listen under [api]" in node.refusal(1, "status", "--web")
     clock = served.thread.reactor.seconds
-    access = Access(("127.0.0.1", 4366), "token", clock=clock)
+    access = Access(Address("127.0.0.1", 4366), "token", clock=clock)
     object.__setattr__(served.service.context, "access", access)
     url = node.out("status", "--web").strip()
     assert url.startswith("http://127.0.0.1:4366/#")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperbloom.addresses import check_listen, format_host_port, parse_host_port
+from hyperbloom.addresses import Address, check_listen
 from hyperbloom.units import (
     format_duration,
     format_moment,
@@ -109,19 +109,19 @@ def test_sizes_for_people(size, text):
     ],
 )
 def test_addresses(text, host, port):
-    assert parse_host_port(text) == (host, port)
-    assert format_host_port(host, port) == text
+    assert Address.parse(text) == (host, port)
+    assert str(Address(host, port)) == text
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_an_address_or_refused_with_a_sentence(text):
     try:
-        host, port = parse_host_port(text)
+        host, port = Address.parse(text)
     except ValueError:
         return
     assert host.isprintable()
     assert 0 < port <= 65_535
-    assert format_host_port(host, port).rpartition(":")[0] == text.rpartition(":")[0]
+    assert str(Address(host, port)).rpartition(":")[0] == text.rpartition(":")[0]
 
 
 @given(st.text(alphabet="tcp6:=\\interfacbklog0123456789.", max_size=40))

@@ -7,8 +7,9 @@ from typing import Any
 
 from simnet import SimNetwork
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common import bencode
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import Get, Packet, Response
 from hyperbloom.discovery.dht.common.node_id import make_node_id

@@ -25,7 +25,8 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import CannotListenError
 
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.node_id import make_node_id
 from hyperbloom.discovery.dht.machine import Dht
 from hyperbloom.discovery.dht.settings import DhtSettings

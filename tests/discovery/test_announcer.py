@@ -9,10 +9,10 @@ import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.announcer import UNREACHED_SECONDS, Announcer, swarm_hash
-from hyperbloom.discovery.dht.common.contact import Address
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
-from hyperbloom.discovery.dht_node import AnnounceReport, PeerLookup
+from hyperbloom.discovery.dht.reports import AnnounceReport, PeerLookup
 from hyperbloom.discovery.settings import SwarmSettings
 
 KEY = bytes(range(32))

@@ -9,12 +9,12 @@ import pytest
 from fake_nodes import TOKEN, FakeNode, raw_answer
 from simnet import SimNetwork
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.collectors import ImmutableValue, MutableItems, Nodes, Peers
 from hyperbloom.discovery.dht.common import bencode
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.contact import Contact
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, MutableItem, immutable_target, sign_item
 from hyperbloom.discovery.dht.common.messages import ErrorMessage, Packet, Response
-from hyperbloom.discovery.dht.storage import immutable_target
-from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.keys import Identity
 
 OWNER, OTHER = Identity(b"o" * 32), Identity(b"x" * 32)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from simnet import SimNetwork
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.compact import NODE6_BYTES, NODE_BYTES, encode_contacts
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import FindNode, Get, GetPeers, Packet

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.collectors import MutableItems, Nodes
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import RemoteProtocolError
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import Packet, Ping, Response

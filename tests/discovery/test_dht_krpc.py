@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common import bencode
 from hyperbloom.discovery.dht.common.compact import decode_address, decode_contacts, encode_address
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, mutable_target, sign_item
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,
@@ -26,7 +28,6 @@ from hyperbloom.discovery.dht.common.messages import (
     UnknownQuery,
 )
 from hyperbloom.discovery.dht.limits import MAX_DEPTH, MAX_PACKET_BYTES, MAX_TRANSACTION_BYTES
-from hyperbloom.discovery.items import MAX_SEQ, mutable_target, sign_item
 from hyperbloom.keys import Identity
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/dht-rust-mainline.json").read_text())

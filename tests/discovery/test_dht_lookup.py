@@ -8,9 +8,11 @@ import pytest
 from fake_nodes import TOKEN, FakeNode, raw_answer
 from simnet import SimNetwork
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.collectors import MutableItems, Nodes, Peers
-from hyperbloom.discovery.dht.common.contact import Address, Contact, distance
+from hyperbloom.discovery.dht.common.contact import Contact, distance
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, sign_item
 from hyperbloom.discovery.dht.common.messages import Get, GetPeers, PutMutable, Response
 from hyperbloom.discovery.dht.common.node_id import is_secure, make_node_id
 from hyperbloom.discovery.dht.limits import (
@@ -27,7 +29,6 @@ from hyperbloom.discovery.dht.limits import (
 from hyperbloom.discovery.dht.lookup import SLOW_SECONDS, Lookup
 from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
 from hyperbloom.discovery.dht_node import DhtNode
-from hyperbloom.discovery.items import MAX_SEQ, sign_item
 from hyperbloom.keys import Identity
 
 OWNER = Identity(b"o" * 32)

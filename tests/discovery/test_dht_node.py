@@ -15,13 +15,14 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.error import CannotListenError
 from twisted.internet.selectreactor import SelectReactor
 
-from hyperbloom.discovery.dht.common.contact import Address, Contact, Scope
+from hyperbloom.addresses import Address, Scope
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.discovery.dht.limits import MAX_OPERATIONS
 from hyperbloom.discovery.dht.saved_state import MAX_STATE_NODES, SavedState, load_state
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht_node import RESOLVE_SECONDS, DhtNode
-from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.keys import Identity
 
 OWNER = Identity(b"o" * 32)
@@ -31,9 +32,14 @@ def item(value: bytes = b"1:v", seq: int = MAX_SEQ, salt: bytes = b"s") -> Mutab
     return sign_item(OWNER, salt=salt, seq=seq, value=value)
 
 
-def node_at(network: SimNetwork, host: str, *, state: bytes = b"", **settings) -> DhtNode:
+def node_at(
+    network: SimNetwork, host: str, *, state: bytes = b"", names=None, **settings
+) -> DhtNode:
+    reactor = network.reactor(host)
+    if names is not None:
+        reactor.nameResolver = names
     return DhtNode(
-        network.reactor(host),
+        reactor,
         DhtSettings(**settings),
         random_bytes=network.random_bytes,
         state=state,
@@ -82,7 +88,7 @@ class TestSimulated:
         network = SimNetwork()
         node = node_at(network, "9.0.0.1")
         node.listen()
-        assert network.wait(node.bootstrap([("8.8.8.8", 1)])) == 0
+        assert network.wait(node.bootstrap([Address("8.8.8.8", 1)])) == 0
         assert network.wait(node.get_mutable(OWNER.public_key, b"")).items == ()
         report = network.wait(node.put_mutable(item()))
         assert (report.asked, report.found, report.others) == (0, False, ())
@@ -187,10 +193,10 @@ class NamesLater:
 
 class TestBootstrap:
     def starting(self, network: SimNetwork) -> tuple[DhtNode, NamesLater]:
-        node = node_at(network, "9.0.0.1")
-        node._reactor.nameResolver = names = NamesLater()
+        names = NamesLater()
+        node = node_at(network, "9.0.0.1", names=names)
         node.listen(6881)
-        assert network.wait(node.bootstrap([("router.example", 6881)])) == 0
+        assert network.wait(node.bootstrap([Address("router.example", 6881)])) == 0
         return node, names
 
     def test_a_machine_that_is_up_before_its_network(self, network: SimNetwork) -> None:
@@ -371,4 +377,4 @@ class TestRealSockets:
     def test_a_bootstrap_node_by_name(self, real: Real) -> None:
         """`localhost` is resolved by the machine itself, without asking anybody."""
         first, second = real.start(), real.start()
-        assert real.wait(second.bootstrap([("localhost", first.address.port)])) == 1
+        assert real.wait(second.bootstrap([Address("localhost", first.address.port)])) == 1

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hyperbloom.discovery.dht.common.contact import Scope, may_tell, scope_of
+from hyperbloom.addresses import Address, Scope, scope_of
 from hyperbloom.discovery.dht.common.node_id import is_secure, make_node_id
 
 VECTORS = [
@@ -59,12 +59,16 @@ def test_scopes() -> None:
         assert scope_of(host) is Scope.UNUSABLE
 
 
+def may_name(teller: str, told: str) -> bool:
+    return Address(teller, 6881).may_name(Address(told, 6881))
+
+
 def test_nobody_further_out_names_what_is_further_in() -> None:
-    assert may_tell("8.8.8.8", "9.9.9.9")
-    assert may_tell("192.168.0.1", "9.9.9.9")
-    assert may_tell("127.0.0.1", "192.168.0.1")
-    assert not may_tell("8.8.8.8", "192.168.0.1")
-    assert not may_tell("8.8.8.8", "127.0.0.1")
-    assert not may_tell("192.168.0.1", "127.0.0.1")
-    assert not may_tell("192.168.0.1", "169.254.169.254")
-    assert not may_tell("127.0.0.1", "224.0.0.1")
+    assert may_name("8.8.8.8", "9.9.9.9")
+    assert may_name("192.168.0.1", "9.9.9.9")
+    assert may_name("127.0.0.1", "192.168.0.1")
+    assert not may_name("8.8.8.8", "192.168.0.1")
+    assert not may_name("8.8.8.8", "127.0.0.1")
+    assert not may_name("192.168.0.1", "127.0.0.1")
+    assert not may_name("192.168.0.1", "169.254.169.254")
+    assert not may_name("127.0.0.1", "224.0.0.1")

@@ -8,10 +8,12 @@ import pytest
 from fake_nodes import FakeNode
 from simnet import SimNetwork
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.collectors import Nodes
 from hyperbloom.discovery.dht.common.compact import encode_contacts
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, immutable_target, sign_item
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,
@@ -27,7 +29,7 @@ from hyperbloom.discovery.dht.common.messages import (
     UnknownQuery,
 )
 from hyperbloom.discovery.dht.common.node_id import is_secure, make_node_id
-from hyperbloom.discovery.dht.external_address import LEAST_VOTES, AddressVotes
+from hyperbloom.discovery.dht.external_address import LEAST_VOTES, ExternalAddress
 from hyperbloom.discovery.dht.limits import (
     MAX_ADDRESSES_WATCHED,
     MAX_DELAYED,
@@ -36,13 +38,11 @@ from hyperbloom.discovery.dht.limits import (
     NODES_TOLD,
     PACKETS_PER_SECOND_OUT,
 )
-from hyperbloom.discovery.dht.machine import COURT_SECONDS, Dht
-from hyperbloom.discovery.dht.rate_limits import Allowance, Pace
+from hyperbloom.discovery.dht.machine import PING_BACK_SECONDS, Dht
+from hyperbloom.discovery.dht.rate_limits import Allowance, Cooldown, Pace
 from hyperbloom.discovery.dht.routing_table import PING_SECONDS, REFRESH_SECONDS
 from hyperbloom.discovery.dht.settings import DhtSettings
-from hyperbloom.discovery.dht.storage import immutable_target
 from hyperbloom.discovery.dht.transactions import Transactions
-from hyperbloom.discovery.items import MAX_SEQ, sign_item
 from hyperbloom.keys import Identity
 
 OWNER = Identity(b"o" * 32)
@@ -233,7 +233,7 @@ class TestWhoIsListed:
         assert len(us.dht.table) == 0
 
         asker.answer = lambda packet: Response() if packet.message == Ping() else None
-        network.run(COURT_SECONDS)
+        network.run(PING_BACK_SECONDS)
         asker.send(encode_packet(query), us.address)
         network.run(1)
         assert [node.contact for node in us.dht.table.nodes()] == [asker.contact]
@@ -241,7 +241,7 @@ class TestWhoIsListed:
     def test_a_requester_is_pinged_once_a_while(self) -> None:
         server = Server()
         for _ in range(20):
-            server.now += COURT_SECONDS / 21
+            server.now += PING_BACK_SECONDS / 21
             packets = server.ask(Ping())
         pinged = server.dht.counts["asked"]
         assert pinged == 1
@@ -251,17 +251,15 @@ class TestWhoIsListed:
         server = Server()
         assert [type(each.message) for each in server.ask(Ping(), read_only=True)] == [Response]
 
-    def test_addresses_courted_are_bounded(self) -> None:
-        server = Server()
-        server.dht._courted.update(
-            (Address(f"20.{n >> 16}.{n >> 8 & 255}.{n & 255}", 1), server.now)
-            for n in range(MAX_ADDRESSES_WATCHED)
-        )
-        server.ask(Ping())
-        assert len(server.dht._courted) == MAX_ADDRESSES_WATCHED
-        server.now += COURT_SECONDS
-        server.ask(Ping())
-        assert len(server.dht._courted) == 1
+    def test_requesters_that_were_pinged_are_remembered_in_part_and_for_a_time(self) -> None:
+        pinged = Cooldown(PING_BACK_SECONDS)
+        for n in range(MAX_ADDRESSES_WATCHED + 1):
+            assert pinged.take(Address(f"20.{n >> 16}.{n >> 8 & 255}.{n & 255}", 1), now=0.0)
+        assert len(pinged) == MAX_ADDRESSES_WATCHED
+        last = Address("30.0.0.1", 1)
+        assert pinged.take(last, now=PING_BACK_SECONDS)
+        assert len(pinged) == 1
+        assert not pinged.take(last, now=PING_BACK_SECONDS + 1)
 
 
 class TestRates:
@@ -466,7 +464,7 @@ class TestAddress:
             Address("192.168.0.5", 1), node_id=b"i" * 20, known=tuple(f.contact for f in fakes)
         )
         us.find(Nodes(b"t" * 20))
-        assert us.dht.votes.settled == seen
+        assert us.dht.external_address.settled == seen
         assert us.dht.node_id != b"i" * 20
         assert is_secure(us.dht.node_id, seen.host)
         assert us.dht.table.own_id == us.dht.node_id
@@ -486,31 +484,31 @@ class TestAddress:
         assert us.dht.node_id == own
 
     def test_few_or_divided_voters_settle_nothing(self) -> None:
-        votes = AddressVotes()
+        votes = ExternalAddress()
         seen = [Address("85.1.2.3", 1), Address("85.1.2.4", 1)]
         for number in range(LEAST_VOTES - 1):
-            votes.vote(Address(f"20.0.0.{number}", 1), seen[0])
+            votes.told(Address(f"20.0.0.{number}", 1), seen[0])
         # One host is one voter, however many ports it has.
         for port in range(50):
-            votes.vote(Address("20.0.0.0", port), seen[0])
+            votes.told(Address("20.0.0.0", port), seen[0])
         assert votes.settled is None
-        votes.vote(Address("20.0.1.0", 1), seen[0])
+        votes.told(Address("20.0.1.0", 1), seen[0])
         assert votes.settled == seen[0]
         for number in range(LEAST_VOTES):
-            votes.vote(Address(f"20.0.2.{number}", 1), seen[1])
+            votes.told(Address(f"20.0.2.{number}", 1), seen[1])
         assert votes.settled is None
 
     def test_the_port_is_what_most_say(self) -> None:
-        votes = AddressVotes()
+        votes = ExternalAddress()
         for number in range(5):
-            votes.vote(Address(f"20.0.0.{number}", 1), Address("85.1.2.3", 7 if number else 8))
+            votes.told(Address(f"20.0.0.{number}", 1), Address("85.1.2.3", 7 if number else 8))
         assert votes.settled == Address("85.1.2.3", 7)
 
     def test_voters_are_bounded(self) -> None:
-        votes = AddressVotes()
+        votes = ExternalAddress()
         for number in range(MAX_VOTERS + 1):
-            votes.vote(Address(f"20.0.0.{number}", 1), Address("85.1.2.3", 7))
-        assert len(votes._votes) == MAX_VOTERS
+            votes.told(Address(f"20.0.0.{number}", 1), Address("85.1.2.3", 7))
+        assert len(votes) == MAX_VOTERS
 
 
 def test_the_compact_form_of_an_answer() -> None:

@@ -7,8 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from hyperbloom.discovery.dht.common.contact import Address
-from hyperbloom.discovery.dht.common.errors import Refusal
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.errors import QueryRefused
+from hyperbloom.discovery.dht.common.items import (
+    MAX_SEQ,
+    immutable_target,
+    mutable_target,
+    sign_item,
+)
 from hyperbloom.discovery.dht.common.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.limits import (
     MAX_INFO_HASHES,
@@ -16,15 +22,13 @@ from hyperbloom.discovery.dht.limits import (
     MAX_PEERS_TOLD,
     MAX_VALUE_BYTES,
 )
-from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
-from hyperbloom.discovery.dht.storage import (
+from hyperbloom.discovery.dht.server.storage import (
     ITEM_SECONDS,
     PEER_SECONDS,
     Storage,
-    immutable_target,
 )
-from hyperbloom.discovery.dht.tokens import ROTATION_SECONDS, TOKEN_BYTES, Tokens
-from hyperbloom.discovery.items import MAX_SEQ, mutable_target, sign_item
+from hyperbloom.discovery.dht.server.tokens import ROTATION_SECONDS, TOKEN_BYTES, Tokens
+from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
 from hyperbloom.keys import Identity
 
 OWNER = Identity(b"o" * 32)
@@ -49,7 +53,7 @@ def storage(policy: EqualSeq = EqualSeq.OVERWRITE, max_items: int = 1_000) -> St
 
 
 def refused(kept: Storage, query: PutMutable) -> int:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(QueryRefused) as caught:
         kept.put_mutable(query, now=0.0)
     return int(caught.value.code)
 
@@ -122,14 +126,14 @@ class TestChecks:
         kept.put_mutable(put(1, largest, salt=b"s" * 64), now=0.0)
         kept.put_immutable(PutImmutable(token=b"t", value=largest), now=0.0)
         assert kept.items == 2
-        with pytest.raises(Refusal):
+        with pytest.raises(QueryRefused):
             kept.put_immutable(PutImmutable(token=b"t", value=b"1001:" + b"x" * 1_001), now=0.0)
 
     def test_a_target_is_that_of_the_item_or_absent(self) -> None:
         kept = storage()
         assert refused(kept, put(target=b"x" * 20)) == 203
         kept.put_mutable(put(target=TARGET), now=0.0)
-        with pytest.raises(Refusal):
+        with pytest.raises(QueryRefused):
             kept.put_immutable(PutImmutable(token=b"t", value=b"1:a", target=TARGET), now=0.0)
 
     def test_cas(self) -> None:

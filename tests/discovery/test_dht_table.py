@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from hyperbloom.discovery.dht.common.contact import ID_BITS, Address, Contact, distance
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.contact import Contact, distance
 from hyperbloom.discovery.dht.common.node_id import make_node_id
 from hyperbloom.discovery.dht.limits import BUCKET_NODES, MAX_SPARES
 from hyperbloom.discovery.dht.routing_table import (
@@ -71,14 +72,14 @@ def test_spares_are_bounded_and_the_newest_gets_the_place() -> None:
     old = full_bucket(table)
     for number in range(50, 50 + MAX_SPARES + 5):
         table.answered(far(number), now=1.0)
-    bucket = table._buckets[ID_BITS]
-    assert len(bucket.spares) == MAX_SPARES
-    newest = bucket.spares[0]
-    assert newest == far(50 + MAX_SPARES + 4)
-    fail(table, old[3], BAD_FAILURES)
-    assert old[3] not in table
-    assert newest in table
-    assert len(table) == BUCKET_NODES
+    newest = [far(50 + number) for number in range(MAX_SPARES + 4, 4, -1)]
+    for gone, spare in zip(old, newest, strict=False):
+        fail(table, gone, BAD_FAILURES)
+        assert gone not in table
+        assert spare in table
+        assert len(table) == BUCKET_NODES
+    fail(table, old[MAX_SPARES], BAD_FAILURES)
+    assert old[MAX_SPARES] in table, "there is no spare left for its place"
 
 
 def test_a_bad_node_makes_room() -> None:

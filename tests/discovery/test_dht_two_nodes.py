@@ -7,11 +7,10 @@ import os
 import pytest
 from simnet import SimNetwork
 
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, immutable_target, sign_item
 from hyperbloom.discovery.dht.settings import DhtSettings
-from hyperbloom.discovery.dht.storage import immutable_target
 from hyperbloom.discovery.dht_node import DhtNode
-from hyperbloom.discovery.items import MAX_SEQ, sign_item
 from hyperbloom.keys import Identity
 
 OWNER = Identity(b"o" * 32)
@@ -26,7 +25,7 @@ class Pair:
     def __init__(self) -> None:
         self.network = SimNetwork(seed=5)
         self.one, self.other = self.node("9.0.0.1"), self.node("9.0.0.2")
-        assert self.network.wait(self.other.bootstrap([("9.0.0.1", 6881)])) == 1
+        assert self.network.wait(self.other.bootstrap([Address("9.0.0.1", 6881)])) == 1
         self.network.run(5.0)
         assert self.one.status().nodes == 1
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.tracker.content import (
     ARRAYS_BYTES,
     SLOTS,
@@ -35,11 +35,11 @@ ENTRY = b"\x00\x0a\x00\x00\x01\x11\x0d"
 
 
 def v4(number: int, port: int = 4365) -> Address:
-    return Address.of(f"10.0.0.{number}", port)
+    return Address(f"10.0.0.{number}", port)
 
 
 def v6(number: int, port: int = 4365) -> Address:
-    return Address.of(f"2001:db8::{number:x}", port)
+    return Address(f"2001:db8::{number:x}", port)
 
 
 def peer(number: int, *addresses: Address) -> Neighbour:
@@ -75,7 +75,7 @@ addresses = st.builds(
     Address,
     st.one_of(
         st.ip_addresses(v=4, network="10.0.0.0/8"), st.ip_addresses(v=6, network="2001:db8::/32")
-    ),
+    ).map(str),
     st.integers(1, 65_535),
 )
 several = st.lists(addresses, max_size=2, unique=True).map(tuple)

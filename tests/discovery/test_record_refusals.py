@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl import bindings
 
-from hyperbloom.discovery.items import MutableItem
+from hyperbloom.discovery.dht.common.items import MutableItem
 from hyperbloom.discovery.tracker.content import RecordContent
 from hyperbloom.discovery.tracker.limits import MAX_ENCRYPTED_RECORD_BYTES, MAX_ITEMS_READ
 from hyperbloom.discovery.tracker.reading import read_records
@@ -20,7 +20,7 @@ from hyperbloom.discovery.tracker.record import (
     SEAL_ENTROPY_BYTES,
     Record,
     RecordRefused,
-    Refusal,
+    RefusalReason,
     open_record,
     open_value,
     record_item,
@@ -53,7 +53,7 @@ def item(record: Record, keys: TopicKeys = KEYS, number: int = 0) -> MutableItem
     return record_item(sealed(record, keys, number), keys)
 
 
-def reason(value: bytes, keys: TopicKeys = KEYS) -> Refusal:
+def reason(value: bytes, keys: TopicKeys = KEYS) -> RefusalReason:
     with pytest.raises(RecordRefused) as caught:
         open_record(value, keys)
     return caught.value.reason
@@ -73,7 +73,7 @@ def test_who_knows_only_the_discovery_key_cannot_open_it() -> None:
         outsider = Topic(hash=TOPIC.hash, secret_hash=hashlib.sha512(secret).digest()[:32])
         keys = outsider.keys(KEYS.minute)
         assert (keys.salt, keys.signer) == (KEYS.salt, KEYS.signer)
-        assert reason(ENCRYPTED, keys) is Refusal.UNDECRYPTABLE
+        assert reason(ENCRYPTED, keys) is RefusalReason.UNDECRYPTABLE
 
 
 def test_nothing_of_a_record_shows_in_its_encrypted_form() -> None:
@@ -89,17 +89,19 @@ def test_sealing_twice_gives_other_bytes() -> None:
 
 def test_a_record_put_again_under_another_minute_is_refused() -> None:
     later = TOPIC.keys(KEYS.minute + 1)
-    assert reason(ENCRYPTED, later) is Refusal.UNDECRYPTABLE
+    assert reason(ENCRYPTED, later) is RefusalReason.UNDECRYPTABLE
     # Whoever knows the secret can open it and seal it again.
-    assert reason(sealed(RECORD, later), later) is Refusal.WRONG_MINUTE
-    assert reason(sealed(replace(RECORD, minute=later.minute), later), later) is Refusal.FORGED
+    assert reason(sealed(RECORD, later), later) is RefusalReason.WRONG_MINUTE
+    assert (
+        reason(sealed(replace(RECORD, minute=later.minute), later), later) is RefusalReason.FORGED
+    )
 
 
 def test_a_record_of_another_topic_is_refused() -> None:
     other = Topic.of_feed(Identity(b"o" * 32).public_key).keys(KEYS.minute)
-    assert reason(sealed(RECORD, other), other) is Refusal.WRONG_TOPIC
+    assert reason(sealed(RECORD, other), other) is RefusalReason.WRONG_TOPIC
     moved = replace(RECORD, topic_hash=other.topic_hash)
-    assert reason(sealed(moved, other), other) is Refusal.FORGED
+    assert reason(sealed(moved, other), other) is RefusalReason.FORGED
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_a_record_of_another_topic_is_refused() -> None:
     ids=["publisher", "content", "no signature", "another's signature"],
 )
 def test_a_forged_record_is_refused(forged: Record) -> None:
-    assert reason(sealed(forged)) is Refusal.FORGED
+    assert reason(sealed(forged)) is RefusalReason.FORGED
 
 
 def challenge(point: bytes, key: bytes, message: bytes) -> int:
@@ -135,7 +137,7 @@ def test_a_signature_with_a_point_of_small_order_is_refused() -> None:
     signature = IDENTITY_POINT + (k * scalar % ORDER).to_bytes(32, "little")
     weak = replace(RECORD, signature=signature)
     assert is_laxly_valid(weak)
-    assert reason(sealed(weak)) is Refusal.FORGED
+    assert reason(sealed(weak)) is RefusalReason.FORGED
 
 
 def test_a_publisher_of_small_order_is_refused() -> None:
@@ -144,7 +146,7 @@ def test_a_publisher_of_small_order_is_refused() -> None:
     point = bindings.crypto_scalarmult_ed25519_base_noclamp(scalar)
     weak = replace(RECORD, publisher=IDENTITY_POINT, signature=point + scalar)
     assert is_laxly_valid(weak)
-    assert reason(sealed(weak)) is Refusal.FORGED
+    assert reason(sealed(weak)) is RefusalReason.FORGED
 
 
 def test_a_signature_with_an_unreduced_scalar_is_refused() -> None:
@@ -153,28 +155,28 @@ def test_a_signature_with_an_unreduced_scalar_is_refused() -> None:
     assert scalar < 2**253 + ORDER
     second = RECORD.signature[:32] + scalar.to_bytes(32, "little")
     assert verify_signature(RECORD.publisher, RECORD.signed_bytes(), RECORD.signature)
-    assert reason(sealed(replace(RECORD, signature=second))) is Refusal.FORGED
+    assert reason(sealed(replace(RECORD, signature=second))) is RefusalReason.FORGED
 
 
 def test_an_encapsulated_key_of_small_order_is_refused() -> None:
     """Its shared secret is zero, which the cipher suite refuses with an error of its own."""
     key_at = len(ENCRYPTED) - 88 + 8
     weak = ENCRYPTED[:key_at] + bytes(32) + ENCRYPTED[key_at + 32 :]
-    assert reason(weak) is Refusal.UNDECRYPTABLE
+    assert reason(weak) is RefusalReason.UNDECRYPTABLE
 
 
 def test_a_record_too_short_for_its_arrays_is_malformed() -> None:
     short = replace(RECORD, content=RECORD.content[:319])
-    assert reason(sealed(short)) is Refusal.MALFORMED
+    assert reason(sealed(short)) is RefusalReason.MALFORMED
 
 
 def test_lengths_are_refused_before_anything_is_decrypted() -> None:
     for wrong in (b"", b"\0" * 3, ENCRYPTED[:-1], ENCRYPTED + b"\0", b"\xff" * 4 + ENCRYPTED[4:]):
-        assert reason(wrong) is Refusal.UNDECODABLE
+        assert reason(wrong) is RefusalReason.UNDECODABLE
     body = MAX_ENCRYPTED_RECORD_BYTES - 4 - 88
-    assert reason(body.to_bytes(4, "little") + bytes(body + 88)) is Refusal.UNDECRYPTABLE
+    assert reason(body.to_bytes(4, "little") + bytes(body + 88)) is RefusalReason.UNDECRYPTABLE
     body += 1
-    assert reason(body.to_bytes(4, "little") + bytes(body + 88)) is Refusal.UNDECODABLE
+    assert reason(body.to_bytes(4, "little") + bytes(body + 88)) is RefusalReason.UNDECODABLE
 
 
 @pytest.mark.parametrize("before", [b"", b"i5e", b"-1:", b"0516:", b"515:", b"517:", b"99999:"])
@@ -182,11 +184,11 @@ def test_a_value_that_is_no_byte_string_is_undecodable(before: bytes) -> None:
     assert len(ENCRYPTED) == 516 + 88
     with pytest.raises(RecordRefused) as caught:
         open_value(before + ENCRYPTED, KEYS)
-    assert caught.value.reason is Refusal.UNDECODABLE
+    assert caught.value.reason is RefusalReason.UNDECODABLE
 
 
 def test_the_error_says_why_without_showing_what() -> None:
-    assert str(RecordRefused(Refusal.FORGED)) == "a record was refused: forged"
+    assert str(RecordRefused(RefusalReason.FORGED)) == "a record was refused: forged"
 
 
 def test_reading_keeps_one_record_a_publisher_and_counts_the_rest() -> None:
@@ -210,11 +212,11 @@ def test_reading_keeps_one_record_a_publisher_and_counts_the_rest() -> None:
         other.public_key,
     ]
     assert reading.refused == {
-        Refusal.REPEATED: 1,
-        Refusal.OWN: 1,
-        Refusal.WRONG_MINUTE: 1,
-        Refusal.FORGED: 1,
-        Refusal.UNDECODABLE: 1,
+        RefusalReason.REPEATED: 1,
+        RefusalReason.OWN: 1,
+        RefusalReason.WRONG_MINUTE: 1,
+        RefusalReason.FORGED: 1,
+        RefusalReason.UNDECODABLE: 1,
     }
 
 
@@ -223,7 +225,7 @@ def test_reading_stops_at_its_limit() -> None:
     for before, taken in ((garbage[1:], 1), (garbage, 0)):
         reading = read_records([*before, item(RECORD)], KEYS, own=READER.public_key)
         assert len(reading.records) == taken
-        assert reading.refused == {Refusal.UNDECODABLE: len(before)}
+        assert reading.refused == {RefusalReason.UNDECODABLE: len(before)}
 
 
 @given(st.binary(max_size=2_200))

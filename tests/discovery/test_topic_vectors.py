@@ -10,8 +10,8 @@ import pytest
 import rfc9180
 from nacl.signing import SigningKey
 
-from hyperbloom.discovery.items import MAX_SEQ
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.items import MAX_SEQ
 from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
 from hyperbloom.discovery.tracker.record import (
     open_record,
@@ -113,8 +113,8 @@ def test_a_whole_item_is_what_other_code_makes_of_the_text() -> None:
 
     keys = Topic.of_feed(feed_key).keys(minute)
     ours = RecordContent(
-        addresses=(Address.of("10.0.0.1", 4365),),
-        active_peers=(Neighbour(node_id=peer, addresses=(Address.of("2001:db8::2", 80),)),),
+        addresses=(Address("10.0.0.1", 4365),),
+        active_peers=(Neighbour(node_id=peer, addresses=(Address("2001:db8::2", 80),)),),
         last_message_hashes=(b"\xaa" * 32,),
     )
     made = sign_record(Identity(b"p" * 32), keys, ours)

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 from tracker_sim import EPOCH, FEED_KEY, Node, Storer, World
 
-from hyperbloom.discovery.items import MAX_SEQ, MutableItem
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, MutableItem
 from hyperbloom.discovery.tracker.content import RecordContent
 from hyperbloom.discovery.tracker.limits import ITEMS_PER_TURN
 from hyperbloom.discovery.tracker.reading import read_records
@@ -50,7 +50,7 @@ def test_a_lone_node_publishes_at_once_and_then_once_a_minute() -> None:
     one.run(190)
     assert [int(at // 60) for at in node.store.puts] == [0, 1, 2, 3]
     assert node.store.puts[0] < 1
-    assert not node.swarm.is_joined()
+    assert not node.around.is_joined()
     one.stop()
 
 
@@ -62,7 +62,7 @@ def test_its_record_says_where_it_is() -> None:
     assert item.seq == MAX_SEQ
     (record,) = read_records([item], TOPIC.keys(minute(one)), own=b"").records
     assert record.publisher == node.identity.public_key
-    assert record.decoded == RecordContent(addresses=(node.swarm.address,))
+    assert record.decoded == RecordContent(addresses=(node.around.address,))
     one.stop()
 
 
@@ -79,9 +79,9 @@ def test_the_startup_record_can_be_left_out() -> None:
     settings = TrackerSettings()
     settings = replace(settings, bootstrap=replace(settings.bootstrap, publish_on_startup=False))
     one = world(settings=settings)
-    place(one, STRANGER, minute(one), RecordContent(addresses=(Address.of("10.9.9.9", 1),)))
+    place(one, STRANGER, minute(one), RecordContent(addresses=(Address("10.9.9.9", 1),)))
     node = one.node()
-    assert one.run(1, until=lambda: bool(node.swarm.joins))
+    assert one.run(1, until=lambda: bool(node.around.joins))
     # All lookups take about as long: a record of the start would be put by now, and the one that
     # follows a failed attempt to join is not due.
     one.run(0.45)
@@ -96,7 +96,7 @@ def test_it_reads_older_minutes_first_if_told_so() -> None:
     place(one, STRANGER, minute(one) - 2, RecordContent())
     node = one.node()
     one.run(1)
-    assert [candidate.node_id for candidate in node.swarm.joins] == [STRANGER.public_key]
+    assert [candidate.node_id for candidate in node.around.joins] == [STRANGER.public_key]
     one.stop()
 
 
@@ -160,7 +160,7 @@ def test_candidates_are_joined_one_by_one_with_time_to_settle() -> None:
 
 
 def _note(node: Node, times: list[float], one: World) -> None:
-    while len(times) < len(node.swarm.joins):
+    while len(times) < len(node.around.joins):
         times.append(one.clock.seconds())
 
 
@@ -174,8 +174,8 @@ def test_it_stops_looking_once_it_was_joined_and_starts_again_when_left() -> Non
     before = first.store.lookups
     one.run(5)
     assert first.store.lookups == before, "joined, and the first publishing is not due"
-    first.swarm.remove(second.swarm)
-    second.swarm.remove(first.swarm)
+    first.around.remove(second.around)
+    second.around.remove(first.around)
     assert one.run(10, until=lambda: one.components() == [2])
     one.stop()
 
@@ -185,7 +185,7 @@ def test_a_joined_node_publishes_its_neighbours_and_messages_between_10_and_60_s
     first, second = one.node(), one.node(after=1)
     one.run(10, until=lambda: one.components() == [2])
     joined = one.clock.seconds()
-    first.swarm.insert(b"a value")
+    first.around.insert(b"a value")
     one.run(600)
     puts = [at for at in second.store.puts if at > joined]
     gaps = [later - earlier for earlier, later in pairwise(puts)]
@@ -203,7 +203,7 @@ def test_a_joined_node_publishes_its_neighbours_and_messages_between_10_and_60_s
     for record in records:
         (peer,) = record.decoded.active_peers
         assert peer.node_id == first.identity.public_key
-        assert peer.addresses == (first.swarm.address,)
+        assert peer.addresses == (first.around.address,)
         assert len(record.decoded.last_message_hashes) == 1
     one.stop()
 
@@ -281,7 +281,7 @@ def test_garbage_is_counted_by_reason_and_changes_nothing() -> None:
     one.run(1)
     status = node.tracker.status()
     assert set(status.refused) == {"undecodable", "wrong minute", "forged", "undecryptable"}
-    assert node.swarm.joins == []
+    assert node.around.joins == []
     assert (status.records_seen, status.joined) == (0, False)
     one.stop()
 
@@ -361,7 +361,7 @@ def test_the_status_tells_what_happened() -> None:
     assert status.joined
     assert status.reachable
     assert status.records_seen >= 1
-    assert status.candidates >= len(first.swarm.joins) >= 0
+    assert status.candidates >= len(first.around.joins) >= 0
     assert (status.lookup_asked, status.lookup_answered) == (20, 20)
     assert status.put_stored + status.put_refused + status.put_silent == status.put_asked == 20
     assert status.last_lookup is not None

@@ -7,11 +7,12 @@ from collections import Counter
 
 import pytest
 
-from hyperbloom.discovery.interfaces import PutReport
-from hyperbloom.discovery.items import MutableItem
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.items import MutableItem
+from hyperbloom.discovery.dht.reports import PutReport
 from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
 from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
+from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.discovery.tracker.procedures import (
     bootstrap_candidates,
     bootstrap_minutes,
@@ -30,7 +31,6 @@ from hyperbloom.discovery.tracker.settings import (
     StoreSettings,
     TrackerSettings,
 )
-from hyperbloom.discovery.tracker.swarm import Candidate
 from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.keys import Identity
 
@@ -43,7 +43,7 @@ def node(number: int, *addresses: Address) -> Neighbour:
 
 
 def at(number: int) -> Address:
-    return Address.of(f"10.0.0.{number}", 4365)
+    return Address(f"10.0.0.{number}", 4365)
 
 
 def record(

@@ -1,4 +1,4 @@
-"""Trackers in a world in memory: storing nodes of a DHT, a swarm, a fake clock, a seed.
+"""Trackers in a world in memory: storing nodes of a DHT, neighbours, a fake clock, a seed.
 
 A storing node holds one item a target and has a policy for a second one of equal seq, as found in
 the wild: it overwrites, keeps what it has and still says OK, or refuses.
@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from hyperbloom.discovery.interfaces import MutableLookup, PutReport
-from hyperbloom.discovery.items import MutableItem
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.items import MutableItem
+from hyperbloom.discovery.dht.reports import MutableLookup, PutReport
 from hyperbloom.discovery.tracker.content import Neighbour
+from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.discovery.tracker.settings import TrackerSettings
-from hyperbloom.discovery.tracker.swarm import Candidate
 from hyperbloom.discovery.tracker.topic import Topic
 from hyperbloom.discovery.tracker.tracker import Tracker
 from hyperbloom.keys import Identity
@@ -154,14 +154,14 @@ class SimStore:
         return self._answer(put, 4)
 
 
-class SimSwarm:
-    """The swarm as one node sees it, and the node's values."""
+class SimNeighbourhood:
+    """The neighbours as one node sees it, and the node's values."""
 
     def __init__(self, world: World, identity: Identity, address: Address) -> None:
         self.world = world
         self.identity = identity
         self.address = address
-        self.links: dict[bytes, SimSwarm] = {}
+        self.links: dict[bytes, SimNeighbourhood] = {}
         self.values: set[bytes] = set()
         self.received: deque[bytes] = deque(maxlen=5)
         self.joins: list[Candidate] = []
@@ -198,12 +198,12 @@ class SimSwarm:
         self._subscribers.append(changed)
         return lambda: self._subscribers.remove(changed)
 
-    def add(self, other: SimSwarm) -> None:
+    def add(self, other: SimNeighbourhood) -> None:
         was_joined = self.is_joined()
         self.links[other.identity.public_key] = other
         self._tell(was_joined)
 
-    def remove(self, other: SimSwarm) -> None:
+    def remove(self, other: SimNeighbourhood) -> None:
         was_joined = self.is_joined()
         del self.links[other.identity.public_key]
         self._tell(was_joined)
@@ -232,7 +232,7 @@ class SimSwarm:
 @dataclass
 class Node:
     identity: Identity
-    swarm: SimSwarm
+    around: SimNeighbourhood
     store: SimStore
     tracker: Tracker
 
@@ -257,7 +257,7 @@ class World:
         self.is_split = False
         self.is_cut = False
         self.nodes: list[Node] = []
-        self.by_address: dict[Address, SimSwarm] = {}
+        self.by_address: dict[Address, SimNeighbourhood] = {}
         self.authors: dict[bytes, SimStore] = {}
 
     def now(self) -> float:
@@ -267,26 +267,26 @@ class World:
         """A node that knows the feed's key only, and starts after so many seconds."""
         number = len(self.nodes)
         identity = Identity(self.random.randbytes(32))
-        address = Address.of(f"10.0.{number // 250}.{number % 250 + 1}", 4365)
-        swarm = SimSwarm(self, identity, address)
+        address = Address(f"10.0.{number // 250}.{number % 250 + 1}", 4365)
+        around = SimNeighbourhood(self, identity, address)
         store = SimStore(self, side)
         tracker = Tracker(
             Topic.of_feed(feed_key),
             identity=identity,
             items=store,
-            swarm=swarm,
+            neighbourhood=around,
             settings=self.settings,
             clock=self.clock,
             now=self.now,
             random=random.Random(self.random.randbytes(8)),
         )
-        node = Node(identity, swarm, store, tracker)
+        node = Node(identity, around, store, tracker)
         self.nodes.append(node)
-        self.by_address[address] = swarm
+        self.by_address[address] = around
         self.clock.callLater(after, tracker.start)
         return node
 
-    def connect(self, one: SimSwarm, other: SimSwarm) -> None:
+    def connect(self, one: SimNeighbourhood, other: SimNeighbourhood) -> None:
         if other.identity.public_key in one.links or (self.is_cut and self.apart(one, other)):
             return
         one.add(other)
@@ -294,22 +294,22 @@ class World:
         for here, there in ((one, other), (other, one)):
             self.clock.callLater(0.05, there.receive, sorted(here.values))
 
-    def apart(self, one: SimSwarm, other: SimSwarm) -> bool:
-        sides = {id(node.swarm): node.store.side for node in self.nodes}
+    def apart(self, one: SimNeighbourhood, other: SimNeighbourhood) -> bool:
+        sides = {id(node.around): node.store.side for node in self.nodes}
         return sides[id(one)] != sides[id(other)]
 
     def cut(self) -> None:
         """Break all connections between the sides, and let none be made."""
         self.is_cut = True
         for node in self.nodes:
-            for other in list(node.swarm.links.values()):
-                if self.apart(node.swarm, other):
-                    node.swarm.remove(other)
-                    other.remove(node.swarm)
+            for other in list(node.around.links.values()):
+                if self.apart(node.around, other):
+                    node.around.remove(other)
+                    other.remove(node.around)
 
     def components(self) -> list[int]:
         """Sizes of the connected parts, largest first."""
-        left = {id(node.swarm): node.swarm for node in self.nodes}
+        left = {id(node.around): node.around for node in self.nodes}
         sizes = []
         while left:
             _, start = left.popitem()

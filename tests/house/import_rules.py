@@ -52,8 +52,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "digests": Room(knows=("keys",), packages=("blake3", "numpy")),
         "trust": Room(knows=("keys",)),
         "wire": Room(knows=("keys", "bloom", "trust"), packages=("google", "nacl")),
-        "histogram": Room(),
-        "store": Room(knows=("keys", "digests", "histogram"), packages=("lmdb", "msgpack")),
+        "store": Room(knows=("keys", "digests"), packages=("lmdb", "msgpack")),
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
@@ -86,7 +85,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
                    "objects"),
         ),
         "api": Room(
-            knows=(*CORE, "histogram", "store", "units", "addresses", "invitation", "passphrase",
+            knows=(*CORE, "store", "units", "addresses", "invitation", "passphrase",
                    "connections", "feed_words", "json_fields", "objects", "replication"),
             packages=("prometheus_client", "twisted", "zope"),
         ),
@@ -94,12 +93,10 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=("addresses", "api", "json_fields", "objects", "passphrase"),
             packages=("twisted", "zope"),
         ),
-        # The plugin's side: everything meets here, replication and discovery in `swarms`.
-        "swarms": Room(knows=("addresses", "replication", "discovery")),
-        "reload": Room(knows=("config", "keys", "replication", "store"), packages=("twisted",)),
+        # The plugin's side: everything meets here.
         "service": Room(
             knows=(*CORE, "store", "addresses", "feed_keys", "replication", "discovery", "objects",
-                   "swarms", "config", "api", "passphrase", "process", "reload"),
+                   "config", "api", "passphrase", "process"),
             packages=("twisted", "zope"),
         ),
         "tap": Room(

@@ -34,7 +34,10 @@ class TestImports:
             ("hyperbloom.trust.chain", "from .. import wire"),
             ("hyperbloom.keys", "from . import bloom"),
             ("hyperbloom.wire.session", "def late():\n    from hyperbloom.replication import x"),
-            ("hyperbloom.wire.session", "if TYPE_CHECKING:\n    import hyperbloom.service"),
+            (
+                "hyperbloom.wire.session",
+                "if TYPE_CHECKING:\n    import hyperbloom.service",
+            ),
             ("hyperbloom.wire.session", "import importlib as i\ni.import_module('hyperbloom.api')"),
             ("hyperbloom.replication.node", "from hyperbloom.discovery import dht"),
             ("hyperbloom.replication.node", "from hyperbloom import service"),

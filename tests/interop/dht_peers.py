@@ -18,13 +18,13 @@ from npm_peer import CACHE, NpmPeer, UnavailableError, install
 from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common import bencode
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.discovery.dht.common.items import MutableItem
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import Get, Packet, PutMutable, Response
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht_node import DhtNode
-from hyperbloom.discovery.items import MutableItem
 from hyperbloom.keys import Identity
 
 HOST = "127.0.0.1"

@@ -12,11 +12,11 @@ import pytest
 from dht_peers import HOST, LOOKUP_SECONDS, LibtorrentNode, Nodes, RawAsker, bittorrent_dht
 from twisted.internet.defer import Deferred
 
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.discovery.dht.common.messages import ErrorMessage, Response
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.dht_node import DhtNode
-from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.keys import Identity
 
 pytestmark = pytest.mark.timeout(900)  # The set-up is part of the first test.

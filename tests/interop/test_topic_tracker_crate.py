@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tracker_crate
 
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.tracker.content import Neighbour, RecordContent
 from hyperbloom.discovery.tracker.record import (
     SEAL_ENTROPY_BYTES,
@@ -31,11 +31,11 @@ SECRET = b"the secret of this test"
 TOPIC = Topic.named(b"the topic of this test", SECRET)
 MINUTE = 29_000_001
 PEERS = (
-    Neighbour(node_id=b"\x21" * 32, addresses=(Address.of("10.0.0.2", 1),)),
+    Neighbour(node_id=b"\x21" * 32, addresses=(Address("10.0.0.2", 1),)),
     Neighbour(node_id=b"\x22" * 32),
 )
 CONTENT = RecordContent(
-    addresses=(Address.of("10.0.0.1", 4365), Address.of("2001:db8::1", 4365)),
+    addresses=(Address("10.0.0.1", 4365), Address("2001:db8::1", 4365)),
     active_peers=PEERS,
     last_message_hashes=(b"\x31" * 32,),
 )

@@ -7,6 +7,7 @@ from players import chain_of, fired, refusals
 from sim import SimEndpoints, SimNode, pair
 from twisted.internet.defer import Deferred
 
+from hyperbloom.addresses import Address
 from hyperbloom.replication.feed.membership import KeyDenied, NotTrusted
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import StoreFull
@@ -195,18 +196,18 @@ def test_it_holds_after_a_restart(network):
 def test_what_was_found_of_it_is_not_dialled(network, monkeypatch):
     endpoints = SimEndpoints(network, monkeypatch)
     owner, member, feed = pair(network)
-    found = member.node.found[feed]
-    found.add("owner:4365")
+    found = member.node.discovered[feed]
+    found.add(Address("owner", 4365))
     network.run(2)
     assert endpoints.dialled == ["owner"]
     other = network.add("other", feeds=(FeedSettings(key=feed),))
     owner.invite(feed, other)
     assert not done(member.node.allow(other.key))
     done(member.node.deny(other.key))
-    assert found.add("other:4365", key=other.key) is False
+    assert found.add(Address("other", 4365), key=other.key) is False
     network.run(5)
     # An address of which nobody said whose it is, is dialled once; who answers is turned away.
-    assert found.add("other:4365", source="dht")
+    assert found.add(Address("other", 4365), source="dht")
     network.run(20)
     assert endpoints.dialled.count("other") == 1
     assert {peer.remote_key for peer in member.feed(feed).peers} == {owner.key}

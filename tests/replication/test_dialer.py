@@ -10,6 +10,7 @@ from sim import SimTransport, pair
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectingCancelledError, ConnectionLost
 
+from hyperbloom.addresses import Address
 from hyperbloom.replication.net.dialer import Dialer
 from hyperbloom.store import StoreFull
 from hyperbloom.store.writer import CommitFigures
@@ -63,7 +64,7 @@ def test_a_peer_that_ends_every_connection_is_dialled_less_and_less(network, end
     member, owner, feed = endpoint.ends
     member.feed(feed).insert([b"a"])
     object.__setattr__(owner.context, "writer", FullWriter())
-    dialer = Dialer(member.node.connections, member.feed(feed), "127.0.0.1:1")
+    dialer = Dialer(member.node.connections, member.feed(feed), Address("127.0.0.1", 1))
     dialer.start()
     network.run(300)
     assert 3 < len(endpoint.made) < 15
@@ -74,7 +75,7 @@ def test_a_connection_that_still_closes_is_not_dialled_beside(network, endpoint)
     member, owner, feed = endpoint.ends
     owner.node.leave(feed)
     network.latency = 1.5
-    dialer = Dialer(member.node.connections, member.feed(feed), "127.0.0.1:1")
+    dialer = Dialer(member.node.connections, member.feed(feed), Address("127.0.0.1", 1))
     dialer.start()
     network.run(120)
     assert len(endpoint.made) > 3
@@ -85,7 +86,7 @@ def test_a_connection_that_still_closes_is_not_dialled_beside(network, endpoint)
 def test_a_dialer_that_is_stopped_leaves_nothing_behind(network, endpoint):
     member, _, feed = endpoint.ends
     endpoint.hanging = True
-    dialer = Dialer(member.node.connections, member.feed(feed), "127.0.0.1:1")
+    dialer = Dialer(member.node.connections, member.feed(feed), Address("127.0.0.1", 1))
     before = len(network.clock.getDelayedCalls())
     dialer.start()
     fired(dialer.stop())
@@ -98,7 +99,7 @@ def test_a_dialer_that_is_stopped_leaves_nothing_behind(network, endpoint):
 
 def test_a_lost_peer_is_dialled_again(network, endpoint):
     member, owner, feed = endpoint.ends
-    dialer = Dialer(member.node.connections, member.feed(feed), "127.0.0.1:1")
+    dialer = Dialer(member.node.connections, member.feed(feed), Address("127.0.0.1", 1))
     dialer.start()
     for _ in range(3):
         network.run(20)

@@ -7,6 +7,7 @@ from players import fired
 from sim import SimEndpoints, pair
 from twisted.logger import Logger, formatEvent
 
+from hyperbloom.addresses import Address
 from hyperbloom.keys import Identity
 from hyperbloom.replication.limits import (
     FOUND_ATTEMPTS,
@@ -26,7 +27,7 @@ def endpoints(network, monkeypatch):
 
 
 def found_of(node, feed):
-    return node.node.found[feed]
+    return node.node.discovered[feed]
 
 
 def states(node, feed):
@@ -45,7 +46,7 @@ def shows_itself(network, node, feed, value=b"signed by me"):
 
 def test_a_found_peer_is_dialled_joined_and_kept(network, endpoints):
     owner, member, feed = pair(network)
-    assert found_of(member, feed).add("owner:4365", source="dht")
+    assert found_of(member, feed).add(Address("owner", 4365), source="dht")
     network.run(2)
     shows_itself(network, owner, feed)
     assert [peer.remote_key for peer in member.feed(feed).peers] == [owner.key]
@@ -54,7 +55,7 @@ def test_a_found_peer_is_dialled_joined_and_kept(network, endpoints):
     record = stored(member)["owner:4365"]
     assert (record.key, record.source, record.failures) == (owner.key, "dht", 0)
     assert record.last_seen == pytest.approx(network.now() * 1e6, abs=3e6)
-    assert found_of(member, feed).addresses_of(owner.key) == ["owner:4365"]
+    assert found_of(member, feed).addresses_of(owner.key) == [Address("owner", 4365)]
 
 
 def test_a_handshake_alone_gets_no_address_kept(network, endpoints):
@@ -62,7 +63,7 @@ def test_a_handshake_alone_gets_no_address_kept(network, endpoints):
     member.feed(feed).insert([b"the member's"])
     owner.feed(feed).values.accept([b"known to both"], owner.key)
     member.feed(feed).values.accept([b"known to both"], owner.key)
-    found_of(member, feed).add("owner:4365")
+    found_of(member, feed).add(Address("owner", 4365))
     network.run(10)
     assert states(member, feed) == {"owner:4365": "joined"}
     assert owner.values(feed) == member.values(feed)
@@ -78,7 +79,7 @@ def test_unsigned_values_show_nothing(network, endpoints, dialect):
     owner = network.add("owner", identity=identity, feeds=(settings,))
     member = network.add("member", feeds=(settings,))
     owner.invite(feed, member)
-    found_of(member, feed).add("owner:4365")
+    found_of(member, feed).add(Address("owner", 4365))
     network.run(2)
     shows_itself(network, owner, feed)
     assert member.values(feed) == [b"signed by me"]
@@ -95,7 +96,7 @@ def test_an_address_is_not_kept_beside_a_configured_one_of_the_same_peer(network
     (peering,) = member.feed(owner.key).peers
     assert peering.intake.is_shown
     network.cut(peering.connection.close.__self__.transport)
-    found_of(member, owner.key).add("owner:1")
+    found_of(member, owner.key).add(Address("owner", 1))
     network.run(0.5)
     shows_itself(network, owner, owner.key, b"and another")
     assert states(member, owner.key) == {"owner:1": "joined"}
@@ -104,7 +105,7 @@ def test_an_address_is_not_kept_beside_a_configured_one_of_the_same_peer(network
 
 def test_what_led_to_a_peer_is_dialled_at_the_next_start(network, endpoints):
     owner, member, feed = pair(network)
-    found_of(member, feed).add("owner:4365")
+    found_of(member, feed).add(Address("owner", 4365))
     network.run(2)
     shows_itself(network, owner, feed)
     stopped = member.node.stopService()
@@ -118,7 +119,7 @@ def test_what_led_to_a_peer_is_dialled_at_the_next_start(network, endpoints):
 
 def test_a_peer_that_is_lost_is_dialled_again(network, endpoints):
     owner, member, feed = pair(network)
-    found_of(member, feed).add("owner:4365")
+    found_of(member, feed).add(Address("owner", 4365))
     network.run(10)
     (peer,) = owner.feed(feed).peers
     network.cut(peer.connection.close.__self__.transport)
@@ -131,7 +132,7 @@ def test_an_address_that_fails_rests_longer_each_time(network, endpoints):
     _, member, feed = pair(network)
     found = found_of(member, feed)
     for _ in range(3600):
-        found.add("nobody:1")
+        found.add(Address("nobody", 1))
         network.run(1, step=0.5)
     per_hour = len(endpoints.dialled)
     assert FOUND_ATTEMPTS * 4 <= per_hour <= FOUND_ATTEMPTS * 8
@@ -142,17 +143,17 @@ def test_an_address_that_fails_rests_longer_each_time(network, endpoints):
 
 def test_a_failed_stranger_is_not_dialled_again_unless_found_again(network, endpoints):
     _, member, feed = pair(network)
-    found_of(member, feed).add("nobody:1")
+    found_of(member, feed).add(Address("nobody", 1))
     network.run(2 * FOUND_REST_LONGEST, step=5)
     assert len(endpoints.dialled) == FOUND_ATTEMPTS
-    found_of(member, feed).add("nobody:1")
+    found_of(member, feed).add(Address("nobody", 1))
     network.run(0.1)
     assert len(endpoints.dialled) == FOUND_ATTEMPTS + 1
 
 
 def test_what_once_led_to_a_peer_is_tried_for_long_and_then_forgotten(network, endpoints):
     owner, member, feed = pair(network)
-    found_of(member, feed).add("owner:4365")
+    found_of(member, feed).add(Address("owner", 4365))
     network.run(2)
     shows_itself(network, owner, feed)
     endpoints.gone.add("owner")
@@ -179,7 +180,7 @@ def test_no_more_are_dialled_at_a_time_than_the_limit_says(network, endpoints):
     endpoints.hanging.update({"a", "b", "c"})
     found = found_of(member, owner.key)
     for name in ("a", "b", "c", "owner"):
-        found.add(f"{name}:1")
+        found.add(Address(name, 1))
     assert endpoints.dialled == ["a", "b"]
     assert states(member, owner.key) == {
         "a:1": "dialling", "b:1": "dialling", "c:1": "waiting", "owner:1": "waiting",
@@ -197,7 +198,7 @@ def test_addresses_that_do_not_answer_are_counted_and_not_told_one_by_one(
     lines = []
     monkeypatch.setattr(member.node.connections.found, "_log", Logger(observer=lines.append))
     for number in range(100):
-        found_of(member, feed).add(f"nobody{number}:1")
+        found_of(member, feed).add(Address(f"nobody{number}", 1))
     network.run(55)
     assert len(lines) == 1
     network.run(10)
@@ -210,7 +211,7 @@ def test_the_own_address_is_dialled_once(network, endpoints):
     _, member, feed = pair(network)
     found = found_of(member, feed)
     for _ in range(5):
-        found.add("member:4365")
+        found.add(Address("member", 4365))
         network.run(600, step=1)
     assert endpoints.dialled == ["member"]
     assert states(member, feed) == {"member:4365": "own"}
@@ -221,9 +222,9 @@ def test_a_peer_with_another_connection_is_left_at_that(network, endpoints):
     network.connect(owner, member, feed)
     network.run(2)
     found = found_of(member, feed)
-    assert not found.add("owner:4365", key=owner.key)
+    assert not found.add(Address("owner", 4365), key=owner.key)
     # Without the key, only the handshake tells who it is; the two keep one connection.
-    found.add("owner:4365")
+    found.add(Address("owner", 4365))
     network.run(30)
     assert len(owner.feed(feed).peers) == len(member.feed(feed).peers) == 1
     assert len(endpoints.dialled) <= 2
@@ -234,7 +235,7 @@ def test_configured_addresses_are_the_configurations(network, endpoints):
     settings = FeedSettings(key=owner.key, peers=("owner:4365",))
     member = network.add("member", feeds=(settings,))
     owner.invite(owner.key, member)
-    assert not found_of(member, owner.key).add("owner:4365")
+    assert not found_of(member, owner.key).add(Address("owner", 4365))
     assert found_of(member, owner.key).status() == []
 
 
@@ -253,21 +254,23 @@ def test_strangers_do_not_drive_out_what_led_to_a_peer(network, endpoints):
     network.run(30)
     endpoints.hanging.clear()
     for number in range(2 * MAX_FOUND):
-        found_of(member, feed).add(f"stranger{number}:1")
+        found_of(member, feed).add(Address(f"stranger{number}", 1))
     assert len(found_of(member, feed).status()) == MAX_FOUND
     assert "friend:1" in states(member, feed)
     assert owner.key not in {one.key for one in found_of(member, feed).status()}
 
 
-def test_what_is_no_address_is_refused(network):
-    _, member, feed = pair(network)
-    with pytest.raises(ValueError, match="HOST:PORT"):
-        found_of(member, feed).add("nonsense")
+def test_a_configured_address_in_another_spelling_is_not_dialled_twice(network, endpoints):
+    owner = network.add("owner")
+    settings = FeedSettings(key=owner.key, peers=("[2001:DB8:0::1]:4365",))
+    member = network.add("member", feeds=(settings,))
+    assert not found_of(member, owner.key).add(Address("2001:db8::1", 4365))
+    assert found_of(member, owner.key).add(Address("2001:db8::1", 4366))
 
 
 def test_another_peer_at_a_found_address_is_a_peer_all_the_same(network, endpoints):
     owner, member, feed = pair(network)
-    found_of(member, feed).add("owner:4365", key=b"x" * 32)
+    found_of(member, feed).add(Address("owner", 4365), key=b"x" * 32)
     network.run(2)
     assert found_of(member, feed).status()[0].key == owner.key
     shows_itself(network, owner, feed)
@@ -277,13 +280,13 @@ def test_another_peer_at_a_found_address_is_a_peer_all_the_same(network, endpoin
 
 def test_leaving_a_feed_ends_its_dials(network, endpoints):
     owner, member, feed = pair(network)
-    found_of(member, feed).add("owner:4365")
-    found_of(member, feed).add("nobody:1")
+    found_of(member, feed).add(Address("owner", 4365))
+    found_of(member, feed).add(Address("nobody", 1))
     network.run(2)
     left = member.node.leave(feed)
     network.run(10)
     fired(left)
-    assert feed not in member.node.found
+    assert feed not in member.node.discovered
     before = len(endpoints.dialled)
     network.run(600, step=1)
     assert len(endpoints.dialled) == before

@@ -12,7 +12,7 @@ from nodes import Nodes, RealNode, real_nodes, wait_until
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.config import Config, parse_config
 from hyperbloom.exit_codes import ExitCode
-from hyperbloom.reload import differences
+from hyperbloom.service.reload import differences
 
 PATIENCE = 240.0
 FEED, OTHER = "11" * 32, "22" * 32

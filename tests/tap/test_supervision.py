@@ -15,7 +15,7 @@ from nodes import TWISTD, Nodes, RealNode, real_nodes, wait_until
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.testing import MemoryReactorClock
 
-from hyperbloom.addresses import format_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.process.systemd import Notifier, Supervision, watchdog_seconds
@@ -187,7 +187,7 @@ def test_a_port_that_is_handed_over_is_listened_on(
         early = socket.create_connection((host, number))
         handed(node, port)
     wait_until(node._answers, PATIENCE, "the node is ready")
-    assert status(node)["listening"] == [format_host_port(host, number)]
+    assert status(node)["listening"] == [str(Address(host, number))]
     wait_until(lambda: status(node)["connections"] == 1, PATIENCE, "who came early is let in")
     early.close()
     assert node.stop()

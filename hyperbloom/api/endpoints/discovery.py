@@ -29,7 +29,7 @@ def show_feed_discovery(call: Call) -> Answer:
     feed = call.feed()
     form = discovery_of(call.context.discovery)
     searches = {search["feed"]: search for search in form.pop("feeds", ())}
-    found = call.node.found.get(feed.key)
+    found = call.node.discovered.get(feed.key)
     search: Mapping[str, Any] = searches.get(feed.key.hex(), {"tracker": None, "swarm": None})
     return {
         **form,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from hyperbloom.addresses import format_host_port, parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.api.endpoints.feed_forms import feed_form, feed_settings
 from hyperbloom.api.endpoints.own_addresses import own_addresses
 from hyperbloom.api.http.request import Call
@@ -37,7 +37,7 @@ def _addresses(call: Call, form: InviteForm) -> list[str]:
     if len(given) > MAX_ADDRESSES:
         raise bad_request(f"addresses may hold {MAX_ADDRESSES}, each HOST:PORT; send fewer")
     with value_errors_as_problems():
-        return [format_host_port(*parse_host_port(address)) for address in given]
+        return [str(Address.parse(address)) for address in given]
 
 
 async def invite(call: Call) -> Mapping[str, Any]:
@@ -75,7 +75,7 @@ def _open_invitation(text: str) -> Invitation:
     invitation = decode_invitation(text)
     try:
         for address in invitation.addresses:
-            parse_host_port(address)
+            Address.parse(address)
     except ValueError:
         raise Problem(ErrorKind.BAD_INVITATION, "the invitation's addresses are damaged") from None
     return invitation

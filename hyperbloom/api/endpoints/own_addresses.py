@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from hyperbloom.addresses import format_host_port, parse_host_port
+from hyperbloom.addresses import Address
 
 if TYPE_CHECKING:
     from hyperbloom.api.served import ServedNode
@@ -29,18 +28,13 @@ def _outward_address() -> str:
         return cast("str", probe.getsockname()[0])
 
 
-def reachable(addresses: Sequence[str]) -> list[str]:
+def reachable(addresses: Sequence[Address]) -> list[str]:
     """Addresses that others can dial: a wildcard becomes this machine's own address."""
-    found = []
-    for address in addresses:
-        host, port = parse_host_port(address)
-        try:
-            if ipaddress.ip_address(host).is_unspecified:
-                host = _outward_address()
-        except ValueError:
-            pass  # a name
-        found.append(format_host_port(host, port))
-    return list(dict.fromkeys(found))
+    found = [
+        Address(_outward_address(), address.port) if address.is_wildcard else address
+        for address in addresses
+    ]
+    return list(map(str, dict.fromkeys(found)))
 
 
 def own_addresses(node: ServedNode) -> list[str]:

@@ -29,7 +29,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hyperbloom.addresses import format_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.api.limits import CODE_SECONDS, MAX_CODES, MAX_SESSIONS, SESSION_SECONDS
 from hyperbloom.api.problems import Problem
 from hyperbloom.errors import ErrorKind
@@ -120,10 +120,10 @@ class Access:
     hosts: the values of Host that are meant for it.
     """
 
-    def __init__(self, address: tuple[str, int], token: str, *, clock: Callable[[], float]) -> None:
+    def __init__(self, address: Address, token: str, *, clock: Callable[[], float]) -> None:
         self.address = address
         host, port = address
-        names = {format_host_port(name, port) for name in (host, "127.0.0.1", "::1", "localhost")}
+        names = {str(Address(name, port)) for name in (host, "127.0.0.1", "::1", "localhost")}
         if port == 80:
             names |= {name.removesuffix(":80") for name in names}
         self.hosts = frozenset(names)
@@ -134,7 +134,7 @@ class Access:
     @property
     def url(self) -> str:
         """The address of the status page."""
-        return f"http://{format_host_port(*self.address)}/"
+        return f"http://{self.address}/"
 
     def issue_code(self) -> str:
         """A code that a browser may exchange, once, for a session."""

@@ -25,8 +25,8 @@ from hyperbloom import __version__
 if TYPE_CHECKING:
     from hyperbloom.api.monitoring.reactor_lag import LagMeter
     from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
-    from hyperbloom.histogram import Histogram
     from hyperbloom.replication.status import FeedTraffic, NodeTraffic
+    from hyperbloom.store.histogram import Histogram
 
 __all__ = ["NodeCollector", "make_registry"]
 

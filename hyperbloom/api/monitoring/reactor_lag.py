@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
 
-from hyperbloom.histogram import Histogram
+from hyperbloom.store.histogram import Histogram
 
 __all__ = ["LOOK_SECONDS", "LagMeter"]
 

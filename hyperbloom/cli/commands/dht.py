@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hyperbloom.addresses import check_interface, format_host_port, parse_host_port
+from hyperbloom.addresses import Address, check_interface
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
 from hyperbloom.cli.parameters import HOST_PORT, as_bytes, whole_hex
 from hyperbloom.exit_codes import ExitCode
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from hyperbloom.cli.commands.dht_session import Session
+    from hyperbloom.discovery.dht.reports import PutReport
     from hyperbloom.discovery.dht_node import DhtNode
-    from hyperbloom.discovery.interfaces import PutReport
 
 __all__ = ["dht"]
 
@@ -140,8 +140,7 @@ def _asking(app: App, bootstrap: Sequence[str], public: bool) -> Session:
     if not addresses:
         raise click.UsageError("say which network: give --bootstrap HOST:PORT, or --public")
     settings = DhtSettings(server=False, bootstrap=addresses)
-    hosts = {parse_host_port(address)[0] for address in addresses}
-    interface = "::" if any(":" in host for host in hosts) else ""
+    interface = "::" if any(Address.parse(text).is_ipv6 for text in addresses) else ""
     return Session(settings=settings, interface=interface, timeout=app.timeout())
 
 
@@ -207,7 +206,7 @@ def _serve(
     settings = DhtSettings(bootstrap=addresses, equal_seq=EqualSeq(equal_seq))
 
     async def work(node: DhtNode, reactor: Any) -> None:
-        address = "" if node.address is None else format_host_port(*node.address)
+        address = "" if node.address is None else str(node.address)
         if app.out.as_json:
             app.out.json({"address": address, "node_id": node.node_id.hex()}, flush=True)
         else:
@@ -311,8 +310,7 @@ def put(
     again: that nodes said that they stored it proves nothing.
     """
     from hyperbloom.discovery.dht.common import bencode
-    from hyperbloom.discovery.dht.storage import immutable_target
-    from hyperbloom.discovery.items import sign_item
+    from hyperbloom.discovery.dht.common.items import immutable_target, sign_item
     from hyperbloom.keys import load_key_file
 
     data = bencode.encode(as_bytes(value, as_hex=as_hex))
@@ -348,11 +346,11 @@ def lookup(app: App, target: bytes, nodes: bool, bootstrap: tuple[str, ...], pub
     rows: list[tuple[str, ...]]
     if nodes:
         found = _ask(app, bootstrap, public, lambda node: node.find_node(target))
-        rows = [(each.node_id.hex(), format_host_port(*each.address)) for each in found.nodes]
+        rows = [(each.node_id.hex(), str(each.address)) for each in found.nodes]
         form: Any = [{"node_id": node_id, "address": address} for node_id, address in rows]
     else:
         found = _ask(app, bootstrap, public, lambda node: node.get_peers(target))
-        rows = [(format_host_port(*peer),) for peer in found.peers]
+        rows = [(str(peer),) for peer in found.peers]
         form = [row[0] for row in rows]
     if app.out.as_json:
         name = "nodes" if nodes else "peers"

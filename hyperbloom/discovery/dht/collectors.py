@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hyperbloom.discovery.dht.common.contact import Address, may_tell
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.items import MutableItem, immutable_target, mutable_target
 from hyperbloom.discovery.dht.common.messages import FindNode, Get, GetPeers, Query, Response
 from hyperbloom.discovery.dht.limits import MAX_PEERS_FOUND, MAX_VALUE_BYTES
-from hyperbloom.discovery.dht.storage import immutable_target
-from hyperbloom.discovery.items import MutableItem, mutable_target
 
 __all__ = ["Collector", "ImmutableValue", "MutableItems", "Nodes", "Peers"]
 
@@ -109,7 +108,7 @@ class ImmutableValue:
 class Peers:
     """Peers of an info hash; `found` has them in the order of arrival.
 
-    Nothing proves that they are peers. Whoever dials them has to find out.
+    Nothing proves that they are peers; the handshake shows it.
     """
 
     def __init__(self, info_hash: bytes) -> None:
@@ -124,7 +123,7 @@ class Peers:
 
     def collect(self, response: Response, teller: Address) -> bool:
         """Takes the peers that this node may name."""
-        told = [peer for peer in response.peers or () if may_tell(teller.host, peer.host)]
+        told = [peer for peer in response.peers or () if teller.may_name(peer)]
         for peer in told[: MAX_PEERS_FOUND - len(self._found)]:
             self._found[peer] = None
         return bool(told)

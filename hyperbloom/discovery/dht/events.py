@@ -1,11 +1,11 @@
-"""What a DHT node reports to whoever runs it."""
+"""What the machine tells its caller."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.operations import Found, Stored
 
 __all__ = ["AddressSettled", "Event", "OperationEnded"]

@@ -85,7 +85,7 @@ MAX_PEERS_FOUND: Final = 500
 """Peers that one lookup collects. A reply names up to 100 of them, true or made up."""
 
 MAX_OPERATIONS: Final = 256
-"""Lookups and puts under way at once. A further one is refused to whoever asks for it."""
+"""Lookups and puts under way at once. A further one fails at once."""
 
 MAX_OUTSTANDING: Final = 4_096
 """Queries whose answers are awaited. None is sent beyond it until some are answered or too late."""

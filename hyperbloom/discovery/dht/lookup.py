@@ -10,8 +10,8 @@ answer leaves the sets, so that the next closest is asked in its stead, and hold
 `SLOW_SECONDS` it no longer counts among the `ASKED_AT_ONCE`. At `lookup_seconds` the lookup ends
 with what it has.
 
-Contacts told by others are taken with the rule of `may_tell`, and of one host of the internet only
-one is asked.
+Contacts told by others are taken with the rule of `Address.may_name`, and of one host of the
+internet only one is asked.
 """
 
 from __future__ import annotations
@@ -23,16 +23,9 @@ from enum import Enum, auto
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
+from hyperbloom.addresses import Address, Scope, scope_of
 from hyperbloom.discovery.dht.collectors import Collector
-from hyperbloom.discovery.dht.common.contact import (
-    Address,
-    Contact,
-    Scope,
-    distance,
-    is_ipv6,
-    may_tell,
-    scope_of,
-)
+from hyperbloom.discovery.dht.common.contact import Contact, distance
 from hyperbloom.discovery.dht.common.messages import ErrorMessage, Query, Response
 from hyperbloom.discovery.dht.limits import (
     ASKED_AT_ONCE,
@@ -186,9 +179,9 @@ class Lookup:
             if response.token is not None and len(response.token) <= MAX_TOKEN_BYTES:
                 candidate.token = response.token
         # Who was reached over one family names nodes for that one; the other has no socket of ours.
-        named = response.nodes6 if is_ipv6(ask.address.host) else response.nodes
+        named = response.nodes6 if ask.address.is_ipv6 else response.nodes
         for contact in named or ():
-            if may_tell(ask.address.host, contact.address.host):
+            if ask.address.may_name(contact.address):
                 self._add(contact)
 
     def refused(self, ask: Ask, error: ErrorMessage) -> None:

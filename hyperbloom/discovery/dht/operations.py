@@ -1,4 +1,4 @@
-"""What a node does of its own accord: a lookup alone, or one with a put after it.
+"""The node's own operations: a lookup alone, or a lookup with a put after it.
 
 An operation is asked what is due, and whether it has ended; the node moves its packets, and tells
 their askers (a lookup, or a round of puts) what became of them. A put goes through three phases:
@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Protocol, TypeAlias
 
 from hyperbloom.discovery.dht.common.contact import Contact
+from hyperbloom.discovery.dht.common.errors import LocalProtocolError
 from hyperbloom.discovery.dht.common.messages import ErrorMessage, Query, Response
+from hyperbloom.discovery.dht.limits import MAX_OPERATIONS
 from hyperbloom.discovery.dht.lookup import Ask, Holder, Lookup
 
-__all__ = ["Finding", "Found", "Operation", "Putting", "QueryWith", "Stored"]
+__all__ = ["Finding", "Found", "Operation", "Operations", "Putting", "QueryWith", "Stored"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,3 +187,65 @@ class _Round:
 
     def silent(self, ask: Ask) -> None:
         self.nothing += 1
+
+
+class Operations:
+    """The operations under way, by number.
+
+    `ask` gets each query with the number of its operation and the time; `ended` gets the number and
+    the outcome of each that has come to its end.
+    """
+
+    def __init__(
+        self,
+        *,
+        ask: Callable[[Ask, int, float], None],
+        ended: Callable[[int, Found | Stored], None],
+    ) -> None:
+        self._ask, self._ended = ask, ended
+        self._under_way: dict[int, Operation] = {}
+        self._deadlines: dict[int, float] = {}
+        self._numbers = count(1)
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    @property
+    def deadline(self) -> float:
+        """When to call `tick`."""
+        return min(self._deadlines.values(), default=float("inf"))
+
+    def start(self, operation: Operation, *, now: float) -> int:
+        """Begin an operation; its number. Raises LocalProtocolError beyond `MAX_OPERATIONS`."""
+        if len(self._under_way) >= MAX_OPERATIONS:
+            raise LocalProtocolError(f"{MAX_OPERATIONS} lookups and puts are under way")
+        number = next(self._numbers)
+        self._under_way[number] = operation
+        self.advance(number, now=now)
+        return number
+
+    def advance(self, number: int, *, now: float) -> None:
+        """Let an operation go on as far as it can; a number of none is let pass."""
+        operation = self._under_way.get(number)
+        if operation is None:
+            return
+        operation.settle(now=now)
+        while operation.outcome is None and (asks := operation.due(now=now)):
+            for ask in asks:
+                self._ask(ask, number, now)
+            operation.settle(now=now)
+        if operation.outcome is None:
+            self._deadlines[number] = operation.deadline(now=now)
+        else:
+            self.cancel(number)
+            self._ended(number, operation.outcome)
+
+    def tick(self, *, now: float) -> None:
+        """Let those go on whose deadline has come."""
+        for number in [number for number, at in self._deadlines.items() if at <= now]:
+            self.advance(number, now=now)
+
+    def cancel(self, number: int) -> None:
+        """Forget an operation. What it has sent is sent."""
+        self._under_way.pop(number, None)
+        self._deadlines.pop(number, None)

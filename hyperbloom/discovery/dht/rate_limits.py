@@ -1,9 +1,9 @@
 """How much goes on with one address: what it may send, what it is sent, and how often.
 
-Senders of datagrams can be forged, so what one address is sent in answers is bounded by itself and
-not by what comes in: whoever forges a victim's address has it hit with `reply_bytes_per_second` and
-one `reply_burst`, however much he sends us. At loopback every port counts for itself: who forges
-there is on this machine already, and several nodes of one machine do not share one allowance.
+The sender of a datagram can be forged. So what one address is sent in answers has its own bound,
+whatever comes in under its name: an attacker who forges a victim's address has at most
+`reply_bytes_per_second` and one `reply_burst` sent to it. At loopback every port counts for itself:
+who forges there is on this machine already, and several nodes of one machine share no allowance.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from hyperbloom.discovery.dht.common.contact import Address, Scope, scope_of
+from hyperbloom.addresses import Address, Scope
 from hyperbloom.discovery.dht.limits import MAX_ADDRESSES_WATCHED, PACKETS_PER_SECOND_OUT
 
-__all__ = ["Allowance", "Pace", "whom"]
+__all__ = ["Allowance", "Cooldown", "Pace", "counted_as"]
 
 _WINDOW_SECONDS: Final = 1.0
 
 
-def whom(address: Address) -> str | Address:
-    """Who an address is to the rates: its host, and at loopback the port too."""
-    return address if scope_of(address.host) is Scope.LOOPBACK else address.host
+def counted_as(address: Address) -> str | Address:
+    """What an address is counted as: its host, and at loopback the port too."""
+    return address if address.scope is Scope.LOOPBACK else address.host
 
 
 class Allowance:
@@ -40,7 +40,7 @@ class Allowance:
 
     def take(self, address: Address, amount: float, *, now: float) -> bool:
         """Take `amount` of what the address has left; False, and nothing taken, if it is less."""
-        key, buckets = whom(address), self._buckets
+        key, buckets = counted_as(address), self._buckets
         left, since = buckets.pop(key, (self._burst, now))
         left = min(self._burst, left + max(now - since, 0.0) * self._rate)
         granted = amount <= left
@@ -67,14 +67,14 @@ class Pace:
 
     def next_time(self, address: Address, *, now: float) -> float:
         """`now`, or the moment from which a query to this address may be sent."""
-        sent = self._sent.get(whom(address), ())
+        sent = self._sent.get(counted_as(address), ())
         if len(sent) < PACKETS_PER_SECOND_OUT:
             return now
         return max(now, sent[0] + _WINDOW_SECONDS)
 
     def note(self, address: Address, *, at: float, now: float) -> None:
         """A packet goes there at this moment, which may lie ahead of `now`."""
-        key, sent = whom(address), self._sent
+        key, sent = counted_as(address), self._sent
         sent[key] = (*sent.pop(key, ()), at)[-PACKETS_PER_SECOND_OUT:]
         while True:
             oldest = next(iter(sent))
@@ -82,3 +82,27 @@ class Pace:
             if not is_past and len(sent) <= MAX_ADDRESSES_WATCHED:
                 return
             del sent[oldest]
+
+
+class Cooldown:
+    """Lets each address, of host and port, have something once in `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._taken: OrderedDict[Address, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def take(self, address: Address, *, now: float) -> bool:
+        """Whether the address had none within `seconds`; then it has one now."""
+        taken = self._taken
+        if now - taken.get(address, float("-inf")) < self._seconds:
+            return False
+        taken.pop(address, None)
+        taken[address] = now
+        while (
+            len(taken) > MAX_ADDRESSES_WATCHED or next(iter(taken.values())) <= now - self._seconds
+        ):
+            taken.popitem(last=False)
+        return True

@@ -20,7 +20,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hyperbloom.discovery.dht.common.contact import ID_BITS, Contact, Scope, is_ipv6, scope_of
+from hyperbloom.addresses import Scope
+from hyperbloom.discovery.dht.common.contact import ID_BITS, Contact
 from hyperbloom.discovery.dht.common.node_id import is_secure
 from hyperbloom.discovery.dht.limits import BUCKET_NODES, MAX_SPARES
 
@@ -37,7 +38,7 @@ LAST_FAILURES: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class KnownNode:
-    """A node and what is known of its manners. Times are in seconds of the caller's clock."""
+    """A node, and how it has answered so far. Times are in seconds of the caller's clock."""
 
     contact: Contact
     number: int
@@ -191,9 +192,9 @@ class RoutingTable:
             if index and bucket and bucket.nodes and now - bucket.looked_up_at >= REFRESH_SECONDS
         ]
 
-    def id_in(self, index: int, chance: bytes) -> bytes:
-        """An id in a bucket, made from the 20 random bytes `chance`."""
-        low = int.from_bytes(chance, "big") & ((1 << (index - 1)) - 1)
+    def id_in(self, index: int, random_id: bytes) -> bytes:
+        """An id in a bucket, made from 20 random bytes."""
+        low = int.from_bytes(random_id, "big") & ((1 << (index - 1)) - 1)
         return (self._own ^ (1 << (index - 1)) ^ low).to_bytes(ID_BITS // 8, "big")
 
     def moved_to(self, own_id: bytes) -> RoutingTable:
@@ -207,10 +208,10 @@ class RoutingTable:
     def keep_family(self, *, ipv6: bool) -> None:
         """Forget the nodes of the other family of addresses, those that wait for a place too."""
         for node in list(self._known.values()):
-            if is_ipv6(node.contact.address.host) != ipv6:
+            if node.contact.address.is_ipv6 != ipv6:
                 self._drop(node)
         for bucket in filter(None, self._buckets):
-            bucket.spares = [c for c in bucket.spares if is_ipv6(c.address.host) == ipv6]
+            bucket.spares = [c for c in bucket.spares if c.address.is_ipv6 == ipv6]
 
     # -- places
 
@@ -267,7 +268,7 @@ class RoutingTable:
     def _list(self, node: KnownNode) -> None:
         self._bucket(node.contact.node_id).nodes.append(node)
         self._known[node.contact.node_id] = node
-        if scope_of(node.contact.address.host) is Scope.GLOBAL:
+        if node.contact.address.scope is Scope.GLOBAL:
             self._hosts[node.contact.address.host] = node.contact.node_id
 
     def _drop(self, node: KnownNode) -> None:

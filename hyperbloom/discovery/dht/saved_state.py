@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hyperbloom.discovery.dht.common.contact import ID_BYTES, Address, Contact, Scope, scope_of
+from hyperbloom.addresses import Address, Scope, scope_of
+from hyperbloom.discovery.dht.common.contact import ID_BYTES, Contact
 
 __all__ = ["MAX_STATE_NODES", "SavedState", "load_state"]
 

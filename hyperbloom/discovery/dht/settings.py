@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 
 __all__ = ["PUBLIC_ROUTERS", "DhtSettings", "EqualSeq"]
 
@@ -61,7 +61,7 @@ class DhtSettings:
 
     def __post_init__(self) -> None:
         for address in self.bootstrap:
-            parse_host_port(address)
+            Address.parse(address)
         positive = (
             self.max_items, self.query_seconds, self.lookup_seconds, self.packets_per_second,
             self.reply_bytes_per_second,

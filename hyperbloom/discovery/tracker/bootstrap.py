@@ -13,10 +13,10 @@ from random import Random
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from hyperbloom.discovery.tracker.neighbourhood import Candidate, Neighbourhood
 from hyperbloom.discovery.tracker.procedures import bootstrap_candidates, bootstrap_minutes
 from hyperbloom.discovery.tracker.record import Record
 from hyperbloom.discovery.tracker.settings import BootstrapSettings
-from hyperbloom.discovery.tracker.swarm import Candidate, Swarm
 from hyperbloom.discovery.tracker.topic_records import TopicRecords
 
 __all__ = ["Bootstrap"]
@@ -31,7 +31,7 @@ class Bootstrap:
     def __init__(
         self,
         records: TopicRecords,
-        swarm: Swarm,
+        neighbourhood: Neighbourhood,
         *,
         own: bytes,
         settings: BootstrapSettings,
@@ -41,7 +41,7 @@ class Bootstrap:
         join: Callable[[Candidate], None],
     ) -> None:
         self._records = records
-        self._swarm = swarm
+        self._neighbourhood = neighbourhood
         self._own = own
         self._settings = settings
         self._clock = clock
@@ -53,7 +53,7 @@ class Bootstrap:
         self._waiting: Deferred[None] | None = None
 
     def wake(self) -> None:
-        """End the present waiting: the swarm has changed."""
+        """End the present waiting: a neighbour has come or gone."""
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None
             waiting.callback(None)
@@ -62,7 +62,7 @@ class Bootstrap:
         """Look for peers until one has been joined."""
         if self._is_first_attempt and self._settings.publish_on_startup:
             self._publish_once(self._records.minute, None)
-        while not self._swarm.is_joined():
+        while not self._neighbourhood.is_joined():
             await self._attempt()
 
     async def _attempt(self) -> None:
@@ -83,7 +83,7 @@ class Bootstrap:
             await self._wait(self._settings.no_peers_retry)
             return
         await self._join_one_by_one(candidates)
-        if self._swarm.is_joined():
+        if self._neighbourhood.is_joined():
             return
         self._publish_once(minute, current)
         await self._wait(self._settings.discovery_poll)
@@ -91,11 +91,11 @@ class Bootstrap:
     async def _join_one_by_one(self, candidates: list[Candidate]) -> None:
         """So that a node that is new disturbs no more nodes than it has to."""
         for candidate in candidates:
-            if self._swarm.is_joined():
+            if self._neighbourhood.is_joined():
                 return
             self._join(candidate)
             await self._wait(self._settings.join_settle)
-        if not self._swarm.is_joined():
+        if not self._neighbourhood.is_joined():
             await self._wait(self._settings.join_confirmation)
 
     def _publish_once(self, minute: int, known: tuple[Record, ...] | None) -> None:
@@ -105,7 +105,7 @@ class Bootstrap:
 
     async def _wait(self, seconds: float) -> None:
         """Wait, at most until the node has joined."""
-        if self._swarm.is_joined():
+        if self._neighbourhood.is_joined():
             return
         waiting: Deferred[None] = Deferred()
         self._waiting = waiting

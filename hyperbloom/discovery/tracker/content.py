@@ -9,10 +9,9 @@ Node ids alone cannot be dialled without a lookup service, so an address trailer
 
     version    1 byte: 1
     entries, each
-        head   1 byte: bit 7 set: IPv6, else IPv4; bits 3 … 6: zero; bits 0 … 2: whose address,
-               0 the publisher's, 1 … 5 that of the active peer in this slot, counted from 1
-        ip     4 or 16 bytes, network byte order
-        port   2 bytes, network byte order
+        head     1 byte: bit 7 set: IPv6, else IPv4; bits 3 … 6: zero; bits 0 … 2: whose address,
+                 0 the publisher's, 1 … 5 that of the active peer in this slot, counted from 1
+        address  the compact form of BEP-5: 4 or 16 bytes of IP address, 2 bytes of port
 
 A trailer of another version, or one that does not keep to this form, is ignored as a whole: the
 node ids in front of it are still good. Single addresses that nobody can dial are left out.
@@ -22,11 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
 from itertools import zip_longest
 from typing import Final
 
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.compact import (
+    ADDRESS_BYTES,
+    decode_address,
+    encode_address,
+)
 from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_TRAILER_BYTES
 from hyperbloom.keys import PUBLIC_KEY_BYTES
 
@@ -49,7 +52,6 @@ _EMPTY_SLOT: Final = bytes(32)
 _TRAILER_VERSION: Final = 1
 _IPV6: Final = 0x80
 _OWNER: Final = 0x07
-_PORT_BYTES: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,8 @@ def encode_content(content: RecordContent) -> bytes:
     """The bytes of a content: 320, and a trailer if there are addresses.
 
     Every node's first address goes in before any node's second, and so on, until
-    `MAX_TRAILER_BYTES` are full. Raises `ValueError` for too many or malformed slots.
+    `MAX_TRAILER_BYTES` are full. Raises `ValueError` for too many or malformed slots, and
+    `LocalProtocolError` for an address whose host is a name.
     """
     peers = [peer.node_id for peer in content.active_peers]
     arrays = _encode_slots(peers) + _encode_slots(content.last_message_hashes)
@@ -119,42 +122,32 @@ def _encode_trailer(by_owner: Sequence[Sequence[Address]]) -> bytes:
 
 
 def _encode_entry(owner: int, address: Address) -> bytes:
-    head = owner | (_IPV6 if address.ip.version == 6 else 0)
-    return bytes([head]) + address.ip.packed + address.port.to_bytes(_PORT_BYTES, "big")
+    head = owner | (_IPV6 if address.is_ipv6 else 0)
+    return bytes([head]) + encode_address(address)
 
 
 def _decode_trailer(trailer: bytes) -> list[list[Address]]:
     by_owner: list[list[Address]] = [[] for _ in range(1 + SLOTS)]
     if not trailer or trailer[0] != _TRAILER_VERSION:
         return by_owner
-    for owner, packed, port in _entries(trailer[1:]):
-        address = _address(packed, port)
+    for owner, address in _entries(trailer[1:]):
         addresses = by_owner[owner]
-        if address is None or address in addresses or len(addresses) >= MAX_ADDRESSES_PER_NODE:
-            continue
-        addresses.append(address)
+        is_wanted = address.is_dialable and address not in addresses
+        if is_wanted and len(addresses) < MAX_ADDRESSES_PER_NODE:
+            addresses.append(address)
     return by_owner
 
 
-def _entries(data: bytes) -> list[tuple[int, bytes, int]]:
-    """Owner, packed IP address and port of each entry; none at all where the form is broken."""
+def _entries(data: bytes) -> list[tuple[int, Address]]:
+    """Owner and address of each entry; none at all where the form is broken."""
     entries = []
     at = 0
     while at < len(data):
         head = data[at]
-        size = 16 if head & _IPV6 else 4
-        end = at + 1 + size + _PORT_BYTES
+        end = at + 1 + ADDRESS_BYTES[bool(head & _IPV6)]
         owner = head & _OWNER
         if head & ~(_IPV6 | _OWNER) or owner > SLOTS or end > len(data):
             return []
-        port = int.from_bytes(data[end - _PORT_BYTES : end], "big")
-        entries.append((owner, data[at + 1 : at + 1 + size], port))
+        entries.append((owner, decode_address(data[at + 1 : end])))
         at = end
     return entries
-
-
-def _address(packed: bytes, port: int) -> Address | None:
-    try:
-        return Address(IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed), port)
-    except ValueError:
-        return None

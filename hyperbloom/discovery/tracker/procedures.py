@@ -1,9 +1,9 @@
 """What the topic tracker decides: when to publish, which minutes to read, whom to join.
 
-Pure functions of the records read, of what the node knows of its swarm, and of an injected source
-of randomness. The text's procedures are these functions and the timers of `bootstrap` and
-`tracker` around them. Where several nodes could be joined, chance chooses: if all nodes of a topic
-took the same, one would get all their connections.
+Pure functions of the records read, of what the node knows of its neighbours, and of an injected
+source of randomness. The text's procedures are these functions and the timers of `bootstrap` and
+`tracker` around them. Where several nodes could be joined, some are chosen at random: if all nodes
+of a topic took the same, one would get all their connections.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from hyperbloom.discovery.interfaces import PutReport
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.reports import PutReport
 from hyperbloom.discovery.tracker.content import MESSAGE_HASH_BYTES, SLOTS, Neighbour, RecordContent
 from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
+from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.discovery.tracker.record import Record
-from hyperbloom.discovery.tracker.swarm import Candidate
 
 __all__ = [
     "bootstrap_candidates",
@@ -57,7 +57,7 @@ def published_content(
     hashes: Sequence[bytes],
     random: Random,
 ) -> RecordContent:
-    """The content of an own record: at most `SLOTS` neighbours, by chance, and as many hashes."""
+    """The content of an own record: up to `SLOTS` neighbours at random, and as many hashes."""
     known = {each.node_id: each for each in neighbours if any(each.node_id)}
     chosen = random.sample(list(known.values()), min(SLOTS, len(known)))
     fitting = dict.fromkeys(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from hyperbloom.discovery.items import MutableItem
+from hyperbloom.discovery.dht.common.items import MutableItem
 from hyperbloom.discovery.tracker.limits import MAX_ITEMS_READ
-from hyperbloom.discovery.tracker.record import Record, RecordRefused, Refusal, open_value
+from hyperbloom.discovery.tracker.record import Record, RecordRefused, RefusalReason, open_value
 from hyperbloom.discovery.tracker.topic import TopicKeys
 
 __all__ = ["Reading", "read_records"]
@@ -21,7 +21,7 @@ class Reading:
     """Collects the records of one topic and minute; `refused` counts the others by reason."""
 
     def __init__(self, keys: TopicKeys, *, own: bytes) -> None:
-        self.refused: Counter[Refusal] = Counter()
+        self.refused: Counter[RefusalReason] = Counter()
         self._keys = keys
         self._own = own
         self._by_publisher: dict[bytes, Record] = {}
@@ -46,9 +46,9 @@ class Reading:
 
     def _add(self, record: Record) -> None:
         if record.publisher == self._own:
-            raise RecordRefused(Refusal.OWN)
+            raise RecordRefused(RefusalReason.OWN)
         if record.publisher in self._by_publisher:
-            raise RecordRefused(Refusal.REPEATED)
+            raise RecordRefused(RefusalReason.REPEATED)
         self._by_publisher[record.publisher] = record
 
 

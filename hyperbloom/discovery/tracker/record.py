@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hyperbloom.discovery.items import MAX_SEQ, MutableItem, sign_item
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, MutableItem, sign_item
 from hyperbloom.discovery.tracker.content import (
     RecordContent,
     decode_content,
@@ -33,13 +33,14 @@ from hyperbloom.discovery.tracker.sealing import (
     seal,
 )
 from hyperbloom.discovery.tracker.topic import TopicKeys
+from hyperbloom.errors import HyperbloomError
 from hyperbloom.keys import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, verify_signature
 
 __all__ = [
     "SEAL_ENTROPY_BYTES",
     "Record",
     "RecordRefused",
-    "Refusal",
+    "RefusalReason",
     "decode_record",
     "open_record",
     "open_value",
@@ -63,7 +64,7 @@ SEAL_ENTROPY_BYTES: Final = _ONE_TIME_SEED_BYTES + 2 * EPHEMERAL_BYTES
 _LENGTH: Final = re.compile(rb"(0|[1-9][0-9]{0,3}):")
 
 
-class Refusal(StrEnum):
+class RefusalReason(StrEnum):
     """Why a value of the DHT is not taken as a record."""
 
     UNDECODABLE = "undecodable"
@@ -82,10 +83,10 @@ class Refusal(StrEnum):
     """Another record of a publisher of whom one was taken already."""
 
 
-class RecordRefused(Exception):
-    """Whoever wrote the value is to blame (a remote protocol error); `reason` tells for what."""
+class RecordRefused(HyperbloomError):
+    """A value is not taken as a record; `reason` says why. Who wrote the value is to blame."""
 
-    def __init__(self, reason: Refusal) -> None:
+    def __init__(self, reason: RefusalReason) -> None:
         super().__init__(f"a record was refused: {reason.value}")
         self.reason = reason
 
@@ -131,7 +132,7 @@ def decode_record(data: bytes) -> Record:
     content = data[_HEADER_BYTES:-SIGNATURE_BYTES]
     decoded = decode_content(content)
     if decoded is None:
-        raise RecordRefused(Refusal.MALFORMED)
+        raise RecordRefused(RefusalReason.MALFORMED)
     return Record(
         topic_hash=data[:_TOPIC_BYTES],
         minute=int.from_bytes(data[_TOPIC_BYTES : _TOPIC_BYTES + _MINUTE_BYTES], "little"),
@@ -149,11 +150,11 @@ def verify_record(record: Record, keys: TopicKeys) -> None:
     order, under which one signature fits many messages, do not pass.
     """
     if record.topic_hash != keys.topic_hash:
-        raise RecordRefused(Refusal.WRONG_TOPIC)
+        raise RecordRefused(RefusalReason.WRONG_TOPIC)
     if record.minute != keys.minute:
-        raise RecordRefused(Refusal.WRONG_MINUTE)
+        raise RecordRefused(RefusalReason.WRONG_MINUTE)
     if not verify_signature(record.publisher, record.signed_bytes(), record.signature):
-        raise RecordRefused(Refusal.FORGED)
+        raise RecordRefused(RefusalReason.FORGED)
 
 
 def seal_record(record: Record, keys: TopicKeys, *, entropy: bytes) -> bytes:
@@ -175,16 +176,16 @@ def seal_record(record: Record, keys: TopicKeys, *, entropy: bytes) -> bytes:
 def open_record(encrypted: bytes, keys: TopicKeys) -> Record:
     """The record within an encrypted record, verified. Raises `RecordRefused`, nothing else."""
     if len(encrypted) > MAX_ENCRYPTED_RECORD_BYTES:
-        raise RecordRefused(Refusal.UNDECODABLE)
+        raise RecordRefused(RefusalReason.UNDECODABLE)
     length = int.from_bytes(encrypted[:_LENGTH_BYTES], "little")
     if len(encrypted) != _LENGTH_BYTES + length + _SEALED_SEED_BYTES:
-        raise RecordRefused(Refusal.UNDECODABLE)
+        raise RecordRefused(RefusalReason.UNDECODABLE)
     sealed = encrypted[_LENGTH_BYTES:-_SEALED_SEED_BYTES]
     try:
         one_time_seed = open_sealed(keys.encryption_seed, encrypted[-_SEALED_SEED_BYTES:])
         data = open_sealed(one_time_seed, sealed)
     except OpenFailed:
-        raise RecordRefused(Refusal.UNDECRYPTABLE) from None
+        raise RecordRefused(RefusalReason.UNDECRYPTABLE) from None
     record = decode_record(data)
     verify_record(record, keys)
     return record
@@ -200,5 +201,5 @@ def open_value(value: bytes, keys: TopicKeys) -> Record:
     """The record within the bencoded value of an item. Raises `RecordRefused`, nothing else."""
     match = _LENGTH.match(value)
     if match is None or len(value) - match.end() != int(match[1]):
-        raise RecordRefused(Refusal.UNDECODABLE)
+        raise RecordRefused(RefusalReason.UNDECODABLE)
     return open_record(value[match.end() :], keys)

@@ -15,6 +15,8 @@ from typing import Final
 from nacl import bindings
 from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKeyPair, PyHPKEError
 
+from hyperbloom.errors import HyperbloomError
+
 __all__ = ["EPHEMERAL_BYTES", "SEALING_BYTES", "OpenFailed", "open_sealed", "seal"]
 
 EPHEMERAL_BYTES: Final = 32
@@ -30,7 +32,7 @@ _SUITE: Final = CipherSuite.new(
 )
 
 
-class OpenFailed(Exception):
+class OpenFailed(HyperbloomError):
     """The bytes were not sealed to this key, or were changed on the way."""
 
 

@@ -68,7 +68,7 @@ class PublisherSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSettings:
-    """How often a node that has joined looks for parts of the swarm it has no path to."""
+    """How often a node that has joined looks for nodes of the topic it has no path to."""
 
     initial_delay: float = _seconds(30.0, "time from joining to the first look")
     base_interval: float = _seconds(60.0, "least time between two looks", 1.0)
@@ -93,6 +93,6 @@ class TrackerSettings:
     publisher: PublisherSettings = PublisherSettings()
     # The text has no first delay of the merges; deployed peers wait 30 s. Where storing nodes
     # overwrite, a lookup shows one record, and nodes that start together meet in pairs at first:
-    # looking for bubbles sooner makes one swarm of them within half a minute.
+    # looking for bubbles sooner connects them all within half a minute.
     bubble_merge: MergeSettings = MergeSettings(initial_delay=10.0)
     overlap_merge: MergeSettings = MergeSettings()

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hyperbloom.discovery.interfaces import MutableLookup, PutReport
+from hyperbloom.discovery.dht.reports import MutableLookup, PutReport
 from hyperbloom.discovery.tracker.reading import Reading
 
 __all__ = ["Tally", "TrackerStatus"]

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from hyperbloom.discovery.interfaces import ItemStore, PutReport
-from hyperbloom.discovery.items import MAX_SEQ, MutableItem
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, MutableItem
+from hyperbloom.discovery.dht.reports import MutableLookup, PutReport
 from hyperbloom.discovery.tracker.content import RecordContent
 from hyperbloom.discovery.tracker.limits import ITEMS_PER_TURN
 from hyperbloom.discovery.tracker.procedures import interval, is_published, may_publish
@@ -31,9 +31,10 @@ from hyperbloom.discovery.tracker.record import (
 from hyperbloom.discovery.tracker.settings import TrackerSettings
 from hyperbloom.discovery.tracker.status import Tally
 from hyperbloom.discovery.tracker.topic import Topic, unix_minute
+from hyperbloom.errors import HyperbloomError
 from hyperbloom.keys import Identity
 
-__all__ = ["LookupFailed", "PublishFailed", "TopicRecords"]
+__all__ = ["ItemStore", "LookupFailed", "PublishFailed", "TopicRecords"]
 
 #: A DHT ends a lookup at its own cap with what it has found by then; being late by this many
 #: seconds does not lose that when both have the same cap.
@@ -44,12 +45,28 @@ T = TypeVar("T")
 log = Logger()
 
 
-class LookupFailed(Exception):
+class LookupFailed(HyperbloomError):
     """The DHT could not be asked."""
 
 
-class PublishFailed(Exception):
+class PublishFailed(HyperbloomError):
     """No DHT node took the record, in all tries."""
+
+
+class ItemStore(Protocol):
+    """Gets and puts mutable items; both Deferreds fire within the time of the DHT's settings.
+
+    Neither fails for what the network does: who asks an empty network gets an empty answer.
+    """
+
+    def get_mutable(self, public_key: bytes, salt: bytes) -> Deferred[MutableLookup]:
+        """All distinct authentic versions of the item under this key and salt."""
+
+    def put_mutable(self, item: MutableItem, *, cas: int | None) -> Deferred[PutReport]:
+        """Put an item to the nodes closest to its target, and read it back.
+
+        With `cas`, a node stores it only in place of a version with that sequence number.
+        """
 
 
 class TopicRecords:

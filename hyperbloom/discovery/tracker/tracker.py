@@ -1,7 +1,7 @@
-"""The tracker of one topic: it finds peers by the records on the DHT, and keeps the swarm whole.
+"""The tracker of one topic: it finds peers by the records on the DHT, and keeps them connected.
 
 It starts with the bootstrap loop. From the first neighbour on it also publishes what the node
-knows, and looks in two ways for parts of the swarm that the node has no path to: bubbles, when it
+knows, and looks in two ways for nodes of the topic that it has no path to: bubbles, when it
 has few neighbours, and partitions, when others got messages that it did not. A node that has lost
 all of its neighbours goes through the bootstrap loop again.
 
@@ -20,9 +20,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.discovery.interfaces import ItemStore
 from hyperbloom.discovery.tracker.bootstrap import Bootstrap
 from hyperbloom.discovery.tracker.content import RecordContent
+from hyperbloom.discovery.tracker.neighbourhood import Candidate, Neighbourhood
 from hyperbloom.discovery.tracker.procedures import (
     bubble_candidates,
     overlap_candidates,
@@ -31,10 +31,14 @@ from hyperbloom.discovery.tracker.procedures import (
 from hyperbloom.discovery.tracker.record import Record
 from hyperbloom.discovery.tracker.settings import TrackerSettings
 from hyperbloom.discovery.tracker.status import Tally, TrackerStatus
-from hyperbloom.discovery.tracker.swarm import Candidate, Swarm
 from hyperbloom.discovery.tracker.ticker import Timing, tick
 from hyperbloom.discovery.tracker.topic import Topic
-from hyperbloom.discovery.tracker.topic_records import LookupFailed, PublishFailed, TopicRecords
+from hyperbloom.discovery.tracker.topic_records import (
+    ItemStore,
+    LookupFailed,
+    PublishFailed,
+    TopicRecords,
+)
 from hyperbloom.keys import Identity
 
 __all__ = ["Tracker"]
@@ -55,7 +59,7 @@ class Tracker:
         *,
         identity: Identity,
         items: ItemStore,
-        swarm: Swarm,
+        neighbourhood: Neighbourhood,
         settings: TrackerSettings,
         clock: IReactorTime,
         now: Callable[[], float],
@@ -63,7 +67,7 @@ class Tracker:
     ) -> None:
         self._topic = topic
         self._own = identity.public_key
-        self._swarm = swarm
+        self._neighbourhood = neighbourhood
         self._settings = settings
         self._clock = clock
         self._random = random
@@ -80,7 +84,7 @@ class Tracker:
         )
         self._bootstrap = Bootstrap(
             self._records,
-            swarm,
+            neighbourhood,
             own=self._own,
             settings=settings.bootstrap,
             clock=clock,
@@ -95,7 +99,7 @@ class Tracker:
 
     def start(self) -> None:
         """Begin to look for peers; returns at once. A tracker is started once."""
-        self._unsubscribe = self._swarm.subscribe(self._swarm_changed)
+        self._unsubscribe = self._neighbourhood.subscribe(self._neighbourhood_changed)
         self._look_for_peers()
 
     def stop(self) -> Deferred[None]:
@@ -111,10 +115,12 @@ class Tracker:
 
     def status(self) -> TrackerStatus:
         """How it is doing."""
-        return self._tally.status(topic_hash=self._topic.hash, joined=self._swarm.is_joined())
+        return self._tally.status(
+            topic_hash=self._topic.hash, joined=self._neighbourhood.is_joined()
+        )
 
-    def _swarm_changed(self) -> None:
-        if self._swarm.is_joined():
+    def _neighbourhood_changed(self) -> None:
+        if self._neighbourhood.is_joined():
             self._bootstrap.wake()
         elif not self._bootstrapping:
             self._look_for_peers()
@@ -145,7 +151,7 @@ class Tracker:
     async def _merge_bubbles(self) -> None:
         for candidate in bubble_candidates(
             await self._recent_records(),
-            neighbours=self._swarm.neighbours(),
+            neighbours=self._neighbourhood.neighbours(),
             own=self._own,
             min_neighbours=self._settings.min_neighbours,
             max_join_peers=self._settings.max_join_peers,
@@ -156,9 +162,9 @@ class Tracker:
     async def _merge_partitions(self) -> None:
         for candidate in overlap_candidates(
             await self._recent_records(),
-            neighbours=self._swarm.neighbours(),
+            neighbours=self._neighbourhood.neighbours(),
             own=self._own,
-            hashes=self._swarm.recent_message_hashes(),
+            hashes=self._neighbourhood.recent_message_hashes(),
             max_join_peers=self._settings.max_join_peers,
             random=self._random,
         ):
@@ -172,13 +178,13 @@ class Tracker:
 
     def _join(self, candidate: Candidate) -> None:
         self._tally.candidates += 1
-        self._swarm.join(candidate)
+        self._neighbourhood.join(candidate)
 
     def _content(self) -> RecordContent:
         return published_content(
-            addresses=self._swarm.own_addresses(),
-            neighbours=self._swarm.neighbours(),
-            hashes=self._swarm.recent_message_hashes(),
+            addresses=self._neighbourhood.own_addresses(),
+            neighbours=self._neighbourhood.neighbours(),
+            hashes=self._neighbourhood.recent_message_hashes(),
             random=self._random,
         )
 

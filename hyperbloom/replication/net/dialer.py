@@ -14,7 +14,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.addresses import network_of, parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.dialing import STEADY_SECONDS, dial_once, endpoint_of, retry_wait
 from hyperbloom.replication.feed.feed import Feed
@@ -71,7 +71,7 @@ class Dialer:
         self,
         connections: Admission,
         feed: Feed,
-        address: str,
+        address: Address,
         *,
         attempts: int | None = None,
         secure: Callable[[PeerProtocol], None] | None = None,
@@ -187,21 +187,19 @@ class Dialer:
         if not self._running or problem == self.last_problem:
             return
         self.last_problem = problem
+        address = str(self.address)
         text = "No peer at {address}: {why}"
         if self._attempts is not None:
             # Anyone may have announced it, and many more.
-            network = network_of(parse_host_port(self.address)[0])
-            self._found.tell("no-peer", network, text, address=self.address, why=problem)
+            self._found.tell("no-peer", self.address.network, text, address=address, why=problem)
             return
-        log.info(
-            text, address=self.address, why=problem, peer=self.address, feed=self._feed.log_name
-        )
+        log.info(text, address=address, why=problem, peer=address, feed=self._feed.log_name)
 
     def _ended(self, failure: Failure) -> None:
         if not failure.check(CancelledError):
             log.failure(
                 "Dialling {address} ended",
                 failure=failure,
-                address=self.address,
+                address=str(self.address),
                 feed=self._feed.log_name,
             )

@@ -6,10 +6,11 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 
+from hyperbloom.addresses import Address
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.net.admission import Admission
 from hyperbloom.replication.net.dialer import Dialer
-from hyperbloom.replication.net.discovered_peers import FoundPeers
+from hyperbloom.replication.net.discovered_peers import DiscoveredPeers
 from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["Dials"]
@@ -20,30 +21,35 @@ class Dials:
 
     def __init__(self, connections: Admission) -> None:
         self._connections = connections
-        self._dialers: dict[bytes, list[Dialer]] = {}
+        #: The dialers of each feed, by the address as its settings write it.
+        self._dialers: dict[bytes, dict[str, Dialer]] = {}
         #: The found peers of each feed, by the feed's key.
-        self.found: dict[bytes, FoundPeers] = {}
+        self.discovered: dict[bytes, DiscoveredPeers] = {}
 
     def begin(self, feed: Feed) -> None:
         """Dial whom the feed's settings name, and who was found."""
-        dialers = [Dialer(self._connections, feed, address) for address in feed.settings.peers]
+        dialers = {
+            text: Dialer(self._connections, feed, Address.parse(text))
+            for text in feed.settings.peers
+        }
         self._dialers[feed.key] = dialers
-        for dialer in dialers:
+        for dialer in dialers.values():
             dialer.start()
-        found = FoundPeers(
+        found = DiscoveredPeers(
             self._connections,
             feed,
-            skip=frozenset(feed.settings.peers),
-            configured=lambda: {dialer.answered for dialer in dialers},
+            skip=frozenset(dialer.address for dialer in dialers.values()),
+            configured=lambda: {dialer.answered for dialer in dialers.values()},
         )
-        self.found[feed.key] = found
+        self.discovered[feed.key] = found
         found.start()
 
     def end(self, feed_key: bytes) -> Deferred[list[Any]]:
         """Dial nobody about a feed any more; fires when what was dialled is closed."""
-        stopping: list[Deferred[Any]] = [one.stop() for one in self._dialers.pop(feed_key, [])]
-        if feed_key in self.found:
-            stopping.append(self.found.pop(feed_key).stop())
+        dialers = self._dialers.pop(feed_key, {})
+        stopping: list[Deferred[Any]] = [one.stop() for one in dialers.values()]
+        if feed_key in self.discovered:
+            stopping.append(self.discovered.pop(feed_key).stop())
         return gatherResults(stopping)
 
     def end_all(self) -> Deferred[list[Any]]:
@@ -52,18 +58,19 @@ class Dials:
 
     def forget_denied(self) -> None:
         """The deny list has grown: dial those no more that led to a denied key."""
-        for found in self.found.values():
+        for found in self.discovered.values():
             found.forget_denied()
 
     def answering(self, feed_key: bytes) -> dict[str, Peering | None]:
         """The addresses of a feed's settings, and who answers there now."""
-        return {one.address: one.peering for one in self._dialers.get(feed_key, ())}
+        dialers = self._dialers.get(feed_key, {})
+        return {text: dialer.peering for text, dialer in dialers.items()}
 
     def problem(self, feed_key: bytes) -> str | None:
         """Why addresses of a feed's settings do not answer; None: all do, or there are none."""
         problems = [
             f"{one.address}: {one.last_problem}"
-            for one in self._dialers.get(feed_key, ())
+            for one in self._dialers.get(feed_key, {}).values()
             if one.last_problem
         ]
         return "; ".join(problems) or None

@@ -27,7 +27,7 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from hyperbloom.addresses import parse_host_port
+from hyperbloom.addresses import Address
 from hyperbloom.replication.limits import (
     FOUND_ATTEMPTS,
     FOUND_FAILURES,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hyperbloom.replication.net.admission import Admission
     from hyperbloom.replication.net.protocol import PeerProtocol
 
-__all__ = ["FoundPeers", "FoundState"]
+__all__ = ["DiscoveredPeers", "FoundState"]
 
 FoundState: TypeAlias = Literal["waiting", "dialling", "joined", "resting", "own"]
 
@@ -64,6 +64,7 @@ class _Found:
     itself.
     """
 
+    address: Address
     record: PeerRecord
     answered: bytes | None = None
     shown: bytes | None = None
@@ -85,7 +86,7 @@ class _Found:
         return "waiting" if self.waiting else "resting"
 
 
-class FoundPeers:
+class DiscoveredPeers:
     """The found addresses of one feed, between `start` and `stop`.
 
     `skip` holds the addresses that somebody else dials: the configuration's; `configured` gives
@@ -97,7 +98,7 @@ class FoundPeers:
         connections: Admission,
         feed: Feed,
         *,
-        skip: Container[str] = (),
+        skip: Container[Address] = (),
         configured: Callable[[], Container[bytes | None]] = tuple,
     ) -> None:
         self._connections = connections
@@ -105,7 +106,7 @@ class FoundPeers:
         self._feed = feed
         self._skip = skip
         self._configured = configured
-        self._found: OrderedDict[str, _Found] = OrderedDict()
+        self._found: OrderedDict[Address, _Found] = OrderedDict()
         self._running = False
 
     def start(self) -> None:
@@ -113,8 +114,9 @@ class FoundPeers:
         self._running = True
         known = [r for r in self._context.store.peers() if r.feed_key == self._feed.key]
         for record in sorted(known, key=lambda one: one.last_seen, reverse=True):
-            if record.address not in self._skip:
-                self._found[record.address] = _Found(record, shown=record.key, stored=True)
+            address = Address.parse(record.address)
+            if address not in self._skip:
+                self._found[address] = _Found(address, record, shown=record.key, stored=True)
         self._dial_waiting()
 
     def stop(self) -> Deferred[object]:
@@ -127,21 +129,21 @@ class FoundPeers:
         self._found.clear()
         return DeferredList([dialer.stop() for dialer in dialers]).addCallback(lambda _: None)
 
-    def add(self, address: str, *, key: bytes | None = None, source: str = "") -> bool:
-        """Take an address (HOST:PORT) at which a peer is said to be; whether it will be dialled.
+    def add(self, address: Address, *, key: bytes | None = None, source: str = "") -> bool:
+        """Take an address at which a peer is said to be; whether it will be dialled.
 
-        `key` is the one that the peer is said to have, `source` one word for people. Raises
-        `ValueError` for what is no address.
+        `key` is the one that the peer is said to have, `source` one word for people.
         """
-        parse_host_port(address)
         if not self._running or address in self._skip or self._is_connected(key):
             return False
         if key in self._context.denied:
             return False
         found = self._found.get(address)
         if found is None:
-            record = PeerRecord(address=address, feed_key=self._feed.key, key=key, source=source)
-            found = self._found[address] = _Found(record)
+            record = PeerRecord(
+                address=str(address), feed_key=self._feed.key, key=key, source=source
+            )
+            found = self._found[address] = _Found(address, record)
             self._forget_beyond_bound()
         self._found.move_to_end(address)
         self._wait_for_room(found)
@@ -152,7 +154,7 @@ class FoundPeers:
         found = sorted(self._found.values(), key=lambda one: _ORDER.index(one.state))
         return [
             FoundStatus(
-                address=one.record.address,
+                address=str(one.address),
                 key=one.answered or one.record.key,
                 source=one.record.source,
                 state=one.state,
@@ -161,10 +163,10 @@ class FoundPeers:
             for one in found
         ]
 
-    def addresses_of(self, key: bytes) -> list[str]:
+    def addresses_of(self, key: bytes) -> list[Address]:
         """Where the peer with this key has shown that it listens."""
         return [
-            one.record.address
+            one.address
             for one in self._found.values()
             if one.shown == one.answered == key and one.state == "joined"
         ]
@@ -223,7 +225,7 @@ class FoundPeers:
         dialer = Dialer(
             self._connections,
             self._feed,
-            found.record.address,
+            found.address,
             attempts=FOUND_ATTEMPTS,
             secure=self._joined(found),
             gave_up=lambda: self._gave_up(found, dialer),

@@ -7,8 +7,9 @@ import random
 from choices import Choices, piece
 from vectors import vectors
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.collectors import MutableItems, Nodes
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.krpc import decode_packet
 from hyperbloom.discovery.dht.common.messages import ErrorMessage, Response
 from hyperbloom.discovery.dht.limits import MAX_OPERATIONS, MAX_PACKET_BYTES

@@ -17,6 +17,7 @@ from threadless import Threadless
 from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogPublisher
 
+from hyperbloom.addresses import Address
 from hyperbloom.api.http.access import Access
 from hyperbloom.api.http.channel import ApiSite
 from hyperbloom.api.http.server import ApiResource
@@ -60,7 +61,7 @@ def fuzz(data: bytes) -> bool:
     clock = Threadless()
     service = ControlService(FakeNode(), _FOLDER / "control.sock", reactor=clock)
     guarded = choices.one_of((False, True))
-    access = Access(("127.0.0.1", _PORT), _TOKEN, clock=clock.seconds) if guarded else None
+    access = Access(Address("127.0.0.1", _PORT), _TOKEN, clock=clock.seconds) if guarded else None
     site = ApiSite(ApiResource(service.context, ROUTER), reactor=clock, access=access)
     channel = site.buildProtocol(None)
     transport = StringTransport()

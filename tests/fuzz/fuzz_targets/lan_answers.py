@@ -15,10 +15,10 @@ from choices import Choices, piece
 from threadless import Threadless
 from zeroconf import DNSAddress, DNSCache, DNSIncoming, DNSOutgoing, DNSPointer, DNSService, DNSText
 
+from hyperbloom.addresses import Address, Scope
 from hyperbloom.discovery.announcer import swarm_hash
 from hyperbloom.discovery.lan import SERVICE_TYPE, LanDiscovery
 from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
-from hyperbloom.discovery.peer_address import Scope, scope_of
 
 MAX_BYTES = 2_048
 RUNS = 20
@@ -43,9 +43,9 @@ class _Swarm:
     def own_port(self) -> None:
         return None
 
-    def found(self, host: str, port: int, *, source: str) -> None:
-        assert scope_of(host) is Scope.LOOPBACK
-        assert 0 < port < 1 << 16
+    def found(self, address: Address, *, source: str) -> None:
+        assert address.scope is Scope.LOOPBACK
+        assert 0 < address.port < 1 << 16
         assert source == "lan"
         self.told += 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from choices import Choices, piece
 from vectors import vectors
 
-from hyperbloom.discovery.items import MAX_SEQ, MutableItem
+from hyperbloom.discovery.dht.common.items import MAX_SEQ, MutableItem
 from hyperbloom.discovery.tracker.content import (
     SLOTS,
     decode_content,

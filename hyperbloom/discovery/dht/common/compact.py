@@ -12,7 +12,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
-from hyperbloom.discovery.dht.common.contact import Address, Contact
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
 
 __all__ = [

@@ -1,17 +1,28 @@
-"""Who is to blame is in the type of the error, as in `hyperbloom.wire.errors`.
+"""The type of an error says which side is to blame, as in `hyperbloom.wire.errors`.
 
 On bytes from the network, however broken, nothing but RemoteProtocolError leaves this package; on a
 call of ours that the protocol does not allow, nothing but LocalProtocolError. A query that was
-understood and is not granted is a Refusal, which is sent as an error message.
+understood and is not granted raises QueryRefused, which is sent as an error message.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-from hyperbloom.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from hyperbloom.errors import (
+    HyperbloomError,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+)
 
-__all__ = ["ErrorCode", "LocalProtocolError", "ProtocolError", "Refusal", "RemoteProtocolError"]
+__all__ = [
+    "ErrorCode",
+    "LocalProtocolError",
+    "ProtocolError",
+    "QueryRefused",
+    "RemoteProtocolError",
+]
 
 
 class ErrorCode(IntEnum):
@@ -28,7 +39,7 @@ class ErrorCode(IntEnum):
     SEQ_TOO_LOW = 302
 
 
-class Refusal(Exception):
+class QueryRefused(HyperbloomError):
     """A query that is not granted; `code` and the message go to who asked."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common import bencode
 from hyperbloom.discovery.dht.common.bencode import Bencoded
 from hyperbloom.discovery.dht.common.compact import (
@@ -24,7 +25,7 @@ from hyperbloom.discovery.dht.common.compact import (
     encode_address,
     encode_contacts,
 )
-from hyperbloom.discovery.dht.common.contact import ID_BYTES, Address
+from hyperbloom.discovery.dht.common.contact import ID_BYTES
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hyperbloom.discovery.dht.common.contact import ID_BYTES, Address, Contact
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.contact import ID_BYTES, Contact
 from hyperbloom.keys import PUBLIC_KEY_BYTES, SIGNATURE_BYTES
 
 __all__ = [

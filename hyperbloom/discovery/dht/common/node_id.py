@@ -11,8 +11,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from hyperbloom.addresses import Scope, scope_of
 from hyperbloom.discovery.dht.common.compact import packed_host
-from hyperbloom.discovery.dht.common.contact import ID_BYTES, Scope, scope_of
+from hyperbloom.discovery.dht.common.contact import ID_BYTES
 
 __all__ = ["is_secure", "make_node_id"]
 
@@ -24,9 +25,10 @@ _CASTAGNOLI: Final = 0x82F63B78
 
 def make_node_id(host: str, random_bytes: Callable[[int], bytes]) -> bytes:
     """A new id for a node at this address, an IPv4 or IPv6 one."""
-    chance = random_bytes(ID_BYTES)
-    crc = _crc_of(host, chance[-1] & 7)
-    return bytes((crc >> 24, (crc >> 16) & 0xFF, (crc >> 8) & 0xF8 | chance[2] & 7)) + chance[3:]
+    random_id = random_bytes(ID_BYTES)
+    crc = _crc_of(host, random_id[-1] & 7)
+    third = (crc >> 8) & 0xF8 | random_id[2] & 7
+    return bytes((crc >> 24, (crc >> 16) & 0xFF, third)) + random_id[3:]
 
 
 def is_secure(node_id: bytes, host: str, *, exempt_local: bool = True) -> bool:
@@ -38,11 +40,11 @@ def is_secure(node_id: bytes, host: str, *, exempt_local: bool = True) -> bool:
 
 
 @lru_cache(maxsize=8_192)
-def _crc_of(host: str, chance: int) -> int:
+def _crc_of(host: str, three_bits: int) -> int:
     mask = _MASK6 if ":" in host else _MASK
     # IPv6 counts with its first half, a network's worth; zip ends with the mask.
     masked = bytearray(a & b for a, b in zip(packed_host(host), mask, strict=False))
-    masked[0] |= chance << 5
+    masked[0] |= three_bits << 5
     return _crc32c(bytes(masked))
 
 

@@ -1,4 +1,4 @@
-"""Mutable items of the DHT (BEP-44): a value that whoever holds a key pair signs and numbers.
+"""Items of the DHT (BEP-44): a mutable one is signed and numbered by who holds a key pair.
 
 An item is stored under SHA-1(public key + salt), its target. What is signed is the bencoding of
 salt, seq and v without the enclosing dictionary, so that `v` has to be kept exactly as it came.
@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from hyperbloom.keys import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, verify_signature
 
-__all__ = ["MAX_SALT_BYTES", "MAX_SEQ", "MutableItem", "mutable_target", "sign_item"]
+__all__ = [
+    "MAX_SALT_BYTES",
+    "MAX_SEQ",
+    "MutableItem",
+    "immutable_target",
+    "mutable_target",
+    "sign_item",
+]
 
 MAX_SALT_BYTES = 64
 """The longest salt (BEP-44)."""
@@ -59,6 +66,11 @@ class MutableItem:
 def mutable_target(public_key: bytes, salt: bytes) -> bytes:
     """Return SHA-1(public key + salt), 20 bytes (BEP-44)."""
     return hashlib.sha1(public_key + salt, usedforsecurity=False).digest()
+
+
+def immutable_target(value: bytes) -> bytes:
+    """Return SHA-1 of a bencoded value, 20 bytes: where an immutable item is stored (BEP-44)."""
+    return hashlib.sha1(value, usedforsecurity=False).digest()
 
 
 def sign_item(identity: Identity, *, salt: bytes, seq: int, value: bytes) -> MutableItem:

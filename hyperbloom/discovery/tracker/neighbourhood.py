@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.tracker.content import Neighbour
 
-__all__ = ["Candidate", "Swarm"]
+__all__ = ["Candidate", "Neighbourhood"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Candidate:
     addresses: tuple[Address, ...] = ()
 
 
-class Swarm(Protocol):
+class Neighbourhood(Protocol):
     """The peers of one feed, as its tracker sees and joins them. No method may block or raise."""
 
     def neighbours(self) -> Sequence[Neighbour]:

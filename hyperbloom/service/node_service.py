@@ -42,13 +42,13 @@ from hyperbloom.process.crashes import CrashFile
 from hyperbloom.process.descriptors import make_room
 from hyperbloom.process.store_log import StoreLog
 from hyperbloom.process.systemd import Notifier, listening_endpoints
-from hyperbloom.reload import ConfigReload, Reloaded
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feeds import settle_feeds
 from hyperbloom.replication.node import Node
+from hyperbloom.service.reload import ConfigReload, Reloaded
+from hyperbloom.service.searched_feeds import NodeFeeds
 from hyperbloom.store import PutMeta, Store, StoreError, Writer
 from hyperbloom.store.tables.meta import NODE_ID
-from hyperbloom.swarms import Swarms
 
 __all__ = ["NodeService", "StartError"]
 
@@ -244,7 +244,7 @@ class NodeService(MultiService):
 
         discovery = DiscoveryService(
             settings,
-            feeds=Swarms(node, seen_at=seen_at, reach=lambda: discovery.dht.reach),
+            feeds=NodeFeeds(node, seen_at=seen_at, reach=lambda: discovery.dht.reach),
             reactor=self._reactor,
             now=time.time,
             random=SystemRandom(),
@@ -296,7 +296,7 @@ class NodeService(MultiService):
         log.info(
             "The node serves its feeds ({feeds}) on {listening}",
             feeds=len(node.feeds),
-            listening=", ".join(node.listening()) or "no port",
+            listening=", ".join(map(str, node.listening())) or "no port",
         )
 
     def _drain(self, result: object) -> Deferred[None]:

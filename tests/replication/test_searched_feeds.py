@@ -8,11 +8,10 @@ import pytest
 from players import fired
 from sim import SimEndpoints, pair
 
-from hyperbloom.discovery.dht.common.contact import Scope
-from hyperbloom.discovery.peer_address import Address
-from hyperbloom.discovery.tracker.swarm import Candidate
+from hyperbloom.addresses import Address, Scope
+from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.swarms import Swarms
+from hyperbloom.service.searched_feeds import NodeFeeds
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ class Renamed(dict):
 
 
 def swarms_of(node, seen_at=None, reach=Scope.LOOPBACK):
-    return Swarms(node.node, seen_at=lambda: seen_at, reach=lambda: reach)
+    return NodeFeeds(node.node, seen_at=lambda: seen_at, reach=lambda: reach)
 
 
 def test_only_feeds_in_which_this_node_may_take_part_are_searched_for(network):
@@ -73,7 +72,7 @@ def test_a_candidate_is_dialled_and_becomes_a_neighbour(network, endpoints):
     changes = []
     end = swarm.subscribe(lambda: changes.append(swarm.is_joined()))
     assert (swarm.is_joined(), list(swarm.neighbours())) == (False, [])
-    address = Address.of("10.0.0.1", 4365)
+    address = Address("10.0.0.1", 4365)
     swarm.join(Candidate(node_id=owner.key, addresses=(address,)))
     network.run(2)
     assert swarm.is_joined()
@@ -96,7 +95,7 @@ def test_a_candidate_is_dialled_and_becomes_a_neighbour(network, endpoints):
 def test_this_nodes_own_record_is_not_dialled(network, endpoints):
     _, member, feed = pair(network)
     swarm = swarms_of(member)()[feed]
-    swarm.join(Candidate(node_id=member.key, addresses=(Address.of("10.0.0.2", 4365),)))
+    swarm.join(Candidate(node_id=member.key, addresses=(Address("10.0.0.2", 4365),)))
     swarm.join(Candidate(node_id=b"x" * 32))
     assert endpoints.dialled == []
 
@@ -107,7 +106,7 @@ def test_this_nodes_own_record_is_not_dialled(network, endpoints):
 )
 def test_what_nobody_can_dial_is_left(network, endpoints, host):
     _, member, feed = pair(network)
-    swarms_of(member)()[feed].found(host, 4365, source="swarm")
+    swarms_of(member)()[feed].found(Address(host, 4365), source="swarm")
     network.run(1)
     assert endpoints.dialled == []
 
@@ -121,7 +120,7 @@ NEAR_AND_FAR = {
 
 
 def named_in_a_record(swarm, *hosts, port=4365):
-    addresses = tuple(Address.of(host, port) for host in hosts)
+    addresses = tuple(Address(host, port) for host in hosts)
     swarm.join(Candidate(node_id=b"x" * 32, addresses=addresses))
 
 
@@ -130,7 +129,7 @@ def test_a_record_names_nothing_nearer_than_the_dht(network, endpoints, reach):
     _, member, feed = pair(network)
     named_in_a_record(swarms_of(member, reach=reach)()[feed], *NEAR_AND_FAR)
     network.run(10)
-    dialled = {one.address.rpartition(":")[0] for one in member.node.found[feed].status()}
+    dialled = {one.address.rpartition(":")[0] for one in member.node.discovered[feed].status()}
     assert dialled == {host for host, scope in NEAR_AND_FAR.items() if scope >= reach}
 
 
@@ -140,7 +139,7 @@ def test_who_says_that_it_is_near_dials_what_is_near(network, endpoints):
     member.node._advertise = ("100.64.0.7:4365",)
     named_in_a_record(swarms_of(member, reach=Scope.GLOBAL)()[feed], *NEAR_AND_FAR)
     network.run(10)
-    dialled = {one.address.rpartition(":")[0] for one in member.node.found[feed].status()}
+    dialled = {one.address.rpartition(":")[0] for one in member.node.discovered[feed].status()}
     assert dialled == {"192.168.1.1", "9.9.9.9"}
 
 
@@ -151,10 +150,9 @@ def test_who_says_that_it_is_near_dials_what_is_near(network, endpoints):
 def test_ports_of_other_services_are_not_dialled_on_a_word(network, endpoints, port, is_dialled):
     _, member, feed = pair(network)
     swarm = swarms_of(member)()[feed]
-    swarm.found("9.9.9.9", port, source="swarm")
-    if port:
-        named_in_a_record(swarm, "9.9.9.8", port=port)
-    assert len(member.node.found[feed].status()) == 2 * is_dialled
+    swarm.found(Address("9.9.9.9", port), source="swarm")
+    named_in_a_record(swarm, "9.9.9.8", port=port)
+    assert len(member.node.discovered[feed].status()) == 2 * is_dialled
 
 
 def test_the_hashes_are_of_the_last_five_values(network):
@@ -177,17 +175,17 @@ def test_where_this_node_says_it_is(network):
     owner, _, feed = pair(network)
     swarm = swarms_of(owner, seen_at="192.0.2.9")()[feed]
     assert (swarm.own_port(), list(swarm.own_addresses())) == (None, [])
-    owner.node.listening = lambda: ["0.0.0.0:4365"]
-    assert list(swarm.own_addresses()) == [Address.of("192.0.2.9", 4365)]
+    owner.node.listening = lambda: [Address("0.0.0.0", 4365)]
+    assert list(swarm.own_addresses()) == [Address("192.0.2.9", 4365)]
     assert swarm.own_port() == 4365
-    owner.node.listening = lambda: ["192.0.2.1:5000"]
-    assert list(swarm.own_addresses()) == [Address.of("192.0.2.1", 5000)]
+    owner.node.listening = lambda: [Address("192.0.2.1", 5000)]
+    assert list(swarm.own_addresses()) == [Address("192.0.2.1", 5000)]
     owner.node._advertise = ("example.org:1", "198.51.100.2:6000")
-    assert list(swarm.own_addresses()) == [Address.of("198.51.100.2", 6000)]
+    assert list(swarm.own_addresses()) == [Address("198.51.100.2", 6000)]
     owner.node._advertise = ("example.org:7000",)
     assert (swarm.own_port(), list(swarm.own_addresses())) == (
         7000,
-        [Address.of("192.0.2.9", 7000)],
+        [Address("192.0.2.9", 7000)],
     )
 
 

@@ -12,19 +12,17 @@ only if it is no nearer than the DHT is, or than what this node itself says of w
 from __future__ import annotations
 
 import hashlib
-import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from hyperbloom.addresses import format_host_port, parse_host_port
-from hyperbloom.discovery.dht.common.contact import Scope
-from hyperbloom.discovery.peer_address import Address
+from hyperbloom.addresses import Address, Scope
+from hyperbloom.discovery.limits import LOW_FOUND_PORTS, LOWEST_FOUND_PORT
 from hyperbloom.discovery.tracker.content import Neighbour
-from hyperbloom.discovery.tracker.swarm import Candidate
+from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.replication.feed.feed import Feed
-from hyperbloom.replication.net.discovered_peers import FoundPeers
+from hyperbloom.replication.net.discovered_peers import DiscoveredPeers
 from hyperbloom.replication.node import Node
 
-__all__ = ["ReplicationSwarm", "Swarms"]
+__all__ = ["NodeFeed", "NodeFeeds"]
 
 #: Values whose hashes a record names, and bytes of each hash (docs/protocol.md#record-structure).
 RECENT_VALUES = 5
@@ -34,8 +32,8 @@ MESSAGE_HASH_BYTES = 32
 _RECENT_BYTES = 2_097_152
 
 
-class ReplicationSwarm:
-    """The peers of one feed; a `hyperbloom.discovery.feeds.FeedSwarm`.
+class NodeFeed:
+    """The peers of one feed; a `hyperbloom.discovery.feeds.SearchedFeed`.
 
     `identity`: the pair by which this node proves itself to them. `seen_at` tells the host at which
     others see this node, None while nobody knows; `reach` the widest scope of the DHT nodes that
@@ -67,8 +65,8 @@ class ReplicationSwarm:
         return self._feed.discovery_key
 
     @property
-    def _found(self) -> FoundPeers | None:
-        return self._node.found.get(self._feed.key)
+    def _found(self) -> DiscoveredPeers | None:
+        return self._node.discovered.get(self._feed.key)
 
     def neighbours(self) -> Sequence[Neighbour]:
         """The peers with a secure connection, and where they are known to listen."""
@@ -76,7 +74,7 @@ class ReplicationSwarm:
         return [
             Neighbour(
                 node_id=key,
-                addresses=tuple(_dialable(found.addresses_of(key) if found else ())),
+                addresses=_dialable(found.addresses_of(key) if found else ()),
             )
             for key in self._feed.peers.keys
         ]
@@ -87,12 +85,12 @@ class ReplicationSwarm:
         host, port = self._seen_at(), self.own_port()
         if named or host is None or port is None:
             return named
-        return _dialable([format_host_port(host, port)])
+        return _dialable([Address(host, port)])
 
     def own_port(self) -> int | None:
         """The TCP port that others can dial, None if this node only dials."""
         for address in (*self._node.addresses(), *self._node.listening()):
-            return parse_host_port(address)[1]
+            return address.port
         return None
 
     def recent_message_hashes(self) -> Sequence[bytes]:
@@ -119,17 +117,14 @@ class ReplicationSwarm:
             return
         nearest = min([self._reach(), *(own.scope for own in self.own_addresses())])
         for address in candidate.addresses:
-            if address.scope >= nearest and address.may_be_dialled_unproven:
-                found.add(str(address), key=candidate.node_id, source="tracker")
+            if address.scope >= nearest and _may_be_dialled(address):
+                found.add(address, key=candidate.node_id, source="tracker")
 
-    def found(self, host: str, port: int, *, source: str) -> None:
+    def found(self, address: Address, *, source: str) -> None:
         """Dial an address at which somebody said that a peer is."""
         found = self._found
-        if found is None:
-            return
-        for address in _dialable([format_host_port(host, port)]):
-            if address.may_be_dialled_unproven:
-                found.add(str(address), source=source)
+        if found is not None and _may_be_dialled(address):
+            found.add(address, source=source)
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` when the first peer has come or the last has gone."""
@@ -144,7 +139,7 @@ class ReplicationSwarm:
         return self._feed.peers.when_changed(peers_changed)
 
 
-class Swarms:
+class NodeFeeds:
     """The feeds that peers are to be found for: those that this node may take part in.
 
     One that it owns is one of them once it is in use. A feed that was left and joined again is new,
@@ -157,19 +152,19 @@ class Swarms:
         self._node = node
         self._seen_at = seen_at
         self._reach = reach
-        self._swarms: dict[bytes, tuple[Feed, ReplicationSwarm]] = {}
+        self._searched: dict[bytes, tuple[Feed, NodeFeed]] = {}
 
-    def __call__(self) -> Mapping[bytes, ReplicationSwarm]:
+    def __call__(self) -> Mapping[bytes, NodeFeed]:
         """The feeds of this moment, by key."""
         wanted = {feed.key: feed for feed in self._node.feeds.values() if self._is_wanted(feed)}
-        for key, (feed, swarm) in list(self._swarms.items()):
-            if wanted.get(key) is not feed or swarm.identity != feed.trust.identity:
-                del self._swarms[key]
+        for key, (feed, searched) in list(self._searched.items()):
+            if wanted.get(key) is not feed or searched.identity != feed.trust.identity:
+                del self._searched[key]
         for key, feed in wanted.items():
-            if key not in self._swarms:
-                swarm = ReplicationSwarm(self._node, feed, seen_at=self._seen_at, reach=self._reach)
-                self._swarms[key] = feed, swarm
-        return {key: swarm for key, (_, swarm) in self._swarms.items()}
+            if key not in self._searched:
+                searched = NodeFeed(self._node, feed, seen_at=self._seen_at, reach=self._reach)
+                self._searched[key] = feed, searched
+        return {key: searched for key, (_, searched) in self._searched.items()}
 
     def _is_wanted(self, feed: Feed) -> bool:
         if not self._node.is_in_use(feed):
@@ -177,13 +172,16 @@ class Swarms:
         return feed.trust.chain is not None
 
 
-def _dialable(addresses: Sequence[str]) -> list[Address]:
-    """Those that are IP addresses which somebody can dial; names stay at home."""
-    found = []
-    for text in addresses:
-        try:
-            host, port = parse_host_port(text)
-            found.append(Address(ipaddress.ip_address(host), port))
-        except ValueError:
-            continue
-    return found
+def _dialable(addresses: Iterable[Address]) -> tuple[Address, ...]:
+    """Those that a record may name: host names and what nobody can dial are left out."""
+    return tuple(address for address in addresses if address.is_dialable)
+
+
+def _may_be_dialled(address: Address) -> bool:
+    """Whether a stranger's word is enough to dial an address: somebody can be there, at this port.
+
+    Who may name an address this near is decided before: by `Address.may_name` for what nodes of the
+    DHT say, by `discovery.lan` for multicast DNS, by `join` for records.
+    """
+    is_open = address.port >= LOWEST_FOUND_PORT or address.port in LOW_FOUND_PORTS
+    return is_open and address.is_dialable

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
-from hyperbloom.discovery.dht.common.contact import Address
+from hyperbloom.addresses import Address
 
 __all__ = ["ROTATION_SECONDS", "TOKEN_BYTES", "Tokens"]
 

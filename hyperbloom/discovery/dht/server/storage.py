@@ -6,12 +6,12 @@ nobody has renewed it for its time. The token of a put or an announcement is che
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
-from hyperbloom.discovery.dht.common.contact import Address
-from hyperbloom.discovery.dht.common.errors import ErrorCode, Refusal
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.errors import ErrorCode, QueryRefused
+from hyperbloom.discovery.dht.common.items import MAX_SALT_BYTES, MutableItem, immutable_target
 from hyperbloom.discovery.dht.common.messages import PutImmutable, PutMutable
 from hyperbloom.discovery.dht.limits import (
     MAX_INFO_HASHES,
@@ -20,9 +20,8 @@ from hyperbloom.discovery.dht.limits import (
     MAX_VALUE_BYTES,
 )
 from hyperbloom.discovery.dht.settings import EqualSeq
-from hyperbloom.discovery.items import MAX_SALT_BYTES, MutableItem
 
-__all__ = ["ITEM_SECONDS", "PEER_SECONDS", "Storage", "immutable_target"]
+__all__ = ["ITEM_SECONDS", "PEER_SECONDS", "Storage"]
 
 ITEM_SECONDS: Final = 7_200.0
 """An item that was not put again for so long may go (BEP-44)."""
@@ -33,19 +32,14 @@ PEER_SECONDS: Final = 2_700.0
 T = TypeVar("T")
 
 
-def immutable_target(value: bytes) -> bytes:
-    """SHA-1 of a bencoded value, 20 bytes: where an immutable item is stored (BEP-44)."""
-    return hashlib.sha1(value, usedforsecurity=False).digest()
-
-
 class Storage:
     """Items and peers. `now` is in seconds of any clock that does not go back."""
 
     def __init__(self, *, equal_seq: EqualSeq, max_items: int) -> None:
         self._equal_seq = equal_seq
-        self._mutable: _Shelf[MutableItem] = _Shelf(max_items, ITEM_SECONDS)
-        self._immutable: _Shelf[bytes] = _Shelf(max_items, ITEM_SECONDS)
-        self._peers: _Shelf[_Shelf[Address]] = _Shelf(MAX_INFO_HASHES, PEER_SECONDS)
+        self._mutable: _Recent[MutableItem] = _Recent(max_items, ITEM_SECONDS)
+        self._immutable: _Recent[bytes] = _Recent(max_items, ITEM_SECONDS)
+        self._peers: _Recent[_Recent[Address]] = _Recent(MAX_INFO_HASHES, PEER_SECONDS)
 
     @property
     def items(self) -> int:
@@ -68,21 +62,21 @@ class Storage:
         return self._immutable.get(target, now=now)
 
     def put_immutable(self, put: PutImmutable, *, now: float) -> None:
-        """Store a value; raises Refusal 205 for one too big, 203 for one of another target."""
+        """Store a value; raises QueryRefused 205 for one too big, 203 for one of another target."""
         _check_size(put.value)
         target = immutable_target(put.value)
         _check_target(put.target, target)
         self._immutable.set(target, put.value, now=now)
 
     def put_mutable(self, put: PutMutable, *, now: float) -> None:
-        """Store a version of an item; raises Refusal, in this order:
+        """Store a version of an item; raises QueryRefused, in this order:
 
         205 value too big, 207 salt too big, 206 wrong signature, 203 not its target, 301 `cas` is
         not the stored sequence number, 302 the stored one is greater (or equal, see `EqualSeq`).
         """
         _check_size(put.value)
         if len(put.salt) > MAX_SALT_BYTES:
-            raise Refusal(ErrorCode.SALT_TOO_BIG, f"salt of more than {MAX_SALT_BYTES} bytes")
+            raise QueryRefused(ErrorCode.SALT_TOO_BIG, f"salt of more than {MAX_SALT_BYTES} bytes")
         item = MutableItem(
             public_key=put.public_key,
             salt=put.salt,
@@ -91,7 +85,7 @@ class Storage:
             signature=put.signature,
         )
         if not item.is_authentic():
-            raise Refusal(ErrorCode.BAD_SIGNATURE, "invalid signature")
+            raise QueryRefused(ErrorCode.BAD_SIGNATURE, "invalid signature")
         _check_target(put.target, item.target)
         stored = self._mutable.get(item.target, now=now)
         if stored is None or self._replaces(put, stored):
@@ -99,13 +93,13 @@ class Storage:
 
     def _replaces(self, put: PutMutable, stored: MutableItem) -> bool:
         if put.cas is not None and put.cas != stored.seq:
-            raise Refusal(ErrorCode.CAS_MISMATCH, "cas is not the stored sequence number")
+            raise QueryRefused(ErrorCode.CAS_MISMATCH, "cas is not the stored sequence number")
         if put.seq < stored.seq:
-            raise Refusal(ErrorCode.SEQ_TOO_LOW, "sequence number below the stored one")
+            raise QueryRefused(ErrorCode.SEQ_TOO_LOW, "sequence number below the stored one")
         if put.seq > stored.seq or put.value == stored.value:
             return True
         if self._equal_seq is EqualSeq.REJECT:
-            raise Refusal(ErrorCode.SEQ_TOO_LOW, "sequence number equal to the stored one")
+            raise QueryRefused(ErrorCode.SEQ_TOO_LOW, "sequence number equal to the stored one")
         return self._equal_seq is EqualSeq.OVERWRITE
 
     # -- peers
@@ -114,7 +108,7 @@ class Storage:
         """A peer of an info hash is at this address."""
         peers = self._peers.get(info_hash, now=now)
         if peers is None:
-            peers = _Shelf(MAX_PEERS_PER_HASH, PEER_SECONDS)
+            peers = _Recent(MAX_PEERS_PER_HASH, PEER_SECONDS)
         peers.set(address, address, now=now)
         self._peers.set(info_hash, peers, now=now)
 
@@ -124,7 +118,7 @@ class Storage:
         return () if peers is None else peers.newest(MAX_PEERS_TOLD, now=now)
 
 
-class _Shelf(Generic[T]):
+class _Recent(Generic[T]):
     """A bounded dictionary: used longest ago goes first, not renewed for long is gone."""
 
     def __init__(self, size: int, seconds: float) -> None:
@@ -162,9 +156,9 @@ class _Shelf(Generic[T]):
 
 def _check_size(value: bytes) -> None:
     if len(value) > MAX_VALUE_BYTES:
-        raise Refusal(ErrorCode.VALUE_TOO_BIG, f"v of more than {MAX_VALUE_BYTES} bytes")
+        raise QueryRefused(ErrorCode.VALUE_TOO_BIG, f"v of more than {MAX_VALUE_BYTES} bytes")
 
 
 def _check_target(claimed: bytes | None, true: bytes) -> None:
     if claimed is not None and claimed != true:
-        raise Refusal(ErrorCode.PROTOCOL, "target is not that of the item")
+        raise QueryRefused(ErrorCode.PROTOCOL, "target is not that of the item")

@@ -37,7 +37,7 @@ def is_whole(world: World) -> bool:
 
 
 def have_converged(world: World) -> bool:
-    return len({frozenset(node.swarm.values) for node in world.nodes}) == 1
+    return len({frozenset(node.around.values) for node in world.nodes}) == 1
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -48,9 +48,9 @@ def test_twelve_nodes_find_each_other_and_converge_within_30_seconds(
     with seeded(seed, policies=policies) as world:
         start(world, 12)
         for number, node in enumerate(world.nodes):
-            node.swarm.insert(b"value %d" % number)
+            node.around.insert(b"value %d" % number)
         assert world.run(30, until=lambda: is_whole(world) and have_converged(world))
-        assert len(world.nodes[0].swarm.values) == 12
+        assert len(world.nodes[0].around.values) == 12
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -62,7 +62,7 @@ def test_two_bubbles_merge_when_their_dht_nodes_do(seed: int, policies: tuple[st
         start(world, 6, side=0)
         start(world, 6, side=1)
         for number, node in enumerate(world.nodes):
-            node.swarm.insert(b"value %d" % number)
+            node.around.insert(b"value %d" % number)
         world.run(240)
         assert world.components() == [6, 6]
         world.is_split = False
@@ -77,14 +77,14 @@ def test_two_rings_without_messages_merge_as_bubbles(seed: int, policies: tuple[
         start(world, 12, within=0)
         for ring in (world.nodes[:6], world.nodes[6:]):
             for index, node in enumerate(ring):
-                world.connect(node.swarm, ring[index - 1].swarm)
+                world.connect(node.around, ring[index - 1].around)
         assert world.components() == [6, 6]
         assert world.run(600, until=lambda: is_whole(world))
 
 
 def full_mesh(world: World, side: int) -> None:
     """So many neighbours that the bubble merge has nothing to do."""
-    members = [node.swarm for node in world.nodes if node.store.side == side]
+    members = [node.around for node in world.nodes if node.store.side == side]
     for index, one in enumerate(members):
         for other in members[index + 1 :]:
             world.connect(one, other)
@@ -103,7 +103,7 @@ def test_partitions_merge_by_messages_that_do_not_overlap(seed: int, with_messag
         assert world.components() == [6, 6]
         if with_messages:
             for number, node in enumerate(world.nodes):
-                node.swarm.insert(b"value %d" % number)
+                node.around.insert(b"value %d" % number)
         world.is_split = world.is_cut = False
         merged = world.run(400, until=lambda: is_whole(world) and have_converged(world))
         assert merged is with_messages, "without messages a partition of meshes does not show"
@@ -120,7 +120,7 @@ def test_a_swarm_survives_cuts_losses_and_nodes_that_leave(seed: int) -> None:
             world.cut()
             world.run(world.random.uniform(30, 300))
             for node in world.nodes:
-                node.swarm.insert(b"round %d of %s" % (round_number, node.identity.public_key))
+                node.around.insert(b"round %d of %s" % (round_number, node.identity.public_key))
             world.is_split = world.is_cut = False
             assert world.run(900, until=lambda: is_whole(world))
         assert world.run(60, until=lambda: have_converged(world))
@@ -163,6 +163,6 @@ def test_who_does_not_know_the_feed_finds_nobody_and_is_not_found(seed: int) -> 
         ]
         world.run(600)
         for stranger in strangers:
-            assert stranger.swarm.joins == []
+            assert stranger.around.joins == []
             assert stranger.tracker.status().records_seen == 0
         assert world.components() == [4, 1, 1]

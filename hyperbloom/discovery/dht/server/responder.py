@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hyperbloom.discovery.dht.common.contact import Address, Contact, is_ipv6, may_tell
-from hyperbloom.discovery.dht.common.errors import ErrorCode, Refusal
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.contact import Contact
+from hyperbloom.discovery.dht.common.errors import ErrorCode, QueryRefused
 from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,
     ErrorMessage,
@@ -21,8 +22,8 @@ from hyperbloom.discovery.dht.common.messages import (
 )
 from hyperbloom.discovery.dht.limits import NODES_TOLD
 from hyperbloom.discovery.dht.routing_table import RoutingTable
-from hyperbloom.discovery.dht.storage import Storage
-from hyperbloom.discovery.dht.tokens import Tokens
+from hyperbloom.discovery.dht.server.storage import Storage
+from hyperbloom.discovery.dht.server.tokens import Tokens
 
 __all__ = ["Responder"]
 
@@ -52,7 +53,7 @@ class Responder:
         """The answer to a query from this address."""
         try:
             return self._answer(query, asker, now)
-        except Refusal as refusal:
+        except QueryRefused as refusal:
             return ErrorMessage(code=refusal.code, text=str(refusal))
 
     def _answer(self, query: Query, asker: Address, now: float) -> Response:
@@ -65,7 +66,7 @@ class Responder:
                 return self._get(target, seq, asker, now)
             case GetPeers(info_hash=info_hash):
                 peers = self._storage.peers(info_hash, now=now)
-                told = tuple(peer for peer in peers if may_tell(asker.host, peer.host))
+                told = tuple(peer for peer in peers if asker.may_name(peer))
                 token = self._tokens.token_for(asker, now=now)
                 return self._near(info_hash, asker, Response(peers=told or None), token=token)
             case AnnouncePeer():
@@ -82,9 +83,9 @@ class Responder:
                 self._storage.put_immutable(query, now=now)
                 return Response()
             case UnknownQuery(problem=None):
-                raise Refusal(ErrorCode.METHOD_UNKNOWN, "method unknown")
+                raise QueryRefused(ErrorCode.METHOD_UNKNOWN, "method unknown")
             case UnknownQuery(problem=problem):
-                raise Refusal(ErrorCode.PROTOCOL, f"invalid arguments: {problem}")
+                raise QueryRefused(ErrorCode.PROTOCOL, f"invalid arguments: {problem}")
 
     def _get(self, target: bytes, seq: int | None, asker: Address, now: float) -> Response:
         stored = self._stored(target, now)
@@ -111,17 +112,16 @@ class Responder:
         """What is brought, with the closest nodes of the asker's family."""
         known = self.table.closest(target, NODES_TOLD)
         nodes = tuple(node for node in known if _may_be_told(node, asker))
-        ipv6 = is_ipv6(asker.host)
+        ipv6 = asker.is_ipv6
         return replace(
             brought, token=token, nodes=None if ipv6 else nodes, nodes6=nodes if ipv6 else None
         )
 
     def _check_token(self, token: bytes, asker: Address, now: float) -> None:
         if not self._tokens.is_good(token, asker, now=now):
-            raise Refusal(ErrorCode.PROTOCOL, "bad token")
+            raise QueryRefused(ErrorCode.PROTOCOL, "bad token")
 
 
 def _may_be_told(node: Contact, asker: Address) -> bool:
     """One of the other family has no place in `nodes`, or in `nodes6`: its length is another."""
-    host = node.address.host
-    return is_ipv6(host) == is_ipv6(asker.host) and may_tell(asker.host, host)
+    return node.address.is_ipv6 == asker.is_ipv6 and asker.may_name(node.address)
