@@ -9,7 +9,7 @@ from hyperbloom.objects.peers.announcements import NEWS, answers, difference, me
 from hyperbloom.objects.peers.pool_sync import PoolStream
 from hyperbloom.objects.wire.messagepack import pack
 from hyperbloom.objects.wire.payloads import Change, Creation, Removal, Version
-from hyperbloom.store import ObjectRecord, Outcome, Verdict
+from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
 
 
 def record(number, fields=None, *, stamp=5, ancestors=()):
