@@ -46,7 +46,8 @@ class PoolStream:
     def next_part(self, t: int) -> Initialize | None:
         """The next part, at the time `t` (ms); None when no more objects are there."""
         while not self._rest and self._at < len(self._hashes):
-            upto = self._at + OBJECTS_PER_PART
+            # No further than there are hashes: what is added later comes behind these.
+            upto = min(self._at + OBJECTS_PER_PART, len(self._hashes))
             self._rest = self._read(self._hashes[self._at : upto])
             self._at = upto
         if not self._rest:
