@@ -33,7 +33,7 @@ from hyperbloom.keys import KeyFileError
 from hyperbloom.objects.wire.errors import ClashError, ObjectError, ObjectGone, PoolFull
 from hyperbloom.replication.feed.fetch import TooManyFetches
 from hyperbloom.replication.feed.membership import KeyDenied, NotTrusted
-from hyperbloom.replication.node import UnknownFeed
+from hyperbloom.replication.feeds import UnknownFeed
 from hyperbloom.replication.sync.wait_synced import NotInSync, TooManyWaits, UnknownPeer
 from hyperbloom.store import (
     ForeignSnapshot,

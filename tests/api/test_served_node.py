@@ -24,7 +24,7 @@ from hyperbloom.digests import element_sum, set_digest
 from hyperbloom.keys import Identity, discovery_key
 from hyperbloom.replication.feed.forgetting import Selection
 from hyperbloom.replication.feed.membership import NotTrusted
-from hyperbloom.replication.node import UnknownFeed
+from hyperbloom.replication.feeds import UnknownFeed
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.sync.wait_synced import UnknownPeer
 from hyperbloom.store import StoreError
@@ -79,18 +79,18 @@ def test_values_are_stored_once_in_byte_order(asked):
     appended = asked.put(*VALUES, b"a")
     assert (appended.values, appended.first_seq, appended.top_seq) == (VALUES, 1, 3)
     assert asked.put(b"a", b"d").values == [b"d"]
-    assert asked.own.has([b"d", b"e", b"a"]) == [True, False, True]
-    page = asked.result(lambda: asked.own.read(b"", None, limit=2, max_bytes=1_000))
+    assert asked.own.values.has([b"d", b"e", b"a"]) == [True, False, True]
+    page = asked.result(lambda: asked.own.values.read(b"", None, limit=2, max_bytes=1_000))
     assert (page.values, page.next_start) == ([b"a", b"b"], b"b\0")
-    page = asked.result(lambda: asked.own.read(b"b", b"d", limit=2, max_bytes=1_000))
+    page = asked.result(lambda: asked.own.values.read(b"b", b"d", limit=2, max_bytes=1_000))
     assert (page.values, page.next_start) == ([b"b", b"c" * 100], None)
-    page = asked.result(lambda: asked.own.read(b"c", None, limit=9, max_bytes=1))
+    page = asked.result(lambda: asked.own.values.read(b"c", None, limit=9, max_bytes=1))
     assert (page.values, page.next_start) == ([b"c" * 100], b"c" * 100 + b"\0")
 
 
 def test_the_record_counts_what_is_there(asked):
     asked.put(*VALUES)
-    record = asked.own.record()
+    record = asked.own.values.record()
     assert (record.count, record.bytes, record.top_seq) == (3, 102, 3)
     assert record.digest == set_digest(3, element_sum(VALUES))
     assert record.digest_left == 0
@@ -99,24 +99,24 @@ def test_the_record_counts_what_is_there(asked):
 def test_no_value_is_empty(asked):
     with pytest.raises(ValueError, match="at least one byte"):
         asked.put(b"a", b"")
-    assert asked.own.record().count == 0
+    assert asked.own.values.record().count == 0
 
 
 def test_the_log_is_read_behind_a_number(asked):
     asked.put(*VALUES)
-    first = asked.result(lambda: asked.own.log_after(0, limit=2, max_bytes=1_000))
+    first = asked.result(lambda: asked.own.values.log_after(0, limit=2, max_bytes=1_000))
     assert [(record.seq, record.value) for record in first.records] == [(1, b"b"), (2, b"a")]
     assert first.last_seq == 2
     assert {record.origin for record in first.records} == {asked.node.identity.public_key}
-    rest = asked.result(lambda: asked.own.log_after(2, limit=2, max_bytes=1))
+    rest = asked.result(lambda: asked.own.values.log_after(2, limit=2, max_bytes=1))
     assert [record.value for record in rest.records] == [b"c" * 100]
-    none = asked.result(lambda: asked.own.log_after(3, limit=2, max_bytes=1_000))
+    none = asked.result(lambda: asked.own.values.log_after(3, limit=2, max_bytes=1_000))
     assert (none.records, none.last_seq) == ([], 3)
 
 
 def test_subscribers_hear_of_what_is_stored_until_they_leave(asked):
     heard: list[Any] = []
-    leave = asked.own.subscribe(lambda stored, *_: heard.append(list(stored.values)))
+    leave = asked.own.values.subscribe(lambda stored, *_: heard.append(list(stored.values)))
     asked.put(b"a")
     leave()
     asked.put(b"b")
@@ -156,12 +156,12 @@ def test_a_feed_that_is_left_is_gone(asked):
 def test_who_has_no_chain_may_not_write(asked):
     asked.result(lambda: asked.node.join(FeedSettings(key=OTHERS.public_key)))
     feed = asked.node.feeds[OTHERS.public_key]
-    assert feed.chain is None
+    assert feed.trust.chain is None
     with pytest.raises(NotTrusted):
         asked.result(lambda: feed.insert([b"a"]))
     with pytest.raises(NotTrusted):
         asked.result(
-            lambda: feed.issue_link(MEMBER.public_key, expires=asked.node.context.now() + 60)
+            lambda: feed.trust.issue_link(MEMBER.public_key, expires=asked.node.context.now() + 60)
         )
 
 
@@ -170,21 +170,21 @@ def test_a_chain_that_is_given_lets_write(asked):
     feed, ends = asked.node.feeds[OTHERS.public_key], asked.node.context.now() + 3_600
     own = asked.node.identity.public_key
     link = issue_link(OTHERS, own, expires=ends, nonce=bytes(32))
-    chain = asked.result(lambda: feed.add_links([link.to_bytes()]))
+    chain = asked.result(lambda: feed.trust.add_links([link.to_bytes()]))
     assert (chain.holder, len(chain)) == (own, 1)
-    assert feed.chain is not None
+    assert feed.trust.chain is not None
     assert asked.result(lambda: feed.insert([b"a"])).values == [b"a"]
-    (stored,) = feed.links()
+    (stored,) = feed.trust.links()
     assert (stored.issuer, stored.trustee) == (OTHERS.public_key, own)
     with pytest.raises(ChainError):
-        asked.result(lambda: feed.add_links([b"no link"]))
+        asked.result(lambda: feed.trust.add_links([b"no link"]))
 
 
 def test_who_is_issued_a_link_is_a_member(asked):
     ends = asked.node.context.now() + 3_600
-    link = asked.result(lambda: asked.own.issue_link(MEMBER.public_key, expires=ends))
+    link = asked.result(lambda: asked.own.trust.issue_link(MEMBER.public_key, expires=ends))
     assert (link.public_key, link.expires) == (MEMBER.public_key, ends)
-    (member,) = asked.own.members()
+    (member,) = asked.own.trust.members()
     owner = asked.node.identity.public_key
     assert (member.key, member.depth, member.introduced_by) == (MEMBER.public_key, 1, owner)
 

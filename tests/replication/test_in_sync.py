@@ -13,7 +13,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from hyperbloom.digests import SUM_MODULUS, element_sum, set_digest
 from hyperbloom.replication.feed.range_digests import NOTHING as NOTHING_HELD
-from hyperbloom.replication.feed.range_digests import KeptSums, RangeDigests, RangeSum, Sum
+from hyperbloom.replication.feed.range_digests import QUESTION_VALUES, RangeDigests, RangeSum
 from hyperbloom.replication.feed.ranges import common
 from hyperbloom.replication.limits import (
     DIGEST_SECONDS,
@@ -24,7 +24,6 @@ from hyperbloom.replication.limits import (
 )
 from hyperbloom.replication.settings import WHOLE, FeedSettings, SyncSettings
 from hyperbloom.replication.sync.peer import SPLITS_REPLIES
-from hyperbloom.replication.sync.reply import QUESTION_VALUES
 from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
 from hyperbloom.replication.sync.sync_state import SyncEvidence
 from hyperbloom.replication.sync.wait_synced import NotInSync, TooManyWaits, UnknownPeer
@@ -498,9 +497,13 @@ class Slices:
         return SimpleNamespace(values=inside[:2], next_start=more)
 
 
+def slices(here, forgotten):
+    return SimpleNamespace(here=Slices(*here), forgotten=Slices(*forgotten))
+
+
 def test_an_addition_counts_its_work_and_takes_a_slice_that_is_not_empty_a_step():
     here = [b"a" * 64, b"b" * 64, b"c" * 640]
-    adding = Sum([WHOLE], read=Slices(*here), read_forgotten=Slices(b"gone"))
+    adding = RangeSum([WHOLE], slices(here, [b"gone"]))
     assert adding.take_tested() == QUESTION_VALUES
     worked = []
     while not adding.done:
@@ -513,7 +516,7 @@ def test_an_addition_counts_its_work_and_takes_a_slice_that_is_not_empty_a_step(
     assert adding.holding.here.digest == set_digest(3, total)
     total = (total + element_sum([b"gone"])) % SUM_MODULUS
     assert adding.holding.settled.digest == set_digest(4, total)
-    empty = Sum([(b"x", b"y"), (b"y", b"z")], read=Slices(*here), read_forgotten=Slices())
+    empty = RangeSum([(b"x", b"y"), (b"y", b"z")], slices(here, []))
     empty.step()
     assert empty.done, "empty slices are passed over in one step"
     assert empty.holding == NOTHING_HELD
@@ -523,7 +526,7 @@ def test_as_many_sums_are_kept_as_the_limit_says():
     state = Holding(here=SetFigures(1, b"1" * 32), settled=SetFigures(1, b"1" * 32))
     part = Holding(here=SetFigures(0, bytes(32)), settled=SetFigures(0, bytes(32)))
     now = [state]
-    sums = KeptSums(lambda: now[0])
+    sums = RangeDigests(lambda: now[0])
     ranges = [[(b"%d" % number, None)] for number in range(MAX_KEPT_SUMS + 1)]
     for some in ranges[:-1]:
         sums.keep(some, part, of=state)

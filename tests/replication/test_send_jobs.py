@@ -8,9 +8,9 @@ import pytest
 from twisted.internet.defer import ensureDeferred, succeed
 from twisted.internet.task import Clock
 
-from hyperbloom.replication.counters import COUNTS, Figures
+from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.limits import SLICE_BYTES, SLICE_VALUES
-from hyperbloom.replication.sync.send_jobs import Sweep, is_small
+from hyperbloom.replication.sync.send_jobs import PlanJob, is_small
 
 
 def result_of(coroutine):
@@ -35,14 +35,13 @@ def test_what_is_longer_than_a_slice_is_read_from_the_log(values, small):
 
 
 class Peer:
-    """What a Sweep asks of its peer: work in a thread that takes a second, and a place to ask."""
+    """What the job of a plan asks of its peer: a second of work in a thread, a place to ask."""
 
     def __init__(self):
         self.clock = Clock()
         self.context = SimpleNamespace(clock=self.clock)
         self.owes_answers = False
         self.asked, self.plans = [], []
-        self.rounds = SimpleNamespace(plan_asked=self.plans.append)
 
     def reply_limit(self):
         return 7
@@ -79,28 +78,29 @@ class Asked:
 
 def test_our_questions_wait_while_answers_are_owed_and_while_many_are_open():
     peer, plan, asked = Peer(), Plan(), Asked()
-    sweep = Sweep(peer, plan, asked)
-    assert result_of(sweep.step()) is True
+    job = PlanJob(peer, plan, asked, peer.plans.append)
+    assert result_of(job.step()) is True
     assert peer.asked == [("a", 7)]
     for owes, full in ((True, False), (False, True)):
         peer.owes_answers, asked.full = owes, full
-        assert result_of(sweep.step()) is True, "the job goes on"
-        assert sweep.ready_at == peer.clock.seconds() + 0.1
+        assert result_of(job.step()) is True, "the job goes on"
+        assert job.ready_at == peer.clock.seconds() + 0.1
     assert peer.asked == [("a", 7)]
     asked.full = False
-    assert result_of(sweep.step()) is True
+    assert result_of(job.step()) is True
     assert peer.plans == []
-    assert result_of(sweep.step()) is False
+    assert result_of(job.step()) is False
     assert peer.asked == [("a", 7), ("b", 7), ("c", 7)]
     assert peer.plans == [3.0], "the seconds it took to make them"
 
 
 def test_what_connections_count_starts_with_nothing_and_adds_up():
-    total = Figures()
-    assert all(getattr(total, name) == 0 for name in COUNTS)
+    total = Counters()
+    names = list(total.sums())
+    assert set(total.sums().values()) == {0}
     for number in (1, 2):
-        one = Figures(**{name: number * 10**place for place, name in enumerate(COUNTS)})
+        one = Counters(**{name: number * 10**place for place, name in enumerate(names)})
         one.last_data = 5.0
         total.add(one)
-    assert [getattr(total, name) for name in COUNTS] == [3 * 10**n for n in range(len(COUNTS))]
+    assert list(total.sums().values()) == [3 * 10**n for n in range(len(names))]
     assert total.last_data is None
