@@ -35,7 +35,6 @@ __all__ = [
     "MAX_WAITS",
     "OUTSTANDING_SYNCS",
     "PEER_KNOWN_VALUES",
-    "QUESTION_VALUES",
     "REPLY_BYTES",
     "RETENTION_PAUSE",
     "RETENTION_SECONDS",
@@ -44,7 +43,6 @@ __all__ = [
     "SYNC_SHARE",
     "TOMBSTONE_SLICE",
     "TURN_SECONDS",
-    "VALUE_BYTES",
     "Limits",
 ]
 
@@ -75,11 +73,6 @@ GROUPS_AHEAD = 2
 #: Questions of one key that wait, over all its connections, in bytes of their filters; beyond it
 #: each connection may have one.
 MAX_ASKED_BYTES = 4_194_304
-
-#: What a question costs by itself, counted in values tested: reading it, a turn in a thread, the
-#: unpacking of its filter. A value counts once for so many bytes.
-QUESTION_VALUES = 500
-VALUE_BYTES = 64
 
 #: Filters of one key that are kept unpacked between the slices of an answer, 2 MB each at the most;
 #: those of its other connections are unpacked anew for each slice, which costs it 2 ms.

@@ -13,7 +13,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from hyperbloom.digests import SUM_MODULUS, element_sum, set_digest
 from hyperbloom.replication.feed.range_digests import NOTHING as NOTHING_HELD
-from hyperbloom.replication.feed.range_digests import RangeDigests, RangeSum
+from hyperbloom.replication.feed.range_digests import QUESTION_VALUES, RangeDigests, RangeSum
 from hyperbloom.replication.feed.ranges import common
 from hyperbloom.replication.limits import (
     DIGEST_SECONDS,
@@ -498,13 +498,13 @@ class Slices:
         return SimpleNamespace(values=inside[:2], next_start=more)
 
 
-def both(here, forgotten):
+def slices(here, forgotten):
     return SimpleNamespace(here=Slices(*here), forgotten=Slices(*forgotten))
 
 
 def test_an_addition_counts_its_work_and_takes_a_slice_that_is_not_empty_a_step():
     here = [b"a" * 64, b"b" * 64, b"c" * 640]
-    adding = RangeSum([WHOLE], both(here, [b"gone"]))
+    adding = RangeSum([WHOLE], slices(here, [b"gone"]))
     assert adding.take_tested() == QUESTION_VALUES
     worked = []
     while not adding.done:
@@ -517,7 +517,7 @@ def test_an_addition_counts_its_work_and_takes_a_slice_that_is_not_empty_a_step(
     assert adding.holding.here.digest == set_digest(3, total)
     total = (total + element_sum([b"gone"])) % SUM_MODULUS
     assert adding.holding.settled.digest == set_digest(4, total)
-    empty = RangeSum([(b"x", b"y"), (b"y", b"z")], both(here, []))
+    empty = RangeSum([(b"x", b"y"), (b"y", b"z")], slices(here, []))
     empty.step()
     assert empty.done, "empty slices are passed over in one step"
     assert empty.holding == NOTHING_HELD

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.connections.shares import WorkBudget
+from hyperbloom.replication.feed.range_digests import QUESTION_VALUES
 from hyperbloom.replication.feed.ranges import contains, overlap, union, within
 from hyperbloom.replication.limits import OUTSTANDING_SYNCS
 from hyperbloom.replication.sync.plan import (
@@ -23,11 +24,7 @@ from hyperbloom.replication.sync.plan import (
     reply_limit,
     separator,
 )
-from hyperbloom.replication.sync.reply import (
-    QUESTION_VALUES,
-    reply_to_request,
-    reply_to_sync,
-)
+from hyperbloom.replication.sync.reply import reply_to_request, reply_to_sync
 from hyperbloom.wire import Range, Request, Sync
 from hyperbloom.wire.limits import SEND_FRAME_BYTES
 

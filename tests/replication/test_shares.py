@@ -274,11 +274,11 @@ def test_what_a_resting_key_has_sent_waits_before_the_writer(network):
     network.run(0.5)
     assert share.writing == 0
     assert share.unwritten > 0
-    stored = owner.feed(feed).count
+    stored = owner.feed(feed).values.count
     assert 0 < stored < 20_000
     peering.connection.close(CloseReason("stopped", "the test ends it"))
     assert shares.rests(share)
-    network.run_until(lambda: owner.feed(feed).count == 20_000, 60)
+    network.run_until(lambda: owner.feed(feed).values.count == 20_000, 60)
     assert share.unwritten == share.writing == 0
 
 

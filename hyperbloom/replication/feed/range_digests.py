@@ -12,11 +12,17 @@ from collections.abc import Callable, Sequence
 
 from hyperbloom.digests import EMPTY_DIGEST, SUM_MODULUS, element_sum, set_digest
 from hyperbloom.replication.feed.slices import FeedSlices
-from hyperbloom.replication.limits import MAX_KEPT_SUMS, QUESTION_VALUES, VALUE_BYTES
+from hyperbloom.replication.limits import MAX_KEPT_SUMS
 from hyperbloom.replication.settings import WHOLE, KeyRange
 from hyperbloom.store.records import Holding, SetFigures
 
-__all__ = ["NOTHING", "RangeDigests", "RangeSum"]
+__all__ = ["NOTHING", "QUESTION_VALUES", "VALUE_BYTES", "RangeDigests", "RangeSum"]
+
+#: What a question costs by itself, counted in values read: reading it, a turn in a thread.
+QUESTION_VALUES = 500
+
+#: Bytes of a value that counts as one value read; a longer one costs time by its bytes.
+VALUE_BYTES = 64
 
 _EMPTY = SetFigures(0, EMPTY_DIGEST)
 NOTHING = Holding(here=_EMPTY, settled=_EMPTY)

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hyperbloom.replication.feed.range_digests import NOTHING, RangeSum
+from hyperbloom.replication.feed.range_digests import NOTHING, QUESTION_VALUES, RangeSum
 from hyperbloom.replication.feed.ranges import common
-from hyperbloom.replication.limits import QUESTION_VALUES
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import SyncState
 from hyperbloom.replication.sync.peer_port import PeerPort

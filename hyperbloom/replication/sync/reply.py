@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hyperbloom.bloom import BloomFilter
+from hyperbloom.replication.feed.range_digests import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.replication.feed.ranges import ValueSlice
-from hyperbloom.replication.limits import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.wire import Request, Sync
 from hyperbloom.wire.limits import SEND_FRAME_BYTES
 

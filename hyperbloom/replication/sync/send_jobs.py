@@ -15,7 +15,6 @@ from hyperbloom.replication.limits import (
 from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, SyncPlan
 from hyperbloom.replication.sync.reply import Reply
-from hyperbloom.replication.sync.sync_schedule import Way
 from hyperbloom.store.records import Appended
 from hyperbloom.wire import Request, Sync
 
@@ -166,34 +165,19 @@ def plan_of(feed: Feed, filter_bytes: int = FILTER_BYTES) -> SyncPlan:
 class PlanJob:
     """Our own Sync plan with this peer, one filter a step.
 
-    `asked` is called when all filters are sent, with the seconds that making them took.
+    `waiting` are the questions that await an answer. `asked` is called when all filters are sent,
+    with the seconds that making them took.
     """
 
     def __init__(
-        self,
-        peer: PeerPort,
-        way: Way,
-        filter_bytes: int,
-        waiting: Asked,
-        asked: Callable[[float], None],
+        self, peer: PeerPort, plan: SyncPlan, waiting: Asked, asked: Callable[[float], None]
     ) -> None:
         self._peer = peer
-        self._plan = plan_of(peer.feed, filter_bytes)
+        self._plan = plan
         self._waiting = waiting
         self._asked = asked
         self._seconds = 0.0
         self.ready_at = 0.0
-        self.change_way(way)
-
-    @property
-    def sent_bytes(self) -> int:
-        """The filters that were sent, in bytes."""
-        return self._plan.sent_bytes
-
-    def change_way(self, way: Way) -> None:
-        """Ask like this for all that is left."""
-        if way is Way.EMPTY_FILTER:
-            self._plan.collapse()
 
     async def step(self) -> bool:
         """Build the next filter in a thread and send it."""

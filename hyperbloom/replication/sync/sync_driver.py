@@ -11,8 +11,8 @@ from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import SyncState
 from hyperbloom.replication.sync.digest_exchange import DigestExchange
 from hyperbloom.replication.sync.peer_port import PeerPort
-from hyperbloom.replication.sync.plan import Asked
-from hyperbloom.replication.sync.send_jobs import PlanJob
+from hyperbloom.replication.sync.plan import Asked, SyncPlan
+from hyperbloom.replication.sync.send_jobs import PlanJob, plan_of
 from hyperbloom.replication.sync.sync_schedule import (
     BeginPlan,
     ChangeWay,
@@ -20,6 +20,7 @@ from hyperbloom.replication.sync.sync_schedule import (
     CompareDigests,
     Situation,
     SyncSchedule,
+    Way,
 )
 from hyperbloom.wire import Sync
 
@@ -37,7 +38,7 @@ class SyncDriver:
             peer.feed.kept, interval=self._interval, now=self._clock.seconds()
         )
         self.digests = DigestExchange(peer, came=self._digest_came, compared=self._compared)
-        self._plan: PlanJob | None = None
+        self._plan: SyncPlan | None = None
         self._timer: IDelayedCall | None = None
         self._timer_at: float | None = None
 
@@ -142,10 +143,18 @@ class SyncDriver:
             case CompareDigests(number=number):
                 self.digests.ask(number)
             case BeginPlan(way=way, filter_bytes=filter_bytes):
-                self._plan = PlanJob(self._peer, way, filter_bytes, self._asked, self._plan_asked)
-                self._peer.scheduler.add(self._plan)
-            case ChangeWay(way=way) if self._plan is not None:
-                self._plan.change_way(way)
+                self._plan = plan_of(self._peer.feed, filter_bytes)
+                self._go(way)
+                self._peer.scheduler.add(
+                    PlanJob(self._peer, self._plan, self._asked, self._plan_asked)
+                )
+            case ChangeWay(way=way):
+                self._go(way)
+
+    def _go(self, way: Way) -> None:
+        """Have the plan ask in this way for all that is left."""
+        if self._plan is not None and way is Way.EMPTY_FILTER:
+            self._plan.collapse()
 
     def _set_timer(self) -> None:
         """One timer, at the schedule's next deadline."""
