@@ -20,7 +20,6 @@ from hyperbloom.replication.limits import (
     FULL_PLAN_SECONDS,
     MAX_KEPT_SUMS,
     MAX_WAITS,
-    QUESTION_VALUES,
     Limits,
 )
 from hyperbloom.replication.settings import WHOLE, FeedSettings, SyncSettings

@@ -91,7 +91,7 @@ def test_our_questions_wait_while_answers_are_owed_and_while_many_are_open():
     assert peer.plans == []
     assert result_of(job.step()) is False
     assert peer.asked == [("a", 7), ("b", 7), ("c", 7)]
-    assert plans == [3.0], "the seconds it took to make them"
+    assert peer.plans == [3.0], "the seconds it took to make them"
 
 
 def test_what_connections_count_starts_with_nothing_and_adds_up():
