@@ -369,7 +369,7 @@ def test_ranges_of_long_values(over_tcp, length):
         ({"start": 1}, "start must be a text"),
         ({"limit": "1"}, "limit must be"),
         ({"limit": True}, "limit must be"),
-        ({"limit": 0}, "limit must be a whole number"),
+        ({"limit": 0}, "limit must be at least 1"),
         ({"begin": ""}, "begin"),
         ({"start": "zz"}, "hex digits"),
         ([], "a JSON object"),
