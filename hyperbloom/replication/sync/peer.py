@@ -91,20 +91,17 @@ class Peering:
         self._work: Deferred[Any] | None = None
         #: What all connections of this key together may use.
         self.share = self.context.shares.join(remote.key)
-        self.scheduler = SendScheduler(self.context.clock, failed=self._job_failed)
-        self.output = PeerOutput(
-            connection, session, self.scheduler, self.share, self.counters, self.context, self._sent
-        )
-        self.intake = PeerIntake(
-            feed,
-            remote.key,
-            self.share,
-            self.counters,
-            close=connection.close,
-            failed=self._job_failed,
-        )
         self._asked = Asked()
         self.sync = SyncDriver(self, self._asked)
+        sent = self.sync.peer_was_sent
+        self.scheduler = SendScheduler(self.context.clock, failed=self._job_failed)
+        self.output = PeerOutput(
+            connection, session, self.scheduler, self.share, self.counters, self.context, sent
+        )
+        close, failed = connection.close, self._job_failed
+        self.intake = PeerIntake(
+            feed, remote.key, self.share, self.counters, close=close, failed=failed
+        )
         self._broadcast = Broadcast(self, feed.values.top_seq)
         self._replies = Replies(self)
         self._follow_ups = FollowUps(self, self._asked)
@@ -275,9 +272,6 @@ class Peering:
         work = self.context.work_for(self.share, call)
         self._work = work
         return work
-
-    def _sent(self, values: Sequence[bytes]) -> None:
-        self.sync.peer_was_sent(values)
 
     def ask(self, question: Sync | Request, wanted: int | None = None) -> None:
         """Send a question; one with a limit is remembered, so that the rest can be asked for."""
