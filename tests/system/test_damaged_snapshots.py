@@ -210,11 +210,10 @@ def test_the_child_ends_with_its_parent(tmp_path):
     with closing(Store.open(tmp_path / "store", durable=False)) as store:
         store.snapshot(fifo)
     script = (
-        "import sys, time\n"
-        "from hyperbloom.store import verify\n"
-        "import hyperbloom.store, os\n"
+        "import os, sys, time\n"
+        "from hyperbloom.store.backup import verify\n"
         "def slow(*a, **k): print(os.getpid(), flush=True); time.sleep(300)\n"
-        "hyperbloom.store.verify_path = slow\n"
+        "verify.verify_path = slow\n"
         "sys.argv = ['hyperbloom', 'verify', sys.argv[1]]\n"
         "from hyperbloom.cli import main, guard\n"
         "guard._COMMAND = [sys.executable, '-P', __file__]\n"
