@@ -257,7 +257,7 @@ class Writer:
 class WriterInline:
     """The same interface without a thread: each operation is committed where it is submitted.
 
-    Sums that an older store lacks (summing.py) are left to a Writer, for they take their time.
+    Sums that an older store lacks (digest_migration.py) are left to a Writer: they take their time.
     """
 
     def __init__(self, store: Store) -> None:
