@@ -43,6 +43,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
     parser.add_argument("--at", help="instead of a sample: PATH:LINE, such as trust/link.py:74")
     chosen = parser.parse_args()
+    if chosen.at is not None and not chosen.rooms:
+        chosen.rooms = [chosen.at.partition("/")[0]]
     chosen.rooms = [room.strip("/") for room in chosen.rooms or ROOMS]
     for room in chosen.rooms:
         if not (PACKAGE / room).is_dir():
