@@ -36,10 +36,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--pure", action="store_true", help="only modules that do not import Twisted"
     )
+    parser.add_argument(
+        "--own", action="store_true", help="only the tests of the room's own folder"
+    )
     parser.add_argument("--skip", type=int, default=0, help="leave out the first ones of a sample")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
     parser.add_argument("--at", help="instead of a sample: PATH:LINE, such as trust/link.py:74")
     chosen = parser.parse_args()
+    if chosen.at is not None and not chosen.rooms:
+        chosen.rooms = [chosen.at.partition("/")[0]]
     chosen.rooms = [room.strip("/") for room in chosen.rooms or ROOMS]
     for room in chosen.rooms:
         if not (PACKAGE / room).is_dir():
@@ -63,9 +68,10 @@ def sample(room: str, chosen: argparse.Namespace) -> list[Mutant]:
 class Session:
     """Tries mutants one after another, and counts."""
 
-    def __init__(self, copy: PackageCopy, calls: Calls) -> None:
+    def __init__(self, copy: PackageCopy, calls: Calls, *, only_own: bool) -> None:
         self._copy = copy
         self._calls = calls
+        self._only_own = only_own
         self._tried: Counter[str] = Counter()
         self._unnoticed: dict[str, list[Mutant]] = {}
         self._witnesses: set[str] = set()
@@ -85,7 +91,8 @@ class Session:
         others = {one.function for one in mutants_of(PACKAGE / mutant.path, PACKAGE)}
         seconds = 0.0
         with self._copy.changed(mutant.path, mutant.source()):
-            for files in filter(None, test_files(ROOT, room)):
+            own, elsewhere = test_files(ROOT, room)
+            for files in filter(None, (own, [] if self._only_own else elsewhere)):
                 tests = self._tests(files, mutant.function, others)
                 limit = START_SECONDS + BUSY_MACHINE * sum(cost for _, cost in tests)
                 outcome = try_tests(self._copy, [one for one, _ in tests], limit=limit)
@@ -130,11 +137,12 @@ def main() -> int:
     deadline = time.monotonic() + 60 * (chosen.minutes or 10**6)
     calls = Calls(ROOT, ROOT / ".cache" / "mutate" / "calls.json")
     copy = PackageCopy(ROOT, PACKAGE.name)
-    session = Session(copy, calls)
+    session = Session(copy, calls, only_own=chosen.own)
     try:
         for room in chosen.rooms:
             own, elsewhere = test_files(ROOT, room)
-            calls.renew(own + elsewhere, lambda files: record_calls(copy, files))
+            files = own if chosen.own else own + elsewhere
+            calls.renew(files, lambda stale: record_calls(copy, stale))
             for index, mutant in enumerate(sample(room, chosen)):
                 if index < chosen.skip:
                     continue

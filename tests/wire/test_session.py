@@ -58,6 +58,7 @@ from hyperbloom.wire import (
 )
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.dialect import DIALECT_2
+from hyperbloom.wire.errors import PeerTurnedAway
 from hyperbloom.wire.events import (
     ConnectionEnded,
     DataReceived,
@@ -208,6 +209,41 @@ def test_a_chain_that_is_none(links: list[bytes], reason: type[Exception]) -> No
     with pytest.raises(UntrustedPeer) as caught:
         peer.session.next_event(now=NOW)
     assert type(caught.value.reason) is reason
+
+
+@pytest.mark.parametrize(("members", "key"), [((), FEED), ((2,), None), ((2, 3), None)])
+def test_who_is_not_wanted_is_turned_away_by_the_key_it_names(
+    members: tuple[int, ...], key: bytes | None
+) -> None:
+    asked: list[bytes] = []
+
+    def refuses(named: bytes) -> str | None:
+        asked.append(named)
+        return "there is no room" if len(asked) == 1 else None
+
+    remote = credentials_of(*members)
+    for turned_away in (True, False):
+        peer = drive(State.HANDSHAKE_SENT, session=Session(refuses=refuses))
+        peer.send(0, handshake_body(remote))
+        if turned_away:
+            with pytest.raises(PeerTurnedAway, match="there is no room"):
+                peer.session.next_event(now=NOW)
+            assert peer.session.state is State.CLOSED
+            assert peer.session.remote is None
+        else:
+            assert isinstance(peer.session.next_event(now=NOW), HandshakeReceived)
+    assert asked == [key or remote.identity.public_key] * 2
+
+
+def test_a_chain_that_names_nobody_is_refused_as_such() -> None:
+    asked: list[bytes] = []
+    peer = drive(State.HANDSHAKE_SENT, session=Session(refuses=asked.append))
+    link = b"x" * 136
+    peer.send(0, handshake_body(credentials_of()) + b"\x22" + encode_varint(len(link)) + link)
+    with pytest.raises(UntrustedPeer) as caught:
+        peer.session.next_event(now=NOW)
+    assert type(caught.value.reason) is ChainMalformed
+    assert asked == []
 
 
 @pytest.mark.parametrize(
