@@ -9,7 +9,7 @@ import pytest
 
 from hyperbloom.api.endpoints.watch import Watcher
 from hyperbloom.api.problems import Problem, ProblemKind
-from hyperbloom.client import client as client_module
+from hyperbloom.client import transport
 from hyperbloom.client.client import NodeTimeout, NodeUnreachable
 from hyperbloom.replication.settings import FeedSettings
 
@@ -146,7 +146,7 @@ def test_a_watch_ends_when_its_time_is_over(served):
 
 
 def test_a_node_that_hangs_is_noticed(served, monkeypatch):
-    monkeypatch.setattr(client_module, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(transport, "SILENT_SECONDS", 0.2)
     watch = served.client().watch()
     assert next(watch) is None
     with pytest.raises(NodeTimeout, match="silent"):
