@@ -109,7 +109,7 @@ def test_it_reads_older_minutes_only_in_its_first_attempt() -> None:
     place(one, newcomer, minute(one), RecordContent())
     node = one.node()
     one.run(10)
-    first, *later = [candidate.node_id for candidate in node.swarm.joins]
+    first, *later = [candidate.node_id for candidate in node.around.joins]
     assert first == STRANGER.public_key
     assert set(later) == {newcomer.public_key}
     one.stop()
