@@ -131,9 +131,9 @@ class PeerConnection(Protocol, ABC):
         self.address = f"{host}:{getattr(peer, 'port', 0)}"
         if hasattr(self.wire, "setTcpNoDelay"):
             self.wire.setTcpNoDelay(True)
-        refusal = self._registry.admit(self)
-        if refusal is not None:
-            self._turn_away(refusal)
+        why = self._registry.admit(self)
+        if why is not None:
+            self._turn_away(why)
             return
         self._handshake_timer = self.later(
             self._times().handshake_seconds,

@@ -12,7 +12,6 @@ __all__ = [
     "FOREIGN_PACKET_BYTES",
     "FOREIGN_WINDOW_BYTES",
     "FOREIGN_WINDOW_WRITES",
-    "FRAMES_PER_TURN",
     "MAX_DEPTH",
     "MAX_EARLY_FRAME_BYTES",
     "MAX_EARLY_MESSAGES",
@@ -25,8 +24,8 @@ __all__ = [
     "MAX_PLAIN_KEYS",
     "MAX_TYPES",
     "OBJECTS_PER_PART",
-    "OBJECTS_PER_TURN",
     "PART_BYTES",
+    "PIECES_PER_TURN",
     "RESPOND_SECONDS",
     "TURN_SECONDS",
 ]
@@ -72,10 +71,6 @@ hashes, and those that collide cost the square of their number."""
 OBJECTS_PER_PART: Final = 128
 """Objects in one INITIALIZE that we send: read, packed and sent in 3 ms, and taken in as long."""
 
-OBJECTS_PER_TURN: Final = 256
-"""Objects of one connection that are taken, and offered to the store together, in one turn of the
-reactor: a message that is not ours may hold 33,000 of them, which would fill 0.7 s."""
-
 PART_BYTES: Final = 65_536
 """What one INITIALIZE that we send has in bytes of its objects' fields: as much as one object may
 have. A byte is an entry at most, so a part is always below MAX_ENTRIES."""
@@ -100,13 +95,14 @@ MAX_FITS: Final = 1_024
 """Sets of names of fields whose type is remembered, for peers choose the names; beyond it all are
 forgotten and compared anew."""
 
-FRAMES_PER_TURN: Final = 32
-"""Messages of one connection that are taken in one turn of the reactor; the rest waits for the
-next. A small one takes 0.05 ms."""
+PIECES_PER_TURN: Final = 256
+"""Messages, and objects of INITIALIZE, that are taken in one turn of the reactor, of all
+connections together; and as many outcomes are told. A small message takes 0.05 ms; one that is not
+ours may hold 33,000 objects, which would fill 0.7 s."""
 
 TURN_SECONDS: Final = 0.005
-"""Seconds after which a turn takes no further message, and tells no further outcome: a part of
-INITIALIZE takes some 3 ms, and the disk answers for thousands of changes at once."""
+"""Seconds after which a turn does no further piece: a part of INITIALIZE takes some 3 ms, and the
+disk answers for thousands of changes at once."""
 
 RESPOND_SECONDS: Final = 60.0
 """INITIALIZE with `r` true has the whole pool sent. Within this time of the last sending, it is

@@ -1,32 +1,28 @@
-"""The pool of one node: the store's objects, and the instances of a program's classes.
+"""The pool of one node: the store's objects, and what happens to them.
 
 Everything that happens to an object is an offer to the store (`hyperbloom.store.OfferObjects`),
 whether a program, the control socket or a peer makes it. What comes of it is decided in the write
 transaction; once that is on disk, whoever subscribed is told, in the order of the decisions, and
-then the one who offered is answered. No turn of the reactor is filled by that (TURN_SECONDS).
-
-A program's instance is bound to the pool: an attribute that is set has its new value at once, and
-a change is offered. If that change does not hold (another node's was later), the instance gets the
-fields that do, once nothing of its own is under way any more.
+then the one who offered is answered. No turn of the reactor is filled by that (`ReactorBudget`).
+A program's instances of its classes are in `hyperbloom.client.remote_pool`.
 """
 
 from __future__ import annotations
 
 import json
-import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredList, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from hyperbloom.connections.workers import InThread
+from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.json_fields import hash_text
 from hyperbloom.objects.classes.declarations import Declaration
-from hyperbloom.objects.classes.types import ObjectType, Types, bind, binding_of
-from hyperbloom.objects.limits import TURN_SECONDS
+from hyperbloom.objects.classes.types import Types
+from hyperbloom.objects.limits import PIECES_PER_TURN, TURN_SECONDS
 from hyperbloom.objects.peers.announcements import difference
 from hyperbloom.objects.wire.errors import ClashError, ObjectError, ObjectGone, PoolFull
 from hyperbloom.objects.wire.messagepack import check_fields
@@ -47,75 +43,21 @@ from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
 from hyperbloom.store.objects.rule import OfferObjects
 from hyperbloom.store.records import ObjectFigures
 
-__all__ = ["SLICE_OBJECTS", "ObjectPool", "Record", "Subscriber"]
-
-T = TypeVar("T")
-
-SLICE_OBJECTS = 512
-"""Objects read in one short read transaction: some milliseconds."""
+__all__ = ["ObjectPool", "Subscriber"]
 
 Subscriber = Callable[[Outcome, object], None]
 """Called with an outcome and its source: the peer that offered it, or None for this node."""
 
 log = Logger()
 
-
 #: Where the store keeps the types that programs declared: names, and fields with their types.
 _TYPES_META = "objects.types"
-
-
-class Record:
-    """An object of no type that the program knows: its hash and its fields."""
-
-    def __init__(self, pool: ObjectPool, record: ObjectRecord) -> None:
-        self._pool = pool
-        self.hash = record.hash
-        self.type_name = record.type_name
-        self.fields: Mapping[str, Any] = record.fields
-
-    def __getitem__(self, name: str) -> Any:
-        return self.fields[name]
-
-    def __repr__(self) -> str:
-        return f"Record({self.hash}, {dict(self.fields)})"
-
-
-class _Bound:
-    """What an instance is to the pool: the version it shows, and what is under way.
-
-    `shown` is the hash of its fields as they are; `kept` that of its version on disk.
-    """
-
-    __slots__ = ("__weakref__", "instance", "kept", "kind", "pool", "shown", "under_way")
-
-    def __init__(self, pool: ObjectPool, kind: ObjectType, instance: Any, number: int) -> None:
-        self.pool = pool
-        self.kind = kind
-        self.instance = weakref.ref(instance)
-        self.kept: int | None = number
-        self.shown = number
-        self.under_way = 0
-
-    def set_field(self, instance: Any, name: str, value: Any) -> None:
-        self.pool.set(instance, **{name: value}).addErrback(self._told)
-
-    def _told(self, failure: Any) -> None:
-        log.info("A change of an object does not hold: {why}", why=failure.getErrorMessage())
-
-    def show(self, record: ObjectRecord) -> None:
-        """Give the instance the fields that hold."""
-        instance = self.instance()
-        self.shown = record.hash
-        if instance is not None:
-            for name in self.kind.fields:
-                if name in record.fields:
-                    object.__setattr__(instance, name, record.fields[name])
 
 
 class ObjectPool:
     """The objects of a node. `now` is seconds since 1970, `most` the objects it takes.
 
-    `clock` and `in_thread` are the reactor's: later calls, and calls beside it.
+    `clock` is the reactor's.
     """
 
     def __init__(
@@ -125,7 +67,6 @@ class ObjectPool:
         *,
         types: Types,
         now: Callable[[], float],
-        in_thread: InThread,
         clock: IReactorTime,
         most: int = 1_000_000,
     ) -> None:
@@ -134,17 +75,13 @@ class ObjectPool:
         self.clashes = 0
         self._writer = writer
         self._now = now
-        self._in_thread = in_thread
         self._most = most
         self._subscribers: list[Subscriber] = []
-        self._bound: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self._settling: set[Deferred[Any]] = set()
-        self._clock = clock
         #: What is on disk and not told yet: one commit may answer for thousands of offers.
         self._untold: deque[tuple[Outcome | Deferred[Any], Any]] = deque()
-        self._turn: IDelayedCall | None = None
-        self._turn_began = 0.0
-        self._telling = False
+        self._telling = self._awaits_turn = False
+        #: What telling may use of a turn of the reactor.
+        self._reactor_budget = ReactorBudget(clock, most=PIECES_PER_TURN, seconds=TURN_SECONDS)
         for declaration in _kept_types(store):
             try:
                 types.declare(declaration)
@@ -214,28 +151,26 @@ class ObjectPool:
 
     def _tell_all(self) -> None:
         """Tell what is untold, in order, as much as a turn of the reactor has time for."""
-        if self._telling:
+        if self._telling or self._awaits_turn:
             return
-        now = self._clock.seconds()
-        if self._turn is None:
-            self._turn_began = now
-            self._turn = self._clock.callLater(0, self._next_turn)
         self._telling = True
         try:
-            while self._untold and now - self._turn_began <= TURN_SECONDS:
+            while self._untold:
+                if not self._reactor_budget.take(self):
+                    self._awaits_turn = True
+                    self._reactor_budget.wait(self, self._next_turn)
+                    return
                 told, about = self._untold.popleft()
                 if isinstance(told, Outcome):
                     self._tell(told, about)
                 else:
                     told.callback(about)
-                now = self._clock.seconds()
         finally:
             self._telling = False
 
     def _next_turn(self) -> None:
-        self._turn = None
-        if self._untold:
-            self._tell_all()
+        self._awaits_turn = False
+        self._tell_all()
 
     def _tell(self, outcome: Outcome, source: object) -> None:
         if outcome.verdict is Verdict.CLASH:
@@ -247,7 +182,6 @@ class ObjectPool:
                     count=self.clashes,
                 )
             log.debug("A hash that clashes is {hash}", hash=hash_text(outcome.hash))
-        self._update_instance(outcome)
         for subscriber in list(self._subscribers):
             try:
                 subscriber(outcome, source)
@@ -336,241 +270,10 @@ class ObjectPool:
         """How many objects there are, and their digest."""
         return self.store.object_figures()
 
-    # Objects as instances of a program's classes
-
-    def register(self, *classes: type) -> None:
-        """Let the pool know persisted classes, so that objects of them come as instances."""
-        for cls in classes:
-            self.types.register(cls)
-
-    def add(self, instance: T) -> Deferred[T]:
-        """Add an instance of a persisted class; fires when it is on disk.
-
-        From now on an attribute that is set is a change. Fails with ClashError if another object
-        has its hash (at once, if that is an instance here), and the instance is a plain one again;
-        TypeError and ObjectError, at once, if its class is not persisted or it is in a pool.
-        """
-        kind = self.types.register(type(instance))
-        fields = kind.fields_of(instance)
-        number = kind.hash_of(fields, self.types.rule)
-        if binding_of(instance) is not None:
-            raise ObjectError("this instance is in a pool already")
-        if number in self._bound:
-            raise _clash(number)
-
-        def failed(failure: Any) -> Any:
-            bind(instance, None)
-            self._bound.pop(number, None)
-            return failure
-
-        def added(_: ObjectRecord) -> T:
-            return instance
-
-        self._bind(instance, kind, number)
-        adding = self.put_fields(fields, kind.name)
-        return self._under_way(adding.addCallbacks(added, failed))
-
-    def set(self, instance: Any, **fields: Any) -> Deferred[None]:
-        """Set attributes in one change; fires when it is on disk and holds.
-
-        Fails with ObjectGone or ObjectError; the instance then gets back what holds.
-        """
-        bound: _Bound | None = binding_of(instance)
-        if bound is None:
-            raise ObjectError("the object is in no pool; add it first")
-        if not fields.keys() <= set(bound.kind.fields):
-            raise ValueError(f"{bound.kind.name} has no such field")
-        whole = {**bound.kind.fields_of(instance), **fields}
-        if not difference(bound.kind.fields_of(instance), fields):
-            return succeed(None)
-        check_fields(fields)
-        offer = OfferedChange(
-            old=bound.shown,
-            hash=bound.kind.hash_of(whole, self.types.rule),
-            stamp=self._stamp_after(self._kept(bound)),
-            fields=fields,
-        )
-        # Nothing is refused at once from here on.
-        bound.shown = offer.hash
-        bound.under_way += 1
-        for name, value in fields.items():
-            object.__setattr__(instance, name, value)
-        return self._under_way(self._change(offer).addBoth(self._set_done, bound))
-
-    def _kept(self, bound: _Bound) -> ObjectRecord | None:
-        return None if bound.kept is None else self.store.object(bound.kept)
-
-    def _set_done(self, result: Any, bound: _Bound) -> Any:
-        bound.under_way -= 1
-        if not bound.under_way and bound.shown != bound.kept:
-            record = self._kept(bound)
-            if record is not None:
-                bound.show(record)
-        return None if isinstance(result, ObjectRecord) else result
-
-    def remove(self, instance: Any) -> Deferred[None]:
-        """Remove an instance's object; the instance stays, and is a plain one."""
-        bound: _Bound | None = binding_of(instance)
-        if bound is None or bound.kept is None:
-            raise ObjectGone("the object is in the pool no more")
-        offer = OfferedRemoval(hash=bound.shown, stamp=self._stamp_after(self._kept(bound)))
-        removing = self.offer([offer]).addCallback(lambda outcomes: _removed(outcomes[0]))
-        return self._under_way(removing)
-
-    def instance(self, record: ObjectRecord) -> Any:
-        """The instance for a record, the same one as long as somebody holds it; else a Record."""
-        kind = self.types.type_of(record.type_name, record.fields)
-        if kind is None or kind.declaration is not None:
-            return Record(self, record)
-        bound = self._bound.get(record.hash)
-        known = None if bound is None else bound.instance()
-        if known is not None:
-            return known
-        made = kind.make(record.fields)
-        self._bind(made, kind, record.hash)
-        return made
-
-    def __len__(self) -> int:
-        return self.figures().count
-
-    def __iter__(self) -> Iterator[Any]:
-        """Every object, slice by slice; in a large pool rather `async for`, or `find`."""
-        after: int | None = None
-        while found := self.store.objects_slice(after, limit=SLICE_OBJECTS):
-            after = found[-1].hash
-            for record in found:
-                yield self.instance(record)
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        async for record in self.records():
-            yield self.instance(record)
-
-    async def records(self) -> AsyncIterator[ObjectRecord]:
-        """Every object's record; each slice is read in a thread."""
-        after: int | None = None
-        while found := await self._slice(after):
-            after = found[-1].hash
-            for record in found:
-                yield record
-
-    def _slice(self, after: int | None) -> Deferred[list[ObjectRecord]]:
-        return self._in_thread(lambda: self.store.objects_slice(after, limit=SLICE_OBJECTS))
-
-    def find(self, cls: type[T], **fields: Any) -> Deferred[list[T]]:
-        """All objects of a class whose fields have these values."""
-        kind = self.types.register(cls)
-        return Deferred.fromCoroutine(self._find(kind, fields))
-
-    async def _find(self, kind: ObjectType, fields: Mapping[str, Any]) -> list[Any]:
-        found = []
-        async for record in self.records():
-            if self.types.type_of(record.type_name, record.fields) is kind and all(
-                record.fields.get(name) == value for name, value in fields.items()
-            ):
-                found.append(self.instance(record))
-        return found
-
-    def on_created(
-        self, callback: Callable[[Any], None], cls: type | None = None
-    ) -> Callable[[], None]:
-        """Call with each object that comes to be here, of a class or of any; returns how to end."""
-        return self._on(Verdict.CREATED, cls, lambda o: callback(self.instance(_there(o.after))))
-
-    def on_changed(
-        self, callback: Callable[[Any], None], cls: type | None = None
-    ) -> Callable[[], None]:
-        """Call with each object that has changed, wherever that was; returns how to end."""
-        return self._on(Verdict.CHANGED, cls, lambda o: callback(self.instance(_there(o.after))))
-
-    def on_removed(
-        self, callback: Callable[[Any], None], cls: type | None = None
-    ) -> Callable[[], None]:
-        """Call with what each removed object was, a plain instance; returns how to end."""
-
-        def removed(outcome: Outcome) -> None:
-            record = _there(outcome.before)
-            kind = self.types.type_of(record.type_name, record.fields)
-            known = kind is not None and kind.declaration is None
-            callback(kind.make(record.fields) if kind and known else Record(self, record))
-
-        ends = [self._on(verdict, cls, removed) for verdict in (Verdict.REMOVED, Verdict.MERGED)]
-
-        def end_both() -> None:
-            for end in ends:
-                end()
-
-        return end_both
-
-    def _on(
-        self, verdict: Verdict, cls: type | None, call: Callable[[Outcome], None]
-    ) -> Callable[[], None]:
-        kind = None if cls is None else self.types.register(cls)
-
-        def told(outcome: Outcome, source: object) -> None:
-            if outcome.verdict is verdict:
-                record = _there(outcome.before if outcome.after is None else outcome.after)
-                if kind in (None, self.types.type_of(record.type_name, record.fields)):
-                    call(outcome)
-
-        return self.subscribe(told)
-
-    def settled(self) -> Deferred[None]:
-        """Fires when everything that was asked for until now is on disk or refused."""
-        waiting = [_after(deferred) for deferred in self._settling]
-        return DeferredList(waiting).addCallback(lambda _: None)
-
-    def _under_way(self, deferred: Deferred[T]) -> Deferred[T]:
-        self._settling.add(deferred)
-
-        def done(result: Any) -> Any:
-            self._settling.discard(deferred)
-            return result
-
-        return deferred.addBoth(done)
-
-    def _bind(self, instance: Any, kind: ObjectType, number: int) -> None:
-        bound = _Bound(self, kind, instance, number)
-        bind(instance, bound)
-        self._bound[number] = bound
-
-    def _update_instance(self, outcome: Outcome) -> None:
-        before, after = outcome.before, outcome.after
-        if before is None or outcome.verdict not in (
-            Verdict.CHANGED,
-            Verdict.REMOVED,
-            Verdict.MERGED,
-        ):
-            return
-        bound = self._bound.pop(before.hash, None)
-        if bound is None:
-            return
-        if outcome.verdict is not Verdict.CHANGED or after is None:
-            bound.kept = None
-            instance = bound.instance()
-            if instance is not None:
-                bind(instance, None)
-            return
-        bound.kept = after.hash
-        self._bound[after.hash] = bound
-        if not bound.under_way:
-            bound.show(after)
-
 
 def _kept_types(store: Store) -> list[Declaration]:
     kept = json.loads(store.get_meta(_TYPES_META) or b"{}")
     return [Declaration.from_pairs(name, pairs) for name, pairs in kept.items()]
-
-
-def _after(deferred: Deferred[Any]) -> Deferred[None]:
-    """Fires when the other has its result, and leaves that to it."""
-    after: Deferred[None] = Deferred()
-
-    def passed(result: Any) -> Any:
-        after.callback(None)
-        return result
-
-    deferred.addBoth(passed)
-    return after
 
 
 def _there(record: ObjectRecord | None) -> ObjectRecord:

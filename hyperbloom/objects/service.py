@@ -7,35 +7,61 @@ one has stopped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
-from twisted.internet.endpoints import HostnameEndpoint
-from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
+from twisted.internet.interfaces import IAddress, IListeningPort, IStreamServerEndpoint
+from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.addresses import Address
-from hyperbloom.objects.peers.network import AcceptFactory, DialFactory, PoolContext, PoolNetwork
-from hyperbloom.objects.peers.parent_selection import ParentChoice
-from hyperbloom.objects.peers.peer import Closing, PoolPeer
+from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.connections.dialing import STEADY_SECONDS, dial_once, endpoint_of
+from hyperbloom.objects.peers.context import PoolContext
+from hyperbloom.objects.peers.network import PoolNetwork
+from hyperbloom.objects.peers.parent_selection import ParentSelection
+from hyperbloom.objects.peers.protocol import PoolProtocol
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.settings import is_loopback
 from hyperbloom.objects.status import PoolStatus
 
-__all__ = ["ObjectsService"]
+__all__ = ["AcceptFactory", "DialFactory", "ObjectsService"]
 
 #: How often parents and silent peers are looked at, in seconds.
 LOOK_SECONDS = 0.5
-#: An address that does not answer is given up on after this many seconds.
-CONNECT_SECONDS = 20.0
-#: A connection that was open for this many seconds counts as a success.
-STEADY_SECONDS = 5.0
+
+#: Ends after which another address is better: however long it was open, it counts as a failure.
+_SENT_AWAY = frozenset({"kicked", "left"})
 
 log = Logger()
+
+
+class _PoolFactory(Factory):
+    noisy = False
+    outgoing: ClassVar[bool]
+
+    def __init__(self, network: PoolNetwork) -> None:
+        self._network = network
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """A protocol for one connection."""
+        return PoolProtocol(self._network, outgoing=self.outgoing)
+
+
+class DialFactory(_PoolFactory):
+    """Makes the protocols of the connections that we open: we are the client, and speak first."""
+
+    outgoing = True
+
+
+class AcceptFactory(_PoolFactory):
+    """Makes the protocols of the connections that come in: we are the server."""
+
+    outgoing = False
 
 
 class ObjectsService(Service):
@@ -50,10 +76,10 @@ class ObjectsService(Service):
         settings = context.settings
         self._endpoints = endpoints
         self._ports: list[IListeningPort] = []
-        self._parents: dict[str, PoolPeer] = {}
+        self._parents: dict[str, PoolProtocol] = {}
         self._dialling: dict[str, Deferred[Any]] = {}
         self._problems: dict[str, str] = {}
-        self._choice = ParentChoice(
+        self._selection = ParentSelection(
             settings.peers,
             wanted=settings.parents,
             probe_seconds=settings.probe_seconds,
@@ -81,7 +107,7 @@ class ObjectsService(Service):
         ]
         for dialling in list(self._dialling.values()):
             dialling.cancel()
-        waiting.append(self.network.close(Closing("stopped", "this node is stopping")))
+        waiting.append(self.network.close_all(CloseReason("stopped", "this node is stopping")))
         self._ports = []
         return DeferredList(waiting).addCallback(lambda _: None)
 
@@ -111,51 +137,50 @@ class ObjectsService(Service):
     def _look(self) -> None:
         self.network.look()
         for address, peer in self._parents.items():
-            self._choice.measured(address, peer.latency.seconds)
-        slow = self._choice.leave()
+            self._selection.measured(address, peer.latency.seconds)
+        slow = self._selection.leave()
         if slow is not None and slow in self._parents:
-            self._parents[slow].close(Closing("left", "another parent is faster"))
-        for address in self._choice.dial(now=self.context.clock.seconds()):
+            self._parents[slow].close(CloseReason("left", "another parent is faster"))
+        for address in self._selection.dial(now=self.context.clock.seconds()):
             dialling = self._dialling[address] = Deferred.fromCoroutine(self._dial(address))
             dialling.addErrback(self._dialling_ended, address)
 
     async def _dial(self, address: str) -> None:
         """One connection from its beginning to its end."""
         clock = self.context.clock
-        host, port = Address.parse(address)
-        endpoint = HostnameEndpoint(clock, host, port, timeout=CONNECT_SECONDS)
+        peer: PoolProtocol | None = None
         steady = False
-        try:
-            peer = cast(PoolPeer, await endpoint.connect(DialFactory(self.network)))
+
+        def connected(connection: PoolProtocol) -> None:
+            nonlocal peer
+            peer = connection
             self._dialling.pop(address, None)
-            steady = await self._stay(address, peer)
-        except CancelledError:
-            return
-        except Exception as error:
+
+        def opened(connection: PoolProtocol) -> None:
+            self._problems.pop(address, None)
+            self._parents[address] = connection
+            self._selection.opened(address)
+
+        def failed(error: Exception) -> None:
             self._note(address, Failure(error).getErrorMessage())
+
+        try:
+            endured = await dial_once(
+                endpoint_of(clock, Address.parse(address)),
+                DialFactory(self.network),
+                clock,
+                connected=connected,
+                ready=opened,
+                failed=failed,
+            )
+            why = None if peer is None else peer.close_reason
+            if why is not None:
+                self._note(address, str(why))
+            steady = endured >= STEADY_SECONDS and (why is None or why.kind not in _SENT_AWAY)
         finally:
             self._dialling.pop(address, None)
             self._parents.pop(address, None)
-            self._choice.ended(address, now=clock.seconds(), steady=steady)
-
-    async def _stay(self, address: str, peer: PoolPeer) -> bool:
-        """Wait for the connection's end; whether it was open for a while."""
-        lost = peer.when_lost()
-        try:
-            await peer.when_open()
-        except Closing as why:
-            self._note(address, str(why))
-            await lost
-            return False
-        self._problems.pop(address, None)
-        self._parents[address] = peer
-        self._choice.opened(address)
-        since = self.context.clock.seconds()
-        await lost
-        if peer.closing is not None:
-            self._note(address, str(peer.closing))
-        kicked = peer.closing is not None and peer.closing.kind in ("kicked", "left")
-        return not kicked and self.context.clock.seconds() - since >= STEADY_SECONDS
+            self._selection.ended(address, now=clock.seconds(), steady=steady)
 
     def _note(self, address: str, problem: str) -> None:
         """Keep why there is no connection; each reason is logged once, not at every attempt."""
@@ -191,6 +216,6 @@ class ObjectsService(Service):
             clashes=self.pool.clashes,
             types=tuple(map(str, self.pool.types.declarations())),
             peers=tuple(self.network.peers()),
-            closings=tuple(self.network.closings),
+            closings=tuple(self.network.recently_closed),
             problems=tuple(f"{address}: {why}" for address, why in self._problems.items()),
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["ClosingStatus", "PoolPeerStatus", "PoolStatus"]
+from hyperbloom.connections.close_reason import ClosedConnection
+
+__all__ = ["PoolPeerStatus", "PoolStatus"]
 
 #: A field called `bytes` hides the type of that name inside its class.
 Octets: TypeAlias = bytes
@@ -38,16 +40,6 @@ class PoolPeerStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClosingStatus:
-    """A connection that ended for a reason that may interest a person."""
-
-    at: float
-    address: str
-    kind: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolStatus:
     """The pool of a node.
 
@@ -63,7 +55,7 @@ class PoolStatus:
     clashes: int
     types: tuple[str, ...]
     peers: tuple[PoolPeerStatus, ...]
-    closings: tuple[ClosingStatus, ...]
+    closings: tuple[ClosedConnection, ...]
     problems: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from hyperbloom.keys import Identity
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.classes.types import Types
-from hyperbloom.objects.peers.network import PoolContext
+from hyperbloom.objects.peers.context import PoolContext
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.service import ObjectsService
 from hyperbloom.passphrase import load_passphrase
@@ -270,7 +270,6 @@ class NodeService(MultiService):
                 writer,
                 types=types,
                 now=time.time,
-                in_thread=self._in_thread,
                 clock=self._reactor,
                 most=settings.objects,
             ),

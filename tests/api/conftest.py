@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from serving import ReactorThread, Served, ServedOverTcp
+
+from hyperbloom.objects.classes.types import Types
+from hyperbloom.objects.pool import ObjectPool
+from hyperbloom.store import Store, WriterInline
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +31,34 @@ def over_tcp(reactor_thread):
     one = ServedOverTcp(reactor_thread)
     yield one
     one.close()
+
+
+class PoolService:
+    """What the API needs of the pool's service, around a real pool."""
+
+    def __init__(self, pool):
+        self.pool = pool
+
+    def status(self):
+        return self
+
+    def as_json(self):
+        return {"count": self.pool.figures().count, "bytes": 7, "peers": [], "clashes": 2}
+
+
+@pytest.fixture
+def pooled(reactor_thread, tmp_path):
+    store = Store.open(tmp_path / "store", durable=False)
+    pool = ObjectPool(
+        store,
+        WriterInline(store),
+        types=Types(),
+        now=time.time,
+        clock=reactor_thread.reactor,
+        most=2_000,
+    )
+    served = Served(reactor_thread, objects=PoolService(pool))
+    served.pool = pool
+    yield served
+    served.close()
+    store.close()

@@ -7,48 +7,10 @@ import threading
 import time
 
 import pytest
-from serving import Served
-from twisted.internet.defer import succeed
 
 from hyperbloom.api.limits import MAX_WAITING_BYTES, OBJECTS_PAGE_BYTES
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.client.client import NodeTimeout
-from hyperbloom.client.remote_pool import RemotePool
-from hyperbloom.objects.classes.types import Types, persisted
-from hyperbloom.objects.pool import ObjectPool
-from hyperbloom.store import Store, WriterInline
-
-
-class PoolService:
-    """What the API needs of the pool's service, around a real pool."""
-
-    def __init__(self, pool):
-        self.pool = pool
-
-    def status(self):
-        return self
-
-    def as_json(self):
-        return {"count": len(self.pool), "bytes": 7, "peers": [], "clashes": 2}
-
-
-@pytest.fixture
-def pooled(reactor_thread, tmp_path):
-    store = Store.open(tmp_path / "store", durable=False)
-    pool = ObjectPool(
-        store,
-        WriterInline(store),
-        types=Types(),
-        now=time.time,
-        in_thread=lambda call: succeed(call()),
-        clock=reactor_thread.reactor,
-        most=2_000,
-    )
-    served = Served(reactor_thread, objects=PoolService(pool))
-    served.pool = pool
-    yield served
-    served.close()
-    store.close()
 
 
 def kind(call):
@@ -252,16 +214,3 @@ def test_types_are_declared_listed_used_and_dropped(pooled):
     client.undeclare_type("Person")
     assert client.object_types() == []
     assert kind(lambda: client.undeclare_type("Person")) is ProblemKind.UNKNOWN_OBJECT
-
-
-def test_a_remote_pool_declares_its_classes(pooled):
-    @persisted
-    class Robot:
-        name: str
-        weight: float
-
-    with RemotePool(pooled.path, [Robot]) as remote:
-        remote.declare(Robot)
-        robot = remote.add(Robot("R2", 32.5))
-        robot.weight = 33.0
-    assert [form["name"] for form in pooled.client().object_types()] == ["Robot"]

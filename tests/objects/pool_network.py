@@ -10,17 +10,13 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
 
+from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.classes.types import Types
-from hyperbloom.objects.peers.network import (
-    AcceptFactory,
-    DialFactory,
-    PoolContext,
-    PoolNetwork,
-    let_in,
-)
-from hyperbloom.objects.peers.peer import Closing
+from hyperbloom.objects.peers.context import PoolContext, let_in
+from hyperbloom.objects.peers.network import PoolNetwork
 from hyperbloom.objects.pool import ObjectPool
+from hyperbloom.objects.service import AcceptFactory, DialFactory
 from hyperbloom.objects.settings import ObjectsSettings
 from hyperbloom.store import Store, WriterInline
 
@@ -55,7 +51,7 @@ class PoolNet:
         return node
 
     def connect(self, dialler: PoolNode, listener: PoolNode):
-        """A connection; the PoolPeer of the dialler."""
+        """A connection; the PoolProtocol of the dialler."""
         near, far = self.transports(dialler.name, listener.name)
         near.protocol = DialFactory(dialler.network).buildProtocol(near.remote)
         far.protocol = AcceptFactory(listener.network).buildProtocol(far.remote)
@@ -90,7 +86,7 @@ class PoolNet:
 
     def close(self) -> None:
         for node in self.nodes.values():
-            node.network.close(Closing("stopped", "the test is over"))
+            node.network.close_all(CloseReason("stopped", "the test is over"))
         self.clock.advance(20)
         for node in self.nodes.values():
             assert node.store.verify().problems == []
@@ -138,7 +134,6 @@ class PoolNode:
             WriterInline(self.store),
             types=Types(self.classes, rule=self.rule, configured=self.declared),
             now=self.now,
-            in_thread=self.in_thread,
             clock=net.clock,
             most=self.settings.objects,
         )
@@ -179,10 +174,16 @@ class PoolNode:
         return sum(status.messages_in for status in self.network.peers())
 
     def put(self, type_name="Thing", **fields):
-        return fired(self.pool.put_fields(fields, type_name)).hash
+        return self._told(self.pool.put_fields(fields, type_name)).hash
 
     def change(self, number, **fields):
-        return fired(self.pool.change_fields(number, fields)).hash
+        return self._told(self.pool.change_fields(number, fields)).hash
 
     def remove(self, number):
-        fired(self.pool.remove_hash(number))
+        self._told(self.pool.remove_hash(number))
+
+    def _told(self, deferred):
+        """The result, which may come in the next turn of the reactor where this one is full."""
+        if not deferred.called:
+            self.net.clock.advance(0)
+        return fired(deferred)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hyperbloom.objects.limits import OBJECTS_PER_PART, PART_BYTES
-from hyperbloom.objects.peers.announcements import NEWS, answers, difference, messages
-from hyperbloom.objects.peers.pool_sync import PoolStream
+from hyperbloom.objects.peers.announcements import ANNOUNCED, answers, difference, messages
+from hyperbloom.objects.peers.pool_sync import PoolSync
 from hyperbloom.objects.wire.messagepack import pack
 from hyperbloom.objects.wire.payloads import Change, Creation, Removal, Version
 from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
@@ -48,11 +48,11 @@ def outcome(verdict, **more):
     ],
 )
 def test_what_peers_are_told_of_news(came, told):
-    assert came.verdict in NEWS
+    assert came.verdict in ANNOUNCED
     assert messages(came) == told
 
 
-@pytest.mark.parametrize("verdict", sorted(set(Verdict) - NEWS, key=lambda one: one.value))
+@pytest.mark.parametrize("verdict", sorted(set(Verdict) - ANNOUNCED, key=lambda one: one.value))
 def test_what_changed_nothing_here_is_told_to_nobody(verdict):
     assert messages(outcome(verdict)) == []
 
@@ -85,16 +85,16 @@ class Pool:
 
 
 def streamed(pool):
-    stream = PoolStream(pool.read)
-    assert not stream.ready
-    stream.put_first(pool.records)
-    assert stream.ready
-    return stream
+    sync = PoolSync(pool.read)
+    assert not sync.ready
+    sync.put_first(pool.records)
+    assert sync.ready
+    return sync
 
 
-def parts_of(stream):
+def parts_of(sync):
     parts = []
-    while (part := stream.next_part(7)) is not None:
+    while (part := sync.next_part(7)) is not None:
         assert part.t == 7
         assert part.respond is False
         parts.append(part)
@@ -140,37 +140,37 @@ def test_a_part_has_so_many_bytes_and_one_object_at_least():
 
 def test_what_is_gone_meanwhile_is_left_out_and_what_was_added_comes_last():
     pool = Pool(*(record(number) for number in range(2 * OBJECTS_PER_PART)))
-    stream = PoolStream(pool.read)
-    stream.add(9_999)
-    stream.put_first(range(2 * OBJECTS_PER_PART))
+    sync = PoolSync(pool.read)
+    sync.add(9_999)
+    sync.put_first(range(2 * OBJECTS_PER_PART))
     pool.records[9_999] = record(9_999)
     for number in range(OBJECTS_PER_PART + 5):
         del pool.records[number]
-    parts = parts_of(stream)
+    parts = parts_of(sync)
     assert [len(part.objects) for part in parts] == [OBJECTS_PER_PART - 5, 1]
     assert parts[-1].versions[0].hash == 9_999
-    stream.add(5)
-    assert stream.next_part(7) is None
+    sync.add(5)
+    assert sync.next_part(7) is None
     pool.records[6] = record(6)
-    stream.add(6)
-    assert stream.next_part(7).versions[0].hash == 6
+    sync.add(6)
+    assert sync.next_part(7).versions[0].hash == 6
 
 
 def test_what_is_added_while_the_last_objects_wait_for_their_part_comes_behind_them():
     pool = Pool(record(1, {"d": bytes(PART_BYTES)}), record(2, {"d": bytes(PART_BYTES)}))
-    stream = streamed(pool)
-    assert stream.next_part(7).versions[0].hash == 1
+    sync = streamed(pool)
+    assert sync.next_part(7).versions[0].hash == 1
     pool.records[3] = record(3)
-    stream.add(3)
-    assert [part.versions[0].hash for part in parts_of(stream)] == [2, 3]
+    sync.add(3)
+    assert [part.versions[0].hash for part in parts_of(sync)] == [2, 3]
 
 
 def test_to_a_peer_of_another_kind_objects_go_one_by_one_as_they_are_then():
     pool = Pool(*(record(number) for number in range(3)))
-    stream = streamed(pool)
-    assert stream.next_object().hash == 0
+    sync = streamed(pool)
+    assert sync.next_object().hash == 0
     del pool.records[1]
     changed = pool.records[2] = record(2, {"n": "later"})
-    assert stream.next_object() is changed
-    assert stream.next_object() is None
+    assert sync.next_object() is changed
+    assert sync.next_object() is None
     assert pool.asked == [[0], [1], [2]]

@@ -11,6 +11,7 @@ from pool_network import fired
 from test_jvm_scenarios import CLASSES, DECLARED
 from test_pool_peers import closings
 
+from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.limits import (
     FOREIGN_PACKET_BYTES,
@@ -18,8 +19,7 @@ from hyperbloom.objects.limits import (
     FOREIGN_WINDOW_WRITES,
     MAX_EARLY_MESSAGES,
 )
-from hyperbloom.objects.peers.network import AcceptFactory, DialFactory
-from hyperbloom.objects.peers.peer import Closing
+from hyperbloom.objects.service import AcceptFactory, DialFactory
 from hyperbloom.objects.wire.errors import ObjectError
 
 PASSPHRASES = pytest.mark.parametrize("passphrase", [None, "correct horse"], ids=["plain", "aes"])
@@ -234,7 +234,7 @@ def test_stopping_and_every_other_end_leave_its_pool_alone(net):
     stuck.transport.write(b"\0\0\0\0\x05spoilt")
     net.run(1)
     assert closings(node)[0][0] == "protocol"
-    node.network.close(Closing("stopped", "this node is stopping"))
+    node.network.close_all(CloseReason("stopped", "this node is stopping"))
     net.run(2)
     assert (set(jvm.objects), len(jvm.classes), jvm.kicks_heard) == ({kept}, len(CLASSES), 0)
 
@@ -545,7 +545,7 @@ def test_a_type_that_is_declared_late_gives_the_objects_there_their_hashes(net):
     net.run(1)
     assert ours(node) == ours(kin) == {number}
     # What is kept is there after a start.
-    node.network.close(Closing("stopped", "the node starts anew"))
+    node.network.close_all(CloseReason("stopped", "the node starts anew"))
     net.clock.advance(20)
     node.store.close()
     node.open()

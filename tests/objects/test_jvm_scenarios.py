@@ -20,7 +20,7 @@ from twisted.internet.protocol import Protocol
 
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.classes.hashes import HashRule
-from hyperbloom.objects.peers.network import AcceptFactory, DialFactory
+from hyperbloom.objects.service import AcceptFactory, DialFactory
 
 RECORDED = json.loads((Path(__file__).parents[1] / "vectors" / "pppp-jvm.json").read_text())
 SCENARIOS = {scenario["name"]: scenario for scenario in RECORDED["scenarios"]}
@@ -398,8 +398,8 @@ def test_our_node_takes_what_the_jvm_says_and_answers_what_it_accepts(tmp_path, 
             learn(expected, ended, step["decoded"])
     net.run(3)
     if name not in REFUSED:
-        kinds = {status.kind for status in node.network.closings}
-        assert kinds <= {"kicked", "rejected"}, node.network.closings
+        kinds = {status.kind for status in node.network.recently_closed}
+        assert kinds <= {"kicked", "rejected"}, node.network.recently_closed
         assert set(node.contents()) == set(expected)
     for played in ours.values():
         assert played.judge.kicks_heard == 0
@@ -411,7 +411,7 @@ def test_our_node_takes_what_the_jvm_says_and_answers_what_it_accepts(tmp_path, 
 
 
 def node_takes(node, played):
-    return not played.transport.other.protocol._lost
+    return not played.transport.other.protocol.is_lost
 
 
 def join(net, node, scenario, connection):

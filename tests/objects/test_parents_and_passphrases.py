@@ -7,13 +7,13 @@ import os
 
 import pytest
 
-from hyperbloom.objects.peers.parent_selection import Latency, ParentChoice
+from hyperbloom.objects.peers.parent_selection import Latency, ParentSelection
 from hyperbloom.objects.settings import ObjectsSettings, is_loopback
 from hyperbloom.passphrase import MAX_PASSPHRASE_BYTES, PassphraseError, load_passphrase
 
 
 def choice(*addresses, wanted=2):
-    return ParentChoice(
+    return ParentSelection(
         addresses, wanted=wanted, probe_seconds=100.0, retry_first=1.0, retry_longest=60.0
     )
 

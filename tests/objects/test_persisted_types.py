@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from pool_network import fired
 
 from hyperbloom.objects.classes.hashes import HashRule, fields_hash_code, object_hash, record_hash
 from hyperbloom.objects.classes.types import Float32, Int64, Types, persisted
-from hyperbloom.objects.pool import Record
-from hyperbloom.objects.wire.errors import ClashError, LocalProtocolError, ObjectError, ObjectGone
+from hyperbloom.objects.wire.errors import LocalProtocolError, ObjectError
 
 
 @persisted
@@ -136,162 +134,37 @@ def test_a_tie_is_no_fit():
     assert Types([twin, Person, Other]).fit({"name": "", "age": 1, "city": ""}).name == "PersonV2"
 
 
-# The pool's methods, in a program with Twisted.
-
-
-def two_nodes(net):
-    one, two = net.add("one", classes=[Person, Coded]), net.add("two", classes=[Person])
-    net.connect(one, two)
-    net.run(1)
-    return one.pool, two.pool
-
-
-def test_setting_an_attribute_is_a_change_everywhere(net):
-    one, two = two_nodes(net)
-    events = []
-    two.on_created(lambda p: events.append(("created", p.name, p.age)), Person)
-    two.on_changed(lambda p: events.append(("changed", p.name, p.age)), Person)
-    two.on_removed(lambda p: events.append(("removed", p.name, p.age)), Person)
-    ada = fired(one.add(Person("Ada", 36)))
-    net.run(1)
-    (there,) = fired(two.find(Person, name="Ada"))
-    ada.age = 37
-    ada.age = 38
-    fired(one.settled())
-    net.run(1)
-    assert (there.age, fired(two.find(Person))[0]) == (38, there)
-    there.name = "Ada L."
-    net.run(1)
-    assert ada.name == "Ada L."
-    fired(one.set(ada, name="Eve", age=1))
-    net.run(1)
-    assert (there.name, there.age) == ("Eve", 1)
-    fired(two.remove(there))
-    net.run(1)
-    assert len(one) == 0
-    assert [event[0] for event in events] == ["created"] + ["changed"] * 4 + ["removed"]
-    ada.age = 99
-    assert fired(one.find(Person)) == []
-    with pytest.raises(ObjectError):
-        one.set(ada, age=1)
-    with pytest.raises(ObjectGone):
-        one.remove(ada)
-
-
-def test_an_attribute_that_is_set_to_the_same_is_no_change(net):
-    one, _ = two_nodes(net)
-    ada = fired(one.add(Person("Ada", 1)))
-    before = one.figures().past
-    ada.age = 1
-    assert one.figures().past == before
-    ada.age = True
-    assert one.figures().past == before + 1
-
-
-def test_an_instance_whose_change_does_not_hold_gets_what_does(net):
-    one, two = two_nodes(net)
-    ada = fired(one.add(Person("Ada", 1)))
-    net.run(1)
-    (there,) = fired(two.find(Person))
-    net.nodes["one"].skew = 5.0
-    ada.age = 2
-    there.age = 3
-    net.run(1)
-    assert (ada.age, there.age) == (2, 2)
-
-
-class Later:
-    """A writer whose disk takes a turn."""
-
-    def __init__(self, inner, clock):
-        self.inner, self.clock = inner, clock
-
-    def submit(self, operation, done):
-        self.clock.callLater(0.1, self.inner.submit, operation, done)
-
-
-def test_changes_in_a_row_are_done_in_their_order(net):
-    one, two = two_nodes(net)
-    one._writer = Later(one._writer, net.clock)
-    ada = Person("Ada", 1)
-    one.add(ada)
-    for age in range(2, 9):
-        ada.age = age
-    assert ada.age == 8
-    net.run(1)
-    (there,) = fired(two.find(Person))
-    assert (ada.age, there.age, len(two)) == (8, 8, 1)
-
-
-def test_a_clash_is_an_error_and_the_instance_is_plain_again(net):
-    one, _ = two_nodes(net)
-    held = fired(one.add(Coded("abc")))
-    with pytest.raises(ObjectError, match="already"):
-        one.add(held)
-    with pytest.raises(ClashError, match="hashCode"):
-        one.add(Coded("xyz", 5))
-    del held
-    fired(one.add(Coded("long")))
-    twin = Coded("xyz", 5)
-    with pytest.raises(ClashError, match="hashCode"):
-        fired(one.add(twin))
-    twin.word = "plain"
-    long = next(o for o in one if isinstance(o, Coded) and o.word == "long")
-    failed = one.set(long, word="xyz")
-    with pytest.raises(ClashError):
-        fired(failed)
-    assert long.word == "long"
-
-
-def test_objects_of_no_known_class_are_records(net):
-    one, two = two_nodes(net)
-    fired(one.add(Coded("abc", 7)))
-    fired(one.put_fields({"odd": [1, {"a": b"x"}]}))
-    net.run(1)
-    found = {tuple(record.fields): record for record in two}
-    assert isinstance(found["word", "rest"], Record)
-    assert found["odd",]["odd"] == [1, {"a": b"x"}]
-    assert repr(found["odd",]).startswith("Record(")
-    assert sorted(record.hash for record in two) == sorted(two.store.object_hashes())
-
-
-def test_iteration_walks_more_than_a_slice(net):
-    node = net.add("node")
-    for number in range(1_100):
-        node.put(n=number)
-    assert len({record["n"] for record in node.pool}) == 1_100
-
-    async def all_of_them():
-        return [record async for record in node.pool]
-
-    from twisted.internet.defer import Deferred
-
-    assert len(fired(Deferred.fromCoroutine(all_of_them()))) == 1_100
+# What the node does with a subscriber
 
 
 def test_a_subscriber_that_fails_keeps_nothing_from_the_peers(net):
-    one, two = two_nodes(net)
+    one, two = net.add("one"), net.add("two")
+    net.connect(one, two)
+    net.run(1)
+    told = []
 
-    def fails(person):
+    def fails(outcome, source):
+        told.append(outcome)
         raise ZeroDivisionError
 
-    end = one.on_created(fails)
-    fired(one.add(Person("Ada")))
+    end = one.pool.subscribe(fails)
+    one.put(n=1)
     net.run(1)
-    assert len(two) == 1
+    assert len(two.contents()) == 1
     end()
     end()
+    one.put(n=2)
+    assert len(told) == 1
 
 
-def test_an_attribute_that_is_refused_at_once_leaves_the_instance_as_it_was(net):
-    node = net.add("node", classes=[Person])
-    ada = Person("Ada", 36)
-    fired(node.pool.add(ada))
-    for refused in ("x" * 70_000, [[[[[[[[[[[[[1]]]]]]]]]]]]]):
-        with pytest.raises((ValueError, LocalProtocolError)):
-            ada.name = refused
-        assert ada.name == "Ada"
-    ada.age = 37
+def test_of_two_changes_of_a_version_the_later_one_holds_on_both_nodes(net):
+    one, two = net.add("one"), net.add("two")
+    net.connect(one, two)
     net.run(1)
-    assert list(node.contents().values()) == [{"name": "Ada", "age": 37}]
-    assert ada.age == 37
+    number = one.put(n=1)
+    net.run(1)
+    one.skew = 5.0
+    one.change(number, n=2)
+    two.change(number, n=3)
+    net.run(1)
+    assert [list(node.contents().values()) for node in (one, two)] == [[{"n": 2}]] * 2

@@ -9,7 +9,7 @@ from pool_network import fired
 from test_pool_peers import dial, opened
 from twisted.logger import LogLevel, globalLogPublisher
 
-from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, OBJECTS_PER_TURN
+from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, PIECES_PER_TURN
 from hyperbloom.objects.wire.errors import LocalProtocolError
 from hyperbloom.objects.wire.framing import encode_frame
 from hyperbloom.objects.wire.payloads import Change, Creation
@@ -52,7 +52,7 @@ def test_a_message_of_very_many_objects_is_taken_in_many_turns(net):
     send(foreign, initialize(*({"n": n} for n in range(2_000))))
     foreign.send(Creation(t=1, d={"last": True}, h=1))
     net.run(3)
-    assert max(sizes) == OBJECTS_PER_TURN
+    assert max(sizes) == PIECES_PER_TURN
     assert len(node.contents()) == 2_001
 
 
@@ -68,7 +68,7 @@ def test_what_is_left_of_a_message_goes_with_its_connection(net):
     node.pool.offer = cut
     send(foreign, initialize(*({"n": n} for n in range(1_000))))
     net.run(1)
-    assert len(node.contents()) == OBJECTS_PER_TURN
+    assert 0 < len(node.contents()) <= PIECES_PER_TURN
 
 
 def test_an_object_too_large_for_the_store_is_not_hashed(net):

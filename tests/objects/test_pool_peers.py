@@ -10,7 +10,7 @@ from twisted.internet.protocol import Protocol
 from twisted.logger import Logger, formatEvent
 
 from hyperbloom.objects.limits import MAX_FRAME_BYTES
-from hyperbloom.objects.peers.network import AcceptFactory, DialFactory
+from hyperbloom.objects.service import AcceptFactory, DialFactory
 from hyperbloom.objects.wire.aes import AesProcessing, NoProcessing
 from hyperbloom.objects.wire.codec import encode
 from hyperbloom.objects.wire.framing import encode_frame
@@ -89,7 +89,7 @@ def opened(net, node, *, kin=False, **more):
 
 
 def closings(node):
-    return [(status.kind, status.reason) for status in node.network.closings]
+    return [(status.kind, status.reason) for status in node.network.recently_closed]
 
 
 def test_a_client_of_another_kind_gets_the_pool_and_every_change(net):
@@ -336,7 +336,7 @@ def test_connections_are_bounded_in_all_and_from_one_address(net):
 def test_junk_is_counted_and_not_told_one_by_one(net, monkeypatch):
     node = net.add("node", connections=1_000, connections_per_address=1_000)
     lines = []
-    monkeypatch.setattr(node.network._strangers, "_log", Logger(observer=lines.append))
+    monkeypatch.setattr(node.network.strangers, "_log", Logger(observer=lines.append))
     for _ in range(300):
         near, far = net.transports("stranger", "node")
         near.protocol = Protocol()
@@ -354,15 +354,26 @@ def test_junk_is_counted_and_not_told_one_by_one(net, monkeypatch):
     ]
 
 
+def test_the_status_tells_what_a_connection_has_moved(net):
+    one, two = net.add("one"), net.add("two")
+    one.put(text="x" * 1_000)
+    net.connect(one, two)
+    net.run(1)
+    (here,), (there,) = one.network.peers(), two.network.peers()
+    assert (here.bytes_in, here.bytes_out) == (there.bytes_out, there.bytes_in)
+    assert here.bytes_out > there.bytes_out > 0
+    assert one.network.moved() == (here.bytes_in, here.bytes_out)
+
+
 def test_kick_is_said_when_a_node_stops_and_heard(net):
     one, two = net.add("one"), net.add("two")
     peer = net.connect(one, two)
     net.run(1)
-    from hyperbloom.objects.peers.peer import Closing
+    from hyperbloom.connections.close_reason import CloseReason
 
-    two.network.close(Closing("stopped", "this node is stopping"))
+    two.network.close_all(CloseReason("stopped", "this node is stopping"))
     net.run(1)
-    assert peer.closing.kind == "kicked"
+    assert peer.close_reason.kind == "kicked"
     assert fired(peer.when_lost()) is None
 
 
@@ -451,15 +462,15 @@ def test_a_peer_that_reads_too_slowly_is_kicked_at_the_bound(net):
     node = net.add("node", queued_bytes=65_536)
     foreign = opened(net, node, kin=True)
     foreign.transport.pauseProducing()
+    peer = foreign.transport.other.protocol
     texts = net.random
     for number in range(40):
         node.put(n=number, text=texts.randbytes(4_000).hex())
-    assert closings(node) == []
-    peer = foreign.transport.other.protocol
-    assert 0 < peer._queued <= 65_536 or peer.closing is not None
+        assert peer.outgoing_objects.queued <= 65_536
+        assert number > 8 or closings(node) == []
     net.run(8)
     assert closings(node)[0][0] == "slow"
-    assert peer._queue == type(peer._queue)()
+    assert peer.outgoing_objects.queued == 0
 
 
 @pytest.mark.parametrize("kin", [True, False])

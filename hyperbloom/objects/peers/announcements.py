@@ -11,16 +11,16 @@ from typing import Any, Final
 from hyperbloom.objects.wire.payloads import Change, Creation, Fields, Payload, Removal
 from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
 
-__all__ = ["NEWS", "answers", "difference", "messages"]
+__all__ = ["ANNOUNCED", "answers", "difference", "messages"]
 
-NEWS: Final = frozenset(
+ANNOUNCED: Final = frozenset(
     {Verdict.CREATED, Verdict.CHANGED, Verdict.REMOVED, Verdict.MERGED, Verdict.RESTAMPED}
 )
 """Verdicts that others hear of; the rest changed nothing here."""
 
 
 def messages(outcome: Outcome) -> list[Payload]:
-    """What a peer is told of news, in order; empty when it is none of its business."""
+    """What a peer is told of an outcome, in order; empty when it changed nothing here."""
     before, after, stamp = outcome.before, outcome.after, outcome.stamp
     match outcome.verdict:
         case Verdict.CREATED if after is not None:

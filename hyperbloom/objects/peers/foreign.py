@@ -76,7 +76,7 @@ def creation(types: Types, record: ObjectRecord) -> Told:
 
 
 def messages(types: Types, outcome: Outcome) -> Told:
-    """What the peer is told of news; nothing when it is none of its business."""
+    """What the peer is told of an outcome; nothing when it changed nothing here."""
     before, after = outcome.before, outcome.after
     match outcome.verdict:
         case Verdict.CREATED if after is not None:

@@ -3,7 +3,7 @@
 PPPP 2 lets a node look for faster parents. Here a node keeps connections to as many of its known
 addresses as its setting says. Now and then it tries one that it is not connected with, as one more;
 once that has shown its latency, the slowest is left, unless it is only a little slower: changing
-costs a stream of the whole pool. An address that fails, refuses or kicks is backed off from, and
+costs the sending of the whole pool. An address that fails, refuses or kicks is backed off from, and
 another one is taken.
 
 Latency is half of what a PING and its PONG take together, smoothed as TCP smooths (RFC 6298: an
@@ -16,15 +16,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Latency", "ParentChoice"]
+from hyperbloom.connections.dialing import retry_wait
+
+__all__ = ["Latency", "ParentSelection"]
 
 SMOOTHING: Final = 1 / 8
 #: A parent is left for one whose latency is at most this part of its own, ...
 WORTH_CHANGING: Final = 0.8
 #: ... and this many seconds less: below it two parents are equally fast.
 LEAST_GAIN: Final = 0.002
-#: Growth of the wait from one failed attempt to the next.
-BACKOFF_FACTOR: Final = 1.7
 #: Measurements before a latency counts.
 MEASUREMENTS: Final = 3
 
@@ -70,7 +70,7 @@ class _Candidate:
         return self.connected or self.dialling
 
 
-class ParentChoice:
+class ParentSelection:
     """The addresses, and what is known of each.
 
     wanted: parents to have. probe_seconds: between two tries of another one. retry_first and
@@ -111,8 +111,8 @@ class ParentChoice:
         candidate = self._candidates[address]
         candidate.dialling = candidate.connected = False
         candidate.failures = 1 if steady else candidate.failures + 1
-        wait = self._first * BACKOFF_FACTOR ** min(candidate.failures - 1, 100)
-        candidate.not_before = now + min(wait, self._longest)
+        wait = retry_wait(candidate.failures, first=self._first, longest=self._longest)
+        candidate.not_before = now + wait
 
     # What to do
 

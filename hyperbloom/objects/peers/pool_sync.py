@@ -7,7 +7,7 @@ the new hash is put at the end of the row.
 The JVM takes nothing of an INITIALIZE whose first object it has, and nothing of one in which it
 cannot read one object, and does not answer some; of CREATIONs it takes each by itself. So to a peer
 of another kind the objects go one by one, each read when it goes: what has changed since would be
-an old version that comes after the news about it.
+an old version that comes after what was told of it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from hyperbloom.objects.wire.messagepack import pack
 from hyperbloom.objects.wire.payloads import Initialize, Version
 from hyperbloom.store.objects.records import ObjectRecord
 
-__all__ = ["PoolStream"]
+__all__ = ["PoolSync"]
 
 
-class PoolStream:
+class PoolSync:
     """The parts, one after the other. `read` gives those of some objects that are there."""
 
     def __init__(self, read: Callable[[Iterable[int]], list[ObjectRecord]]) -> None:

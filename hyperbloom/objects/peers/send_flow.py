@@ -22,7 +22,7 @@ WAIT_SECONDS: Final = 2.0
 
 
 class FlowPeer(Protocol):
-    """The connection, as far as the flow uses it (peer.py)."""
+    """The connection, as far as the flow uses it (foreign_side.py)."""
 
     @property
     def may_write(self) -> bool:
@@ -30,7 +30,7 @@ class FlowPeer(Protocol):
         ...
 
     def refill(self) -> None:
-        """Put what is made only when there is room for it: of the pool's stream."""
+        """Put what is made only when there is room for it, the next object of the pool."""
         ...
 
     def write_frame(self, frame: bytes) -> None:

@@ -31,11 +31,10 @@ class FrameReader:
     def __init__(self, flag: int) -> None:
         self.flag = flag
         self._buffer = bytearray()
-        self._at = 0
         self.limit = MAX_EARLY_FRAME_BYTES
 
     def __len__(self) -> int:
-        return len(self._buffer) - self._at
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> None:
         """Take bytes that arrived."""
@@ -44,20 +43,16 @@ class FrameReader:
     def clear(self) -> None:
         """Drop what is buffered."""
         self._buffer.clear()
-        self._at = 0
 
     def peek(self, most: int) -> bytes:
         """The next bytes, so many at most, which stay."""
-        return bytes(memoryview(self._buffer)[self._at : self._at + most])
+        return bytes(memoryview(self._buffer)[:most])
 
     def take(self, count: int) -> bytes:
         """The next `count` bytes, which must be there; they go."""
         found = self.peek(count)
-        self._at += count
-        # Moving the rest forward at every frame would cost the square of their number.
-        if self._at == len(self._buffer) or self._at > MAX_EARLY_FRAME_BYTES:
-            del self._buffer[: self._at]
-            self._at = 0
+        # CPython moves where a bytearray begins, and not its bytes.
+        del self._buffer[:count]
         return found
 
     def next_frame(self) -> bytes | None:
@@ -68,16 +63,14 @@ class FrameReader:
         buffered = len(self)
         if not buffered:
             return None
-        if self._buffer[self._at] != self.flag:
-            raise WrongFlag(
-                f"the peer's flag is {self._buffer[self._at]}, and {self.flag} is set here"
-            )
+        if self._buffer[0] != self.flag:
+            raise WrongFlag(f"the peer's flag is {self._buffer[0]}, and {self.flag} is set here")
         if buffered < HEADER_BYTES:
             return None
-        length = _HEADER.unpack_from(self._buffer, self._at)[1]
+        length = _HEADER.unpack_from(self._buffer)[1]
         if length > self.limit:
             raise FrameTooLong(f"a message of {length} bytes; {self.limit} are taken")
         if buffered < HEADER_BYTES + length:
             return None
-        self._at += HEADER_BYTES
+        del self._buffer[:HEADER_BYTES]
         return self.take(length)

@@ -1,6 +1,6 @@
 """One connection of PPPP 2 as a machine without I/O: bytes in, payloads out, and the reverse.
 
-The client sends IDENTIFY, the server answers with OK or REJECTION; after OK both stream their pools
+The client sends IDENTIFY, the server answers with OK or REJECTION; after OK both send their pools
 by INITIALIZE and tell each other of every change (drawn in docs/objects.md).
 
 How to use it: give what arrives to `receive_data`, then call `next_event` until it says NEED_DATA

@@ -24,7 +24,7 @@ from hyperbloom.replication.sync.peer import Peering
 
 __all__ = ["AcceptFactory", "DialFactory", "Dialer"]
 
-#: Refusals after which dialling again is of no use: we are who answers there, or are connected, or
+#: Closings after which dialling again is of no use: we are who answers there, or are connected, or
 #: who answers is denied.
 _NO_OTHER_PEER = frozenset({"own", "own-key", "twin", "denied"})
 
@@ -64,7 +64,7 @@ class Dialer:
     With `attempts` it gives up after so many failures in a row, and at once on an address that is
     this node's own or of a peer that is connected already: `gave_up` fires then. `secure` is called
     with each connection that became so. `last_problem` says why there is none at the moment, for
-    the status, and `last_refusal` in one word, where a handshake came to nothing.
+    the status, and `last_close_kind` in one word, where a handshake came to nothing.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Dialer:
     ) -> None:
         self.address = address
         self.last_problem: str | None = None
-        self.last_refusal: str | None = None
+        self.last_close_kind: str | None = None
         #: The key that was proved at the address last.
         self.answered: bytes | None = None
         self._attempts = attempts
@@ -134,7 +134,7 @@ class Dialer:
     def _is_hopeless(self) -> bool:
         if self._attempts is None:
             return False
-        return self._failures >= self._attempts or self.last_refusal in _NO_OTHER_PEER
+        return self._failures >= self._attempts or self.last_close_kind in _NO_OTHER_PEER
 
     async def _dial(self) -> float:
         """Dial once and stay until the connection is lost; seconds to wait before the next time."""
@@ -171,7 +171,7 @@ class Dialer:
         self._peer = peer
 
     def _became_secure(self, peer: PeerProtocol) -> None:
-        self.last_problem = self.last_refusal = None
+        self.last_problem = self.last_close_kind = None
         if peer.peering is not None:
             self.answered = peer.peering.remote_key
         if self._secure is not None:
@@ -180,7 +180,7 @@ class Dialer:
     def _failed(self, error: Exception) -> None:
         self._note(Failure(error).getErrorMessage())
         if isinstance(error, CloseReason):
-            self.last_refusal = error.kind
+            self.last_close_kind = error.kind
 
     def _note(self, problem: str) -> None:
         """Keep why an attempt failed; each reason is logged once, not at every attempt."""

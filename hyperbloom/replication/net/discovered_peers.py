@@ -266,9 +266,9 @@ class DiscoveredPeers:
 
     def _gave_up(self, found: _Found, dialer: Dialer) -> None:
         found.dialer, found.problem = None, dialer.last_problem
-        if dialer.last_refusal in ("own", "own-key"):
+        if dialer.last_close_kind in ("own", "own-key"):
             found.own = True
-        elif dialer.last_refusal != "twin":
+        elif dialer.last_close_kind != "twin":
             self._rest(found)
         if self._running:
             self._dial_waiting()

@@ -228,9 +228,9 @@ class PeerProtocol(PeerConnection):
         return None if self.outgoing else self.admission.why_unwanted(self, key)
 
     def _take_handshake(self, event: HandshakeReceived) -> None:
-        refusal = self.admission.check_secure(self, event.peer)
-        if refusal is not None or self.feed is None:
-            self.close(refusal or CloseReason("protocol", "it shook hands about no feed"))
+        reason = self.admission.check_secure(self, event.peer)
+        if reason is not None or self.feed is None:
+            self.close(reason or CloseReason("protocol", "it shook hands about no feed"))
             return
         self.wire.bufferSize = TCPConnection.bufferSize
         if hasattr(self.wire, "setTcpKeepAlive"):

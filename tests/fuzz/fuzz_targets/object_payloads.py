@@ -54,7 +54,7 @@ def _payload(packed: bytes) -> bool:
 
 
 def _take(payload: Payload) -> None:
-    """What objects/peers/peer.py does with the objects of a message, and the errors it expects."""
+    """What incoming_objects.py does with the objects of a message, and the errors it expects."""
     objects = ()
     if isinstance(payload, Initialize):
         objects = payload.objects
