@@ -20,10 +20,10 @@ from twisted.logger import Logger
 
 from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.json_fields import hash_text
+from hyperbloom.objects.announcements import difference
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.classes.types import Types
 from hyperbloom.objects.limits import PIECES_PER_TURN, TURN_SECONDS
-from hyperbloom.objects.peers.announcements import difference
 from hyperbloom.objects.wire.errors import ClashError, ObjectError, ObjectGone, PoolFull
 from hyperbloom.objects.wire.messagepack import check_fields
 from hyperbloom.store import (

@@ -20,6 +20,7 @@ from source_tree import ROOT, Module, package_modules, project_modules
 PACKAGE_RULES = [
     import_rules.unplanned_rooms,
     import_rules.upward_imports,
+    import_rules.import_circles,
     import_rules.foreign_imports,
     import_rules.private_imports,
     import_rules.impure_core,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hyperbloom.objects.announcements import ANNOUNCED, answers, difference, messages
 from hyperbloom.objects.limits import OBJECTS_PER_PART, PART_BYTES
-from hyperbloom.objects.peers.announcements import ANNOUNCED, answers, difference, messages
 from hyperbloom.objects.peers.pool_sync import PoolSync
 from hyperbloom.objects.wire.messagepack import pack
 from hyperbloom.objects.wire.payloads import Change, Creation, Removal, Version

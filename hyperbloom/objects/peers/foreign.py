@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hyperbloom.json_fields import hash_text
+from hyperbloom.objects.announcements import difference
 from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.classes.types import ObjectType, Types, unreadable_fields
-from hyperbloom.objects.peers.announcements import difference
 from hyperbloom.objects.wire.codec import compressed
 from hyperbloom.objects.wire.payloads import Change, Creation, Fields, Payload, Removal
 from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict

@@ -12,8 +12,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.objects.announcements import ANNOUNCED
 from hyperbloom.objects.classes.hashes import record_hash
-from hyperbloom.objects.peers.announcements import ANNOUNCED
 from hyperbloom.objects.peers.foreign import Told
 from hyperbloom.objects.peers.outgoing_objects import OutgoingObjects
 from hyperbloom.objects.peers.port import PoolPort

@@ -15,8 +15,8 @@ from twisted.logger import Logger
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.connections.registry import Registered, Registry
+from hyperbloom.objects.announcements import ANNOUNCED
 from hyperbloom.objects.limits import PIECES_PER_TURN, TURN_SECONDS
-from hyperbloom.objects.peers.announcements import ANNOUNCED
 from hyperbloom.objects.peers.context import PoolContext
 from hyperbloom.objects.peers.foreign import Made
 from hyperbloom.objects.peers.outgoing_objects import OutgoingObjects

@@ -15,8 +15,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.objects.announcements import answers, messages
 from hyperbloom.objects.limits import RESPOND_SECONDS
-from hyperbloom.objects.peers.announcements import answers, messages
 from hyperbloom.objects.peers.foreign import Made, Told
 from hyperbloom.objects.peers.pool_sync import PoolSync
 from hyperbloom.objects.peers.port import PoolPort
