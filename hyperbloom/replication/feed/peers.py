@@ -157,6 +157,8 @@ class FeedPeers:
 
     def offer(self, appended: Appended, origin: bytes) -> None:
         """Values are on disk: each peer is told, at once or when it is its turn."""
+        if not self._peers:
+            return
         self._signed = None
         for peer in self:
             try:
