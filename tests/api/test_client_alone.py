@@ -26,10 +26,10 @@ def loaded(module: str) -> set[str]:
     return set(json.loads(run.stdout))
 
 
-@pytest.mark.parametrize("name", ["client", "remote_pool"])
+@pytest.mark.parametrize("name", ["client", "client.remote_pool"])
 def test_the_client_loads_nothing_of_the_node(name):
-    found = loaded(f"hyperbloom.client.{name}")
-    assert f"hyperbloom.client.{name}" in found
+    found = loaded(f"hyperbloom.{name}")
+    assert f"hyperbloom.{name}" in found
     assert not found & {f"hyperbloom.{part}" for part in NODES_OWN}
     assert not found & set(FOREIGN)
 
