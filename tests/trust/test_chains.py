@@ -9,6 +9,7 @@ import pytest
 
 from hyperbloom.keys import Identity, keyed_hash
 from hyperbloom.trust import (
+    LINK_FORMAT_DRAFT,
     MAX_CHAIN_LINKS,
     Chain,
     ChainError,
@@ -18,6 +19,7 @@ from hyperbloom.trust import (
     ChainTooLong,
     TrustLink,
     issue_link,
+    owner_chain,
     verify_chain,
 )
 
@@ -94,6 +96,39 @@ class TestChain:
             Chain(FEED[:-1])
         with pytest.raises(ValueError, match="at most 5"):
             Chain(FEED, tuple(issued(i, i + 1) for i in range(6)))
+
+
+class TestOwner:
+    def test_an_owner_proves_itself_by_an_empty_chain(self) -> None:
+        chain = owner_chain(PEOPLE[0])
+        assert chain == Chain(FEED)
+        assert chain.is_owners
+        assert not verify_chain(FEED, line(1), now=NOW).is_owners
+        assert not verify_chain(FEED, line(3), now=NOW).is_owners
+
+    def test_in_the_draft_by_a_link_to_itself_that_is_always_the_same(self) -> None:
+        chain = owner_chain(PEOPLE[0], format=LINK_FORMAT_DRAFT)
+        assert chain == owner_chain(PEOPLE[0], format=LINK_FORMAT_DRAFT)
+        assert (len(chain), chain.holder, chain.expires) == (1, FEED, math.inf)
+        assert chain.is_owners
+        (link,) = chain.links
+        assert link.is_signed_by(FEED)
+        again = verify_chain(FEED, chain.to_wire(), now=NOW, format=LINK_FORMAT_DRAFT)
+        assert again == chain
+
+    def test_a_members_chain_begins_with_the_link_to_the_first_of_them(self) -> None:
+        first, second = issued(0, 1), issued(1, 2)
+        for own in (Chain(FEED), Chain(FEED, (issued(0, 0),))):
+            assert own.extended(first).links == (first,)
+        assert Chain(FEED).extended(first).extended(second).links == (first, second)
+        longest = Chain(FEED, tuple(issued(i, i + 1) for i in range(5)))
+        with pytest.raises(ValueError, match="at most 5"):
+            longest.extended(issued(5, 6))
+
+    def test_the_keys_of_a_chain_begin_with_the_feeds(self) -> None:
+        keys = tuple(person.public_key for person in PEOPLE)
+        assert Chain(FEED).keys == (FEED,)
+        assert verify_chain(FEED, line(3), now=NOW).keys == keys[:4]
 
 
 class TestVerify:
