@@ -285,3 +285,20 @@ def test_compact_addresses() -> None:
     with pytest.raises(RemoteProtocolError):
         decode_address(b"12345")
     assert decode_contacts(b"n" * 20 + b"\x01\x02\x03\x04\x00\x00") == ()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda an_id: FindNode(target=an_id),
+        lambda an_id: GetPeers(info_hash=an_id),
+        lambda an_id: AnnouncePeer(info_hash=an_id, token=b"t", port=1),
+        lambda an_id: Get(target=an_id),
+    ],
+    ids=["find_node", "get_peers", "announce_peer", "get"],
+)
+def test_what_is_asked_about_has_20_bytes(make):
+    make(bytes(20))
+    for length in (0, 19, 21):
+        with pytest.raises(ValueError, match="20 bytes"):
+            make(bytes(length))
