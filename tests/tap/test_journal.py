@@ -187,7 +187,7 @@ def test_standard_output_is_the_journal_where_the_variable_says_so(tmp_path: Pat
 
 LOGS = """
 import sys
-from hyperbloom import journal
+from hyperbloom.process import journal
 journal.JournalObserver.__init__.__defaults__ = (sys.argv[1],)
 from twisted.logger import Logger, globalLogPublisher
 from hyperbloom.process.logs import log_observer
@@ -222,7 +222,7 @@ def test_a_log_file_stays_a_log_file(tmp_path: Path) -> None:
 
 NODE = """
 import sys
-from hyperbloom import journal
+from hyperbloom.process import journal
 journal.JournalObserver.__init__.__defaults__ = (sys.argv.pop(1),)
 from twisted.scripts.twistd import run
 run()
