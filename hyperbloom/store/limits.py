@@ -4,6 +4,7 @@ __all__ = [
     "DEFAULT_MAP_BYTES",
     "DELETE_STEP",
     "FORGET_STEP",
+    "GATHER_PART",
     "GROUP_BYTES",
     "GROUP_OPERATIONS",
     "GROUP_SECONDS",
@@ -109,6 +110,9 @@ OWN_GROUP_BYTES = 32 * 1024 * 1024
 
 OWN_GROUP_SECONDS = 0.2
 """As GROUP_SECONDS, where nothing of a peer's waits."""
+
+GATHER_PART = 0.05
+"""For this part of what the last group took, the next one waits for those whom it answered."""
 
 OWN_WAITS_SECONDS = 0.01
 """As GROUP_SECONDS, for what peers have sent while this node's own operations are in the group or

@@ -59,6 +59,11 @@ class WriteQueue:
         """Whether something of this node's own waits."""
         return bool(self._own)
 
+    @property
+    def only_own(self) -> int:
+        """How many operations wait, if all are this node's own; 0 if one of a peer's waits."""
+        return 0 if self._rows else len(self._own)
+
     def add(self, queued: Queued) -> None:
         """Put an operation at the end of its row."""
         self.bytes += queued.size

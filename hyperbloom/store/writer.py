@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from hyperbloom.store.errors import StoreClosed, StoreCorrupt, StoreError, StoreFull, StoreGone
 from hyperbloom.store.histogram import Histogram
 from hyperbloom.store.limits import (
+    GATHER_PART,
     GROUP_BYTES,
     GROUP_SECONDS,
     OWN_GROUP_SECONDS,
@@ -134,6 +135,8 @@ class Writer:
         self._own_at = -math.inf
         self._seconds_a_byte = 0.0
         self._others_were_last = False
+        #: How many own operations the last group answered, and how long to wait for what follows.
+        self._answered, self._gather_seconds = 0, 0.0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="hyperbloom-writer", daemon=True)
         for unfinished in (SweepDropped(), SumUp()):
@@ -158,7 +161,7 @@ class Writer:
                 self._queue.add(queued)
                 if origin is OWN and isinstance(operation, AppendValues):
                     self._own_at = self._clock()
-                if is_idle:
+                if is_idle or self._queue.only_own == self._answered:
                     self._changed.notify()
                 return
         self._answer([(done, _closed_error())])
@@ -199,6 +202,9 @@ class Writer:
                         self._queue.add(Queued(rest, rest.size, queued.origin, queued.done))
                     else:
                         answers.append((queued.done, result))
+                is_own = group[-1].origin is OWN and group[0].origin is OWN
+                self._answered = len(answers) + self._queue.only_own if is_own else 0
+                self._gather_seconds = seconds * GATHER_PART
             self._answer(answers)
 
     def _lateness(self, group: Sequence[Queued], began: float) -> Callable[[int], bool]:
@@ -228,6 +234,7 @@ class Writer:
         with self._changed:
             while not self._queue and not self._closed:
                 self._changed.wait()
+            self._gather()
             waiting = self._queue.bytes
             self.figures.group_bytes = self._most_of_others()
             # Own operations do not wait for others twice, in the last group and in their own.
@@ -235,6 +242,14 @@ class Writer:
             self._others_were_last = any(queued.origin is not OWN for queued in group)
             self._writing_bytes = waiting - self._queue.bytes
         return group
+
+    def _gather(self) -> None:
+        """Wait a little for those who were just answered: many of them insert again at once.
+
+        Else callers that once were parted into two groups would stay so, with two syncs for one.
+        """
+        if 0 < self._queue.only_own < self._answered and not self._closed:
+            self._changed.wait(self._gather_seconds)
 
     def _most_of_others(self) -> int:
         """Bytes of others in a group: so much at the most is waited for by who inserts here."""

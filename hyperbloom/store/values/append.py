@@ -36,12 +36,12 @@ class AppendValues:
         values = tuple(self.values)
         if set(map(type, values)) - {bytes}:
             raise TypeError("values must be bytes")
-        lengths = list(map(len, values))
-        if lengths and max(lengths) > MAX_VALUE_BYTES:
-            raise ValueError(f"a value has at most {MAX_VALUE_BYTES} bytes, not {max(lengths)}")
+        size = sum(map(len, values))
+        if size > MAX_VALUE_BYTES and (longest := max(map(len, values))) > MAX_VALUE_BYTES:
+            raise ValueError(f"a value has at most {MAX_VALUE_BYTES} bytes, not {longest}")
         object.__setattr__(self, "values", values)
-        size = sum(lengths) + VALUE_COST_BYTES * len(values) + OVERHEAD_BYTES
-        object.__setattr__(self, "size", size)
+        weight = size + VALUE_COST_BYTES * len(values) + OVERHEAD_BYTES
+        object.__setattr__(self, "size", weight)
 
     def apply(self, transaction: WriteTransaction) -> Appended:
         feed = transaction.feed(self.feed_key)
