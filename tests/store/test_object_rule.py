@@ -123,6 +123,14 @@ def test_a_removed_object_does_not_come_back_by_old_news(table):
     assert table.pool() == {}
 
 
+def test_a_version_that_comes_after_its_removal_is_remembered_as_removed(table):
+    table.offer(made(), removal(1, 30))
+    assert table.said(change(1, 9, 29)) == [Verdict.STALE]
+    (outcome,) = table.offer(made(9, 29, {"name": "Ada", "n": 9}))
+    assert (outcome.verdict, outcome.after, outcome.stamp) == (Verdict.STALE, None, 30)
+    assert table.pool() == {}
+
+
 def test_an_object_created_anew_is_another_one(table):
     table.offer(made(), change(1, 2, 20))
     assert table.said(made(stamp=21)) == [Verdict.CREATED]
@@ -311,6 +319,7 @@ def test_a_long_way_to_what_holds_is_walked_once(table):
         lambda: made(type_name=""),
         lambda: change(1, -(1 << 63) - 1, 1),
         lambda: removal(1, -1),
+        lambda: removal(1 << 63, 1),
         lambda: OfferObjects((), -1, 1),
     ],
 )
