@@ -118,6 +118,14 @@ def test_who_is_alone_has_all_of_a_group_and_the_order_stays():
     assert waiting.bytes == 0
 
 
+def test_a_transaction_has_so_many_operations_of_a_peer_and_no_more():
+    waiting = WriteQueue()
+    for number in range(GROUP_OPERATIONS + 1):
+        waiting.add(queued(A, 1, number))
+    assert names(waiting.take()) == list(range(GROUP_OPERATIONS))
+    assert names(waiting.take()) == [GROUP_OPERATIONS]
+
+
 def test_what_was_not_written_comes_first_the_next_time():
     waiting = WriteQueue()
     for number in range(8):

@@ -9,7 +9,14 @@ import pytest
 
 from hyperbloom.store import Store, WriterInline, limits
 from hyperbloom.store.objects.offers import OfferedChange, OfferedObject, OfferedRemoval
-from hyperbloom.store.objects.records import Verdict
+from hyperbloom.store.objects.records import (
+    COUNTS_KEY,
+    LIVE,
+    PAST,
+    Verdict,
+    hash_bytes,
+    unpack_past,
+)
 from hyperbloom.store.objects.rule import OfferObjects
 
 NAME = {"name": "Ada", "n": 0}
@@ -113,6 +120,14 @@ def test_a_removed_object_does_not_come_back_by_old_news(table):
         (outcome,) = table.offer(offer)
         assert (outcome.verdict, outcome.after, outcome.stamp) == (Verdict.STALE, None, 30)
     assert table.said(removal(2, 30), removal(1, 20)) == [Verdict.KNOWN] * 2
+    assert table.pool() == {}
+
+
+def test_a_version_that_comes_after_its_removal_is_remembered_as_removed(table):
+    table.offer(made(), removal(1, 30))
+    assert table.said(change(1, 9, 29)) == [Verdict.STALE]
+    (outcome,) = table.offer(made(9, 29, {"name": "Ada", "n": 9}))
+    assert (outcome.verdict, outcome.after, outcome.stamp) == (Verdict.STALE, None, 30)
     assert table.pool() == {}
 
 
@@ -262,12 +277,28 @@ def test_past_versions_are_bounded_and_the_oldest_go(table, monkeypatch):
     assert table.store.object_figures().past == 1
 
 
+def test_news_of_a_version_whose_successor_is_forgotten_is_ignored(table, monkeypatch):
+    """Of two that ended at one time the lesser hash is forgotten first, here the later version."""
+    table.offer(made(5), change(5, 1, 20, n=0), removal(1, 30))
+    monkeypatch.setattr("hyperbloom.store.objects.table.MAX_PAST_OBJECTS", 1)
+    table.offer()
+    ancestor = made(8, 12, ancestors=(5,))
+    assert table.said(made(5), change(5, 9, 15)) == [Verdict.UNKNOWN] * 2
+    assert table.said(ancestor) == [Verdict.CREATED], "of nothing that is known here"
+
+
+def test_offers_stay_as_they_were_made(table):
+    offers = [made(1)]
+    operation = OfferObjects(offers, 1, 10)
+    offers.append(made(2))
+    table.writer.submit(operation, lambda result: None)
+    assert list(table.pool()) == [1]
+
+
 def test_a_long_way_to_what_holds_is_walked_once(table):
     table.offer(made(), *(change(n, n + 1, 10 + n) for n in range(1, 2_000)))
     assert table.said(made()) == [Verdict.STALE]
     with table.store.environment.read() as txn:
-        from hyperbloom.store.objects.records import PAST, hash_bytes, unpack_past
-
         data = txn.get(PAST + hash_bytes(1), db=table.store.environment.databases["objects"])
     assert unpack_past(data).successor == 2_000
 
@@ -288,6 +319,7 @@ def test_a_long_way_to_what_holds_is_walked_once(table):
         lambda: made(type_name=""),
         lambda: change(1, -(1 << 63) - 1, 1),
         lambda: removal(1, -1),
+        lambda: removal(1 << 63, 1),
         lambda: OfferObjects((), -1, 1),
     ],
 )
@@ -357,14 +389,15 @@ def test_damage_is_found(table):
     table.offer(made(), change(1, 2, 20), made(5, fields={"n": 5}))
     database = table.store.environment.databases["objects"]
     with table.store.environment.write() as txn:
-        from hyperbloom.store.objects.records import LIVE, hash_bytes
-
         txn.put(LIVE + hash_bytes(5), b"short", db=database)
         txn.delete(b"q" + (2 - 1).to_bytes(8, "big") + hash_bytes(1), db=database)
     problems = " ".join(table.store.verify().problems)
     assert "cannot be read" in problems
     assert "order of age" in problems
     assert "count is kept as 2 and comes to 1" in problems
+    with table.store.environment.write() as txn:
+        txn.put(COUNTS_KEY, b"short", db=database)
+    assert "objects: the figures cannot be read" in table.store.verify().problems
     with table.store.environment.write() as txn:
         txn.drop(database, delete=False)
 

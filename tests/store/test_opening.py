@@ -20,6 +20,7 @@ from hyperbloom.store import (
     StoreClosed,
     StoreCorrupt,
     StoreError,
+    StoreGone,
     StoreLocked,
     WriterInline,
 )
@@ -228,6 +229,28 @@ def test_a_closed_store_says_so(store):
     ):
         with pytest.raises(StoreClosed, match="closed"):
             use()
+
+
+@pytest.mark.parametrize("left", ["nothing", "another file"])
+def test_what_is_written_to_a_file_that_goes_meanwhile_is_not_said_to_be_stored(
+    store, run, tmp_path, left
+):
+    file, away = tmp_path / "store" / "data.mdb", tmp_path / "away"
+
+    class TakeAway(PutMeta):
+        def apply(self, transaction):
+            super().apply(transaction)
+            file.rename(away)
+            if left == "another file":
+                shutil.copyfile(away, file)
+
+    with pytest.raises(StoreGone, match="restore that snapshot"):
+        run(TakeAway("name", b"lost"))
+    with pytest.raises(StoreGone):
+        run(PutMeta("name", b"lost"))
+    away.rename(file)
+    run(PutMeta("name", b"stored"))
+    assert store.get_meta("name") == b"stored"
 
 
 def test_a_read_only_store_takes_no_writes(tmp_path):

@@ -19,6 +19,7 @@ from hyperbloom.store.limits import (
 )
 from hyperbloom.store.objects.offers import OfferedObject, OfferedRemoval
 from hyperbloom.store.objects.rule import OfferObjects
+from hyperbloom.store.operations import Operation
 from hyperbloom.store.records import LinkRecord, PeerRecord
 from hyperbloom.store.tables.denied import AllowKey, DenyKey
 from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
@@ -91,9 +92,13 @@ def test_a_key_has_32_bytes(make: Make) -> None:
         make("k" * 32)
 
 
-@pytest.mark.parametrize("make", [*WITH_A_TIME.values()], ids=[*WITH_A_TIME])
-def test_every_operation_costs_something_of_a_groups_room(make: Make) -> None:
-    assert make(1).size > 0  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    "operation",
+    [*(make(1) for make in WITH_A_TIME.values()), *(make(KEY) for make in WITH_A_KEY.values())],
+    ids=[*(f"{name} at" for name in WITH_A_TIME), *(f"{name} by key" for name in WITH_A_KEY)],
+)
+def test_every_operation_costs_something_of_a_groups_room(operation: Operation) -> None:
+    assert operation.size > 0
 
 
 @pytest.mark.parametrize(

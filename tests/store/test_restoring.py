@@ -35,6 +35,7 @@ from hyperbloom.store.backup.snapshot_folder import list_snapshots, prune_snapsh
 from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.lmdb.layout import LOG_HEAD, META_SCHEMA, U32, U64, FeedState
+from hyperbloom.store.migrations import MIGRATIONS, schema_version
 from hyperbloom.store.records import LinkRecord
 from hyperbloom.store.restoring.replacement import REPLACED
 from hyperbloom.store.restoring.restore import restore_store
@@ -390,6 +391,8 @@ def test_a_snapshot_of_an_older_schema_is_restored_and_brought_up_to_date(snapsh
     with pytest.raises(SchemaMismatch, match="older version"):
         Store.open_readonly(snapshot)
     restore_store(snapshot, tmp_path / "new", node_key=NODE, verify=True)
+    with closing(Environment(tmp_path / "new", map_bytes=0)) as restored:
+        assert schema_version(restored) == len(MIGRATIONS) + 1
     with closing(Store.open(tmp_path / "new")) as store:
         while any(one.digest is None for one in store.feeds()):
             commit_group(store.environment, [SumUp()])
@@ -519,6 +522,8 @@ def test_snapshots_in_a_folder_are_listed_and_pruned(tmp_path):
     shutil.copytree(folder / "taken0", folder / ".taken9.partial")
     shutil.copytree(folder / "taken0", folder / "half")
     (folder / "half" / "data.mdb").unlink()
+    # Of a removal that was killed, of a snapshot that had this name before.
+    shutil.copytree(folder / "taken1", folder / ".taken0.removed")
     names = ["taken3", "taken2", "taken1", "taken0"]
     assert [one.path.name for one in list_snapshots(folder)] == names
     assert [one.path.name for one in prune_snapshots(folder, keep=1)] == ["taken1", "taken0"]

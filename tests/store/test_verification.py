@@ -3,7 +3,7 @@
 import pytest
 from sound_store import FEED, ORIGIN, OTHER, STEM, VALUES, fill
 
-from hyperbloom.store import AppendValues
+from hyperbloom.store import AppendValues, ForgetValues, StoreCorrupt
 from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.lmdb.layout import META_NEXT_FEED, U32, U64, FeedState
 from hyperbloom.store.lmdb.transaction import write
@@ -212,6 +212,23 @@ def test_a_damage_is_named(sound, damage, sentence):
     report = sound.verify()
     assert not report.ok
     assert any(sentence in problem for problem in report.problems), report.problems
+
+
+def test_nothing_is_written_over_records_beyond_the_top_number(sound, run):
+    write(sound.environment, set_state(top_seq=3))
+    with pytest.raises(StoreCorrupt):
+        run(AppendValues(FEED, [b"new"], ORIGIN, 1))
+    assert [
+        record.value for record in sound.log_slice(FEED, 0, limit=9, max_bytes=9_999).records
+    ] == VALUES
+    assert sound.has(FEED, [b"new"]) == [False]
+
+
+def test_a_bucket_goes_with_its_last_value_though_damage_took_another(sound, run):
+    run(ForgetValues(FEED, [value for value in VALUES if value.startswith(STEM * 3)]))
+    write(sound.environment, lose_value_in_bucket)
+    assert run(ForgetValues(FEED, [STEM + b"2"])).count == 1
+    assert not any("bucket" in problem for problem in sound.verify().problems)
 
 
 def test_a_damaged_folder_is_verified_without_a_node(sound, tmp_path):
