@@ -15,7 +15,7 @@ from hyperbloom.bloom import BloomFilter
 from hyperbloom.connections.shares import WorkBudget
 from hyperbloom.replication.feed.range_digests import QUESTION_VALUES
 from hyperbloom.replication.feed.ranges import contains, overlap, union, within
-from hyperbloom.replication.limits import OUTSTANDING_SYNCS
+from hyperbloom.replication.limits import LONGEST_VALUE_BYTES, OUTSTANDING_SYNCS, SLICE_BYTES
 from hyperbloom.replication.sync.plan import (
     FILTER_BYTES,
     MAX_BOUND_BYTES,
@@ -387,6 +387,22 @@ def test_what_came_after_the_question_is_not_in_the_answer():
     while not reply.done:
         sent += reply.next_portion()
     assert sent == [b"a", b"c"]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_the_store_tells_what_was_there_when_it_was_asked(network, count):
+    """Few values are looked up one by one; of many, what came later is read from the log."""
+    owner = network.add("owner")
+    feed = owner.feed(owner.key)
+    there = [b"a%03d" % n for n in range(count)]
+    feed.insert(there)
+    was_here = feed.values.slices.was_here()
+    assert was_here(there) == there
+    # More than one slice of the log holds, fewer than one in four of those that are asked about.
+    later = [bytes([n]) * LONGEST_VALUE_BYTES for n in range(1 + SLICE_BYTES // LONGEST_VALUE_BYTES)]
+    feed.insert(later)
+    assert was_here([*there, *later, b"never here"][: count + len(later)]) == there
+    assert was_here([]) == []
 
 
 def test_a_request_reads_no_more_than_it_sends_and_a_sync_whole_slices():

@@ -46,6 +46,23 @@ def test_the_listening_side_syncs_as_well(network):
     assert owner.values(feed) == [b"c"]
 
 
+def test_each_side_tells_who_dialled_and_by_what_chain_it_writes(network):
+    owner, member, feed = pair(network)
+    stranger = network.add("stranger", feeds=(FeedSettings(key=feed),))
+    network.connect(member, owner, feed)
+    network.run(2)
+    dialled = {
+        node.name: (node.node.traffic().dialled, node.node.traffic().accepted)
+        for node in (owner, member, stranger)
+    }
+    assert dialled == {"owner": (0, 1), "member": (1, 0), "stranger": (0, 0)}
+    told = member.status(feed)
+    assert (told.trusted, told.chain_links) == (True, 1)
+    assert told.chain_expires == member.feed(feed).trust.chain.expires
+    told = stranger.status(feed)
+    assert (told.trusted, told.chain_links, told.chain_expires) == (False, None, None)
+
+
 def test_new_values_are_broadcast_without_an_echo(network):
     owner, member, feed = pair(network)
     connection = network.connect(member, owner, feed)
