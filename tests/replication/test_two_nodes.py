@@ -73,6 +73,21 @@ def test_new_values_are_broadcast_without_an_echo(network):
     assert connection.peering.counters.values_out == 0, "nothing was sent back"
 
 
+def test_what_a_peer_sent_while_it_was_to_be_told_is_not_sent_back(network):
+    owner, member, feed = pair(network)
+    connection = network.connect(member, owner, feed)
+    network.run(2)
+    (there,) = owner.feed(feed).peers
+    there.scheduler.pauseProducing()
+    owner.feed(feed).insert([b"here and there", b"here only"])
+    connection.peering.output.send_values([b"here and there"])
+    network.run(0.2)
+    there.scheduler.resumeProducing()
+    network.run(0.2)
+    assert member.values(feed) == [b"here only"]
+    assert there.counters.values_out == 1
+
+
 def test_a_value_keeps_who_brought_it_and_when(network):
     owner, member, feed = pair(network)
     network.connect(member, owner, feed)
