@@ -608,6 +608,16 @@ def test_while_a_digest_is_computed_nodes_go_on_by_sync(network, ranges):
         assert member.feed(feed).values.record().digest == digest_of(numbered(50))
 
 
+def test_who_is_asked_while_it_computes_its_digest_answers_at_once(network):
+    owner, member, feed = pair(network)
+    for node in (owner, member):
+        node.feed(feed).insert(numbered(50))
+    compute_later(member)
+    network.connect(owner, member, feed)
+    network.run(DIGEST_SECONDS / 10)
+    assert status(owner).last_sync_sent is not None, "it did not wait for an answer in vain"
+
+
 def test_who_computes_its_digest_says_so_when_the_time_is_up(network):
     owner, member, feed = pair(network)
     owner.feed(feed).insert(numbered(50))
