@@ -63,7 +63,8 @@ class Calls:
         tests = record(stale)
         for file in stale:
             own = {one: found for one, found in tests.items() if one.partition("::")[0] == file}
-            self._files[file] = {"stamp": stamps[file], "tests": own}
+            # Without a test that passed, perhaps it could not be imported then: look again.
+            self._files[file] = {"stamp": stamps[file] if own else None, "tests": own}
         self._kept.parent.mkdir(parents=True, exist_ok=True)
         self._kept.write_text(json.dumps(self._files), encoding="utf-8")
 

@@ -100,6 +100,31 @@ def test_numbers_of_limits_are_a_choice_but_what_is_done_with_them_is_not(change
     assert changes(source) == done | {("1000", "1001"), ("3", "4"), ("1", "2")}
 
 
+def test_a_file_of_which_no_test_passed_is_recorded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    from calls import Calls
+
+    (tmp_path / "test_a.py").write_text("")
+    (tmp_path / "test_b.py").write_text("")
+    found = {"test_a.py::test_it": {"seconds": 1.0, "calls": ["f"]}}
+    asked: list[list[str]] = []
+
+    def record(files: list[str]) -> dict[str, dict[str, object]]:
+        asked.append(files)
+        return found
+
+    for _ in range(2):
+        Calls(tmp_path, tmp_path / "kept.json").renew(["test_a.py", "test_b.py"], record)
+    found["test_b.py::test_it"] = {"seconds": 1.0, "calls": ["g"]}
+    calls = Calls(tmp_path, tmp_path / "kept.json")
+    for _ in range(2):
+        calls.renew(["test_a.py", "test_b.py"], record)
+    assert asked == [["test_a.py", "test_b.py"], ["test_b.py"], ["test_b.py"]]
+    assert calls.tests_calling(["test_b.py"], ["g"], seconds=9) == [("test_b.py::test_it", 1.0)]
+
+
 def test_it_tells_the_changes_that_no_test_notices(tmp_path: Path) -> None:
     package, tests = tmp_path / "sums", tmp_path / "tests"
     package.mkdir()

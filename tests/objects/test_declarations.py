@@ -101,6 +101,14 @@ def test_types_are_bounded_and_a_name_is_declared_once():
     assert types.fit({"f2": 1}).name == "T2"
 
 
+def test_only_what_was_declared_is_forgotten():
+    types = Types([Sample])
+    types.forget("Sample")
+    assert types.named("Sample").cls is Sample
+    types.forget("NeverDeclared")
+    assert types.declarations() == []
+
+
 def test_names_of_fields_that_peers_choose_are_not_remembered_for_ever():
     types = Types(configured=[PERSON])
     for number in range(MAX_FITS + 1):

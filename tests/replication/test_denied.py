@@ -85,6 +85,20 @@ def test_who_has_no_other_chain_is_out_as_well(network):
     assert "leads through a key that is denied" in last.reason
 
 
+def test_nothing_is_learnt_from_a_chain_through_it(network):
+    nodes, feed = chain_of(network, 2)
+    owner, one, two = nodes
+    chain = two.feed(feed).trust.chain
+    trust = owner.feed(feed).trust
+    done(owner.node.deny(one.key))
+    trust.learn(chain, two.key)
+    assert [link.trustee for link in trust.links()] == [one.key], "the one that it issued itself"
+    done(owner.node.allow(one.key))
+    assert {member.key for member in trust.members()} == {one.key}
+    trust.learn(chain, two.key)
+    assert {member.key for member in trust.members()} == {one.key, two.key}
+
+
 def test_this_nodes_own_chain_through_it_is_none(network):
     nodes, feed = chain_of(network, 2, issue_links=False)
     owner, one, two = nodes

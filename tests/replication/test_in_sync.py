@@ -303,6 +303,27 @@ def asked(peering):
     return numbers[0]
 
 
+@pytest.mark.parametrize("ranges", [(), (Range(start=b"x"),)], ids=["none", "another"])
+def test_an_answer_that_nothing_is_added_up_for_ends_the_comparison(network, ranges):
+    owner = network.add("owner")
+    feed = owner.key
+    settings = FeedSettings(key=feed, mode="range", ranges=((b"b", b"d"),))
+    # It is full after a value, so that it asks for no more, and makes no filters.
+    member = network.add("member", feeds=(settings,), limits=Limits(feed_values=1))
+    owner.invite(feed, member)
+    for node in (owner, member):
+        node.feed(feed).insert([b"c"])
+    network.connect(member, owner, feed)
+    network.run(3)
+    (peering,) = member.feed(feed).peers
+    number = asked(peering)
+    before, told = peering.counters.sync_seconds, peering.sync.digests.told
+    peering.sync.digests.take_digest(Digest(number=number, **NOTHING, ranges=ranges))
+    assert (peering.counters.sync_seconds, peering.sync.digests.told) == (before, told)
+    network.run(3)
+    assert asked(peering) > number, "the next comparison may begin"
+
+
 def test_one_answer_is_added_up_once_however_often_it_is_sent(network):
     owner, _, feed = pair(network)
     settings = FeedSettings(key=feed, mode="range", ranges=((b"b", b"d"),))
@@ -585,6 +606,16 @@ def test_while_a_digest_is_computed_nodes_go_on_by_sync(network, ranges):
     assert status(owner).in_sync is status(member).in_sync is True
     if not ranges:
         assert member.feed(feed).values.record().digest == digest_of(numbered(50))
+
+
+def test_who_is_asked_while_it_computes_its_digest_answers_at_once(network):
+    owner, member, feed = pair(network)
+    for node in (owner, member):
+        node.feed(feed).insert(numbered(50))
+    compute_later(member)
+    network.connect(owner, member, feed)
+    network.run(DIGEST_SECONDS / 10)
+    assert status(owner).last_sync_sent is not None, "it did not wait for an answer in vain"
 
 
 def test_who_computes_its_digest_says_so_when_the_time_is_up(network):

@@ -38,6 +38,15 @@ def test_a_link_is_issued_once_to_a_peer_that_comes_again_and_again(network):
     assert len(issued) == 1
 
 
+def test_no_link_is_issued_to_who_can_write_already(network):
+    owner, member, feed = pair(network)
+    for node, trustee in ((owner, feed), (member, feed), (member, member.key)):
+        before = node.feed(feed).trust.links()
+        with pytest.raises(ValueError, match="can write already"):
+            node.feed(feed).trust.issue_link(trustee, expires=network.now() + 100)
+        assert node.feed(feed).trust.links() == before
+
+
 def test_an_honest_member_is_not_banned_for_what_it_sent_as_its_chain_ran_out(network):
     owner = network.add("owner")
     member = network.add("member", feeds=(FeedSettings(key=owner.key),))

@@ -121,3 +121,9 @@ def test_a_copy_that_is_asked_for_twice_copies_once(owner):
     log = owner.store.log_slice(target.key, 0, limit=9, max_bytes=10**6)
     assert [record.value for record in log.records] == [b"b", b"a"]
     assert {record.origin for record in log.records} == {owner.key}
+
+
+@pytest.mark.parametrize("mode", ["", "half", "FULL"])
+def test_a_mode_that_there_is_not_is_refused_with_those_that_there_are(mode):
+    with pytest.raises(ValueError, match="full, range, light"):
+        FeedSettings(key=PAIR.public_key, mode=mode)

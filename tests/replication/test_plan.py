@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperbloom.bloom import BloomFilter
+from hyperbloom.bloom import BloomFilter, capacity
 from hyperbloom.connections.shares import WorkBudget
 from hyperbloom.replication.feed.range_digests import QUESTION_VALUES
 from hyperbloom.replication.feed.ranges import contains, overlap, union, within
-from hyperbloom.replication.limits import OUTSTANDING_SYNCS
+from hyperbloom.replication.limits import LONGEST_VALUE_BYTES, OUTSTANDING_SYNCS, SLICE_BYTES
 from hyperbloom.replication.sync.plan import (
     FILTER_BYTES,
     MAX_BOUND_BYTES,
@@ -163,6 +163,22 @@ def test_no_cut_is_made_where_the_bound_would_be_long():
     for sync in all_syncs(make_plan(values)):
         assert len(sync.range.start) <= MAX_BOUND_BYTES
         assert sync.range.end is None or len(sync.range.end) <= MAX_BOUND_BYTES
+
+
+@pytest.mark.parametrize("slice_values", [1, 7, 16, 17, 18, 100])
+def test_a_cut_is_made_right_behind_the_last_value_that_fits(slice_values):
+    most = capacity(64, 1e-6)
+    assert most == 17, "so that slices end before the cut, at it and behind it"
+    values = [b"a%02d" % n for n in range(most - 1)] + [b"ba", b"bb"]
+    plan = SyncPlan(
+        ((b"", None),),
+        read=SortedValues(values, slice_values),
+        seed=fresh_seeds(),
+        false_positive=1e-6,
+        filter_bytes=64,
+    )
+    first, second = all_syncs(plan)
+    assert (first.range.end, second.range.start) == (b"bb", b"bb")
 
 
 def test_a_full_size_filter_with_the_longest_bounds_fits_a_frame():
@@ -387,6 +403,23 @@ def test_what_came_after_the_question_is_not_in_the_answer():
     while not reply.done:
         sent += reply.next_portion()
     assert sent == [b"a", b"c"]
+
+
+@pytest.mark.parametrize("length", [1, LONGEST_VALUE_BYTES])
+@pytest.mark.parametrize("count", [1, 40])
+def test_the_store_tells_what_was_there_when_it_was_asked(network, count, length):
+    """Few values are looked up; of many, what came later is read from the log if that is short."""
+    owner = network.add("owner")
+    feed = owner.feed(owner.key)
+    there = [b"a%03d" % n for n in range(count)]
+    feed.insert(there)
+    was_here = feed.values.slices.was_here()
+    assert was_here(there) == there
+    # The long ones are one more than a slice of the log holds.
+    later = [bytes([n]) * length for n in range(1 + SLICE_BYTES // LONGEST_VALUE_BYTES)]
+    feed.insert(later)
+    assert was_here([*later, *there]) == there
+    assert was_here([]) == []
 
 
 def test_a_request_reads_no_more_than_it_sends_and_a_sync_whole_slices():

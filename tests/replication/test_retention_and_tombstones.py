@@ -208,6 +208,16 @@ def test_tombstones_that_are_there_are_read_when_it_is_switched_on(network):
     assert b"bad" not in member.values(feed)
 
 
+def test_a_tombstone_that_is_the_first_value_is_followed_too(network):
+    owner, member, feed = pair(network)
+    follow(member, feed, "owner")
+    network.connect(member, owner, feed)
+    put(network, owner, feed, make_tombstone(owner.identity, feed, b"bad"))
+    put(network, owner, feed, b"bad", b"good")
+    assert b"bad" not in member.values(feed)
+    assert b"good" in member.values(feed)
+
+
 def test_a_feed_that_was_left_is_read_from_its_beginning_when_it_is_joined_again(network):
     owner, member, feed = pair(network)
     settings = replace(member.feed(feed).settings, tombstones="owner")

@@ -10,7 +10,10 @@ from twisted.internet.task import Clock
 
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.limits import SLICE_BYTES, SLICE_VALUES
-from hyperbloom.replication.sync.send_jobs import PlanJob, is_small
+from hyperbloom.replication.sync.plan import Asked as OpenQuestions
+from hyperbloom.replication.sync.send_jobs import FollowUps, PlanJob, is_small
+from hyperbloom.replication.sync.send_scheduler import SendScheduler
+from hyperbloom.wire import Request
 
 
 def result_of(coroutine):
@@ -51,7 +54,7 @@ class Peer:
         self.clock.rightNow += 1.0
         return succeed(result)
 
-    def ask(self, message):
+    def ask(self, message, *wanted):
         self.asked.append(message)
 
 
@@ -92,6 +95,21 @@ def test_our_questions_wait_while_answers_are_owed_and_while_many_are_open():
     assert result_of(job.step()) is False
     assert peer.asked == [("a", 7), ("b", 7), ("c", 7)]
     assert peer.plans == [3.0], "the seconds it took to make them"
+
+
+def test_two_replies_that_were_full_are_both_asked_on():
+    peer, questions = Peer(), OpenQuestions()
+    peer.scheduler = SendScheduler(peer.clock, failed=lambda failure: failure.raiseException())
+    follow_ups = FollowUps(peer, questions)
+    for start, end in ((b"a", b"c"), (b"c", b"e")):
+        questions.ask(Request(start=start, end=end, limit=1), deadline=10)
+    peer.scheduler.pauseProducing()
+    assert follow_ups.received([b"b"])
+    assert follow_ups.received([b"d"])
+    assert peer.asked == []
+    peer.scheduler.resumeProducing()
+    assert [question.start for question in peer.asked] == [b"b\0", b"d\0"]
+    assert len(peer.scheduler) == 0
 
 
 def test_what_connections_count_starts_with_nothing_and_adds_up():

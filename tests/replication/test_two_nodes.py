@@ -46,6 +46,23 @@ def test_the_listening_side_syncs_as_well(network):
     assert owner.values(feed) == [b"c"]
 
 
+def test_each_side_tells_who_dialled_and_by_what_chain_it_writes(network):
+    owner, member, feed = pair(network)
+    stranger = network.add("stranger", feeds=(FeedSettings(key=feed),))
+    network.connect(member, owner, feed)
+    network.run(2)
+    dialled = {
+        node.name: (node.node.traffic().dialled, node.node.traffic().accepted)
+        for node in (owner, member, stranger)
+    }
+    assert dialled == {"owner": (0, 1), "member": (1, 0), "stranger": (0, 0)}
+    told = member.status(feed)
+    assert (told.trusted, told.chain_links) == (True, 1)
+    assert told.chain_expires == member.feed(feed).trust.chain.expires
+    told = stranger.status(feed)
+    assert (told.trusted, told.chain_links, told.chain_expires) == (False, None, None)
+
+
 def test_new_values_are_broadcast_without_an_echo(network):
     owner, member, feed = pair(network)
     connection = network.connect(member, owner, feed)
@@ -54,6 +71,21 @@ def test_new_values_are_broadcast_without_an_echo(network):
     network.run(0.2)
     assert member.values(feed) == [b"new"]
     assert connection.peering.counters.values_out == 0, "nothing was sent back"
+
+
+def test_what_a_peer_sent_while_it_was_to_be_told_is_not_sent_back(network):
+    owner, member, feed = pair(network)
+    connection = network.connect(member, owner, feed)
+    network.run(2)
+    (there,) = owner.feed(feed).peers
+    there.scheduler.pauseProducing()
+    owner.feed(feed).insert([b"here and there", b"here only"])
+    connection.peering.output.send_values([b"here and there"])
+    network.run(0.2)
+    there.scheduler.resumeProducing()
+    network.run(0.2)
+    assert member.values(feed) == [b"here only"]
+    assert there.counters.values_out == 1
 
 
 def test_a_value_keeps_who_brought_it_and_when(network):

@@ -389,7 +389,7 @@ class Types:
             )
         code = self._plain_code(fields[name] for name in sorted(fields))
         low = int.from_bytes(as_signed(code).to_bytes(4, "little", signed=True), "big")
-        return as_signed((number & ~0xFFFFFFFF) | low, 64)
+        return (number & ~0xFFFFFFFF) | low
 
     @staticmethod
     def _plain_code(values: Iterable[Any]) -> int:

@@ -134,7 +134,7 @@ class SyncPlan:
         while position is not None:
             piece = self._read(position, end)
             position = piece.next_start
-            first = max(self._per_filter - len(values), 1 if not values else 0)
+            first = max(self._per_filter - len(values), 0)
             for index in range(first, len(piece.values)):
                 before = piece.values[index - 1] if index else values[-1]
                 bound = separator(before, piece.values[index])
