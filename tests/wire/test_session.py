@@ -676,7 +676,8 @@ def test_an_idle_secure_session_keeps_no_buffer() -> None:
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert grown < 4_096
+    # A buffer that is kept has the value's size; other threads of the process allocate a little.
+    assert grown < MAX_VALUE_BYTES // 4
 
 
 def test_a_thousand_secure_sessions_fit_a_few_megabytes() -> None:
