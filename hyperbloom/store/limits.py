@@ -112,7 +112,8 @@ OWN_GROUP_SECONDS = 0.2
 """As GROUP_SECONDS, where nothing of a peer's waits."""
 
 GATHER_PART = 0.05
-"""For this part of what the last group took, the next one waits for those whom it answered."""
+"""For this part of the time that the last group took, and for OWN_WAITS_SECONDS at most, the next
+one waits for the callers whom the last one answered: most of them insert again at once."""
 
 OWN_WAITS_SECONDS = 0.01
 """As GROUP_SECONDS, for what peers have sent while this node's own operations are in the group or

@@ -135,7 +135,7 @@ class Writer:
         self._own_at = -math.inf
         self._seconds_a_byte = 0.0
         self._others_were_last = False
-        #: How many own operations the last group answered, and how long to wait for what follows.
+        #: How many own operations are soon due again, and how long the next group waits for them.
         self._answered, self._gather_seconds = 0, 0.0
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="hyperbloom-writer", daemon=True)
@@ -204,7 +204,7 @@ class Writer:
                         answers.append((queued.done, result))
                 is_own = group[-1].origin is OWN and group[0].origin is OWN
                 self._answered = len(answers) + self._queue.only_own if is_own else 0
-                self._gather_seconds = seconds * GATHER_PART
+                self._gather_seconds = min(seconds * GATHER_PART, OWN_WAITS_SECONDS)
             self._answer(answers)
 
     def _lateness(self, group: Sequence[Queued], began: float) -> Callable[[int], bool]:

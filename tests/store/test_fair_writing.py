@@ -91,6 +91,47 @@ def test_own_operations_go_alone_behind_a_group_of_others(store, monkeypatch):
     assert len(groups) <= 5, "others have their turn behind it"
 
 
+@pytest.mark.parametrize(("part", "group"), [(1e6, ["a", "first", "b"]), (0.0, ["a"])])
+def test_callers_who_were_answered_together_are_written_together_again(
+    store, monkeypatch, part, group
+):
+    """Else callers that once were parted into two groups would stay so, with two syncs for one."""
+    written, began, go_on, answered = [], threading.Event(), threading.Event(), threading.Event()
+
+    def commit(environment, operations, *, is_late):
+        written.append([getattr(operation, "name", None) for operation in operations])
+        if written[-1] == ["first"]:
+            began.set()
+            assert go_on.wait(60)
+        return [None] * len(operations)
+
+    monkeypatch.setattr("hyperbloom.store.writer.commit_group", commit)
+    writer = Writer(store, deliver=lambda call: call())
+    again = [Weight(300, [], "first")]
+    writer.submit(Weight(300, [], "first"), lambda _: writer.submit(again[0], lambda _: None))
+    assert began.wait(60)
+    monkeypatch.setattr("hyperbloom.store.writer.GATHER_PART", part)
+    monkeypatch.setattr("hyperbloom.store.writer.OWN_WAITS_SECONDS", 60.0)
+    # Both stand in the next group. One comes again while it is answered, the other a little later.
+    writer.submit(Weight(300, [], "a"), lambda _: writer.submit(Weight(300, [], "a"), ended))
+    writer.submit(Weight(300, [], "b"), lambda _: answered.set())
+
+    def ended(_):
+        if part == 0.0:
+            late.set()
+
+    late = threading.Event()
+    go_on.set()
+    assert answered.wait(60)
+    if part == 0.0:
+        assert late.wait(60)
+    for name in ("first", "b"):
+        writer.submit(Weight(300, [], name), lambda _: None)
+    writer.close()
+    together = next(number for number, names in enumerate(written) if "b" in names)
+    assert written[together + 1] == group
+
+
 @pytest.mark.parametrize("sizes", [(PIECE_BYTES, PIECE_BYTES), (PIECE_BYTES, 3_000)])
 def test_two_peers_have_the_same_however_much_one_has_queued(sizes):
     waiting = WriteQueue()
