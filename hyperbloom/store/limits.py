@@ -109,7 +109,7 @@ OWN_GROUP_BYTES = 32 * 1024 * 1024
 """As GROUP_BYTES, where nothing of a peer's waits: fewer syncs, for many who insert at once."""
 
 OWN_GROUP_SECONDS = 0.2
-"""As GROUP_SECONDS, where nothing of a peer's waits."""
+"""As GROUP_SECONDS, for a group of this node's own operations, once something waits behind it."""
 
 GATHER_PART = 0.05
 """For this part of the time that the last group took, and for OWN_WAITS_SECONDS at most, the next

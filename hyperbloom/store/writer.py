@@ -33,7 +33,7 @@ from hyperbloom.store.lmdb.transaction import WriteTransaction, write
 from hyperbloom.store.operations import Operation, Unfinished
 from hyperbloom.store.store import Store
 from hyperbloom.store.tables.feeds import SweepDropped
-from hyperbloom.store.values.append import AppendValues
+from hyperbloom.store.values.append import AppendValues, apply_run, runs_of
 from hyperbloom.store.values.digest_migration import SumUp
 from hyperbloom.store.write_queue import OWN, Done, Queued, WriteQueue
 
@@ -84,10 +84,10 @@ def commit_group(
 
     def change(transaction: WriteTransaction) -> list[object]:
         results: list[object] = []
-        for index, operation in enumerate(operations):
-            if results and is_late(index):
+        for run in runs_of(operations):
+            if results and is_late(len(results)):
                 break
-            results.append(operation.apply(transaction))
+            results += apply_run(transaction, run)
         return results
 
     try:
@@ -211,10 +211,10 @@ class Writer:
         """Whether an operation of a group waits for the next, for it has taken its time.
 
         Others' operations have less of it while own ones are in the group, or wait. A group of own
-        ones alone has more.
+        ones alone has more, and as much as it needs while nobody waits for the next.
         """
         if all(queued.origin is OWN for queued in group):
-            return lambda index: self._clock() - began > OWN_GROUP_SECONDS
+            return lambda index: self._clock() - began > OWN_GROUP_SECONDS and bool(self._queue)
         others_began: float | None = None
 
         def is_late(index: int) -> bool:

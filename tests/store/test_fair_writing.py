@@ -14,6 +14,7 @@ from hyperbloom.store.limits import (
     GROUP_BYTES,
     GROUP_OPERATIONS,
     GROUP_SECONDS,
+    OWN_GROUP_SECONDS,
     OWN_LATELY_SECONDS,
     PIECE_BYTES,
     QUANTUM_BYTES,
@@ -255,6 +256,30 @@ def test_a_transaction_ends_when_it_has_taken_its_time(store):
     assert desk.done == list(range(6))
     assert len(answers) == 6
     assert len({id(transaction) for transaction in commits}) == 3
+
+
+@pytest.mark.parametrize("somebody_comes", [False, True])
+def test_own_operations_take_the_time_they_need_until_somebody_waits(store, somebody_comes):
+    desk = Desk(store)
+    desk.hold()
+
+    class Slow(Weight):
+        def apply(self, transaction):
+            super().apply(transaction)
+            commits.append(transaction)
+            desk.now += OWN_GROUP_SECONDS * 0.6
+            if somebody_comes and self.name == 0:
+                desk.writer.submit(Slow(300, desk.done, "late"), answers.append)
+
+    commits = []
+    answers = []
+    for number in range(4):
+        desk.writer.submit(Slow(300, desk.done, number), answers.append)
+    desk.let_go()
+    while len(answers) < 4 + somebody_comes:
+        desk.deliveries.get(timeout=60)()
+    desk.finish()
+    assert len({id(transaction) for transaction in commits}) == (2 if somebody_comes else 1)
 
 
 def test_an_insert_is_answered_before_the_flood_that_was_there_first(store):

@@ -1,16 +1,16 @@
 """Adding values to a feed."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from hyperbloom.store.limits import MAX_VALUE_BYTES, VALUE_COST_BYTES
-from hyperbloom.store.lmdb.layout import LOG_HEAD
+from hyperbloom.store.limits import MAX_VALUE_BYTES, PIECE_BYTES, VALUE_COST_BYTES
+from hyperbloom.store.lmdb.layout import LOG_HEAD, FeedState
 from hyperbloom.store.lmdb.transaction import WriteTransaction
-from hyperbloom.store.operations import OVERHEAD_BYTES, check_key, check_time
+from hyperbloom.store.operations import OVERHEAD_BYTES, Operation, check_key, check_time
 from hyperbloom.store.records import Appended
 from hyperbloom.store.values.value_set import add_values, forgotten_among, take_back
 
-__all__ = ["AppendValues"]
+__all__ = ["AppendValues", "apply_run", "runs_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,89 @@ class AppendValues:
 
     def apply(self, transaction: WriteTransaction) -> Appended:
         feed = transaction.feed(self.feed_key)
-        values = list(dict.fromkeys(self.values))
-        forgotten = forgotten_among(transaction, feed, values)
-        if forgotten and self.restores:
-            take_back(transaction, feed, list(forgotten))
-            forgotten = set()
-        elif forgotten:
-            values = [value for value in values if value not in forgotten]
+        values, refused = _wanted(transaction, feed, self.values, restores=self.restores)
         head = LOG_HEAD.pack(self.received_at, self.origin)
-        new, first_seq = add_values(transaction, feed, values, [head] * len(values))
+        first_seq = feed.top_seq + 1
+        new, _ = add_values(transaction, feed, values, [head] * len(values))
         return Appended(
-            values=new, first_seq=first_seq, top_seq=feed.top_seq, forgotten=len(forgotten)
+            values=list(new), first_seq=first_seq, top_seq=feed.top_seq, forgotten=len(refused)
         )
+
+
+def apply_run(transaction: WriteTransaction, run: Sequence[Operation]) -> Sequence[object]:
+    """Apply what `runs_of` gave; the result of each."""
+    if len(run) == 1:
+        return [run[0].apply(transaction)]
+    return _append_together(transaction, [one for one in run if isinstance(one, AppendValues)])
+
+
+def runs_of(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
+    """The operations in their order; those next to one another that can be applied as one are.
+
+    These append to one feed, and weigh at most PIECE_BYTES together: no more than one piece of
+    what a peer has sent. Everything else is by itself.
+    """
+    start = size = 0
+    for end, operation in enumerate(operations):
+        size += operation.size
+        if end > start and (size > PIECE_BYTES or not _go_together(operations[start], operation)):
+            yield operations[start:end]
+            start, size = end, operation.size
+    if operations:
+        yield operations[start:]
+
+
+def _go_together(first: Operation, operation: Operation) -> bool:
+    return (
+        isinstance(first, AppendValues)
+        and isinstance(operation, AppendValues)
+        and first.feed_key == operation.feed_key
+        and first.restores == operation.restores
+    )
+
+
+def _append_together(
+    transaction: WriteTransaction, operations: Sequence[AppendValues]
+) -> list[Appended]:
+    """Apply operations on one feed as one, with the results that each would have by itself.
+
+    So many who insert a value each share the way into the index, and the adding up.
+    """
+    feed = transaction.feed(operations[0].feed_key)
+    #: Each value with the first operation that has it.
+    owners: dict[bytes, int] = {}
+    for number, operation in enumerate(operations):
+        for value in operation.values:
+            owners.setdefault(value, number)
+    wanted, refused = _wanted(transaction, feed, owners, restores=operations[0].restores)
+    heads = [LOG_HEAD.pack(operation.received_at, operation.origin) for operation in operations]
+    top_seq = feed.top_seq
+    added, seqs = add_values(transaction, feed, wanted, [heads[owners[v]] for v in wanted])
+    new: list[list[bytes]] = [[] for _ in operations]
+    tops = [0] * len(operations)
+    for value, seq in zip(added, seqs, strict=True):
+        number = owners[value]
+        new[number].append(value)
+        tops[number] = seq
+    results = []
+    for operation, values, top in zip(operations, new, tops, strict=True):
+        first_seq, top_seq = top_seq + 1, top or top_seq
+        forgotten = len(refused.intersection(operation.values)) if refused else 0
+        results.append(
+            Appended(values=values, first_seq=first_seq, top_seq=top_seq, forgotten=forgotten)
+        )
+    return results
+
+
+def _wanted(
+    transaction: WriteTransaction, feed: FeedState, values: Collection[bytes], *, restores: bool
+) -> tuple[list[bytes], set[bytes]]:
+    """Which of the values are to be added, each once, and which are refused as forgotten."""
+    distinct = list(dict.fromkeys(values))
+    forgotten = forgotten_among(transaction, feed, distinct)
+    if not forgotten:
+        return distinct, forgotten
+    if restores:
+        take_back(transaction, feed, list(forgotten))
+        return distinct, set()
+    return [value for value in distinct if value not in forgotten], forgotten

@@ -137,10 +137,11 @@ class RestoreValues:
     def apply(self, transaction: WriteTransaction) -> Appended:
         feed = transaction.feed(self.feed_key)
         back = [one for one in take_back(transaction, feed, self.values) if one[1] != _NOBODY]
-        new, first_seq = add_values(
+        first_seq = feed.top_seq + 1
+        new, _ = add_values(
             transaction, feed, [value for value, _ in back], [head for _, head in back]
         )
-        return Appended(values=new, first_seq=first_seq, top_seq=feed.top_seq)
+        return Appended(values=list(new), first_seq=first_seq, top_seq=feed.top_seq)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from typing import Final
 
 import lmdb
 
-from hyperbloom.store.lmdb.layout import U32, U64, FeedState
+from hyperbloom.store.lmdb.layout import U32, U64, FeedState, packed_range
 from hyperbloom.store.lmdb.transaction import ReadTransaction
 
 __all__ = [
@@ -112,9 +112,8 @@ class OrderedIndex:
             return self._insert_long(values, first_seq)
         # The hot path, positional for speed.
         put, root, database = self._txn.put, self._root, self._database
-        pack = U64.pack
-        seqs = dict(zip(values, range(first_seq, first_seq + len(values)), strict=True))
-        items = [(root + value, pack(seqs[value])) for value in sorted(values)]
+        seqs = dict(zip(values, packed_range(first_seq, len(values)), strict=True))
+        items = [(root + value, seqs[value]) for value in sorted(values)]
         if len(items) >= _MANY:
             # One call for all; a cursor finds the next key from where it is.
             _, added = self._txn.cursor(database).putmulti(items, True, False)

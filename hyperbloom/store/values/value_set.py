@@ -6,13 +6,13 @@ checks. What is kept of a set beside its records (today its figures and the sum 
 is told of every value that comes and goes, in the same transaction: see `_added` and `_removed`.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterator, Sequence
+from itertools import compress, islice
 
 import lmdb
 
 from hyperbloom.keys import keyed_hash
-from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD_BYTES, U64, FeedState
+from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD_BYTES, U64, FeedState, packed_range
 from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.values.ordered_index import index_of
 
@@ -28,30 +28,33 @@ __all__ = [
 
 def add_values(
     transaction: WriteTransaction, state: FeedState, values: Sequence[bytes], heads: Sequence[bytes]
-) -> tuple[list[bytes], int]:
+) -> tuple[Sequence[bytes], Sequence[int]]:
     """Add values that differ from one another, each with the head of its log record.
 
-    The new ones in the order given, and the number of the first of them. Raises
-    lmdb.CorruptedError if the log has records that the set does not know of.
+    The new ones in the order given, and their numbers. Raises lmdb.CorruptedError if the log has
+    records that the set does not know of.
     """
     first_seq = state.top_seq + 1
     index = index_of(transaction, state)
     known = index.insert_batch(list(values), first_seq)
     state.next_bucket = index.next_bucket
-    fresh = list(zip(range(first_seq, first_seq + len(values)), values, heads, strict=True))
+    seqs: Sequence[int] = range(first_seq, first_seq + len(values))
+    keys = packed_range(first_seq, len(values))
     if known:
-        fresh = [record for record in fresh if record[1] not in known]
-    if not fresh:
-        return [], first_seq
-    prefix, pack = state.prefix, U64.pack
-    items = [(prefix + pack(seq), head + value) for seq, value, head in fresh]
+        is_new = [value not in known for value in values]
+        values, heads = list(compress(values, is_new)), list(compress(heads, is_new))
+        seqs, keys = list(compress(seqs, is_new)), list(compress(keys, is_new))
+    if not values:
+        return [], []
+    prefix = state.prefix
+    items = [
+        (prefix + key, head + value) for key, value, head in zip(keys, values, heads, strict=True)
+    ]
     _, added = transaction.cursor("log").putmulti(items, overwrite=False)
     if added != len(items):
         raise lmdb.CorruptedError("the log has records beyond the feed's top number")
-    seqs = [seq for seq, _, _ in fresh]
-    new = [value for _, value, _ in fresh]
-    _added(transaction, state, seqs, new)
-    return new, seqs[0]
+    _added(transaction, state, seqs, values)
+    return values, seqs
 
 
 def remove_values(
@@ -121,7 +124,7 @@ def oldest_records(
 
 
 def forgotten_among(
-    transaction: WriteTransaction, feed: FeedState, values: Sequence[bytes]
+    transaction: WriteTransaction, feed: FeedState, values: Collection[bytes]
 ) -> set[bytes]:
     """Those of these values that the feed has forgotten and is not to take in again."""
     whole, hashed = [transaction.find_aside(feed, tag) for tag in ASIDE_TAGS]
