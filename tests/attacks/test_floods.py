@@ -7,6 +7,8 @@ import http.client
 import socket
 import struct
 import threading
+import time
+from pathlib import Path
 
 import pytest
 from attacker import DATA, REQUEST, Connection, Ended, KeyPair, field, hashed, varint
@@ -79,6 +81,27 @@ def test_an_honest_member_gets_all_and_inserts_are_acknowledged(nodes, doing):
         asked = HELD[::50] + HELD[-1:] + inserted
         with member.client() as client:
             wait_until(lambda: all(client.has(asked, feed=owner.key.hex())), 90, "all is there")
+
+
+def own_bytes(node):
+    """The node's memory that no file is behind: the store's pages come and go with the disk."""
+    status = Path(f"/proc/{node.process.pid}/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) * 1024
+
+
+def test_answers_that_nobody_reads_are_not_made(nodes):
+    seed = bytes(range(32))
+    owner = nodes.make("owner", seed=seed).start()
+    for start in range(0, len(HELD), 10_000):
+        owner.put(*HELD[start : start + 10_000])
+    before, peak = own_bytes(owner), 0
+    with flood(owner, seed, ask_and_not_read):
+        owner.wait_for_peers(owner.key, 1)
+        for number in range(40):
+            assert owner.put(b"inserted %d" % number) == 1
+            peak = max(peak, own_bytes(owner) - before)
+            time.sleep(0.1)
+    assert peak <= 40 * 2**20
 
 
 class UnixConnection(http.client.HTTPConnection):
