@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 
@@ -190,6 +191,32 @@ def loose_messages(modules: list[Module]) -> list[str]:
                 continue
             for missing in _missing_options(module, node):
                 breaches.append(f"{module.where}:{node.lineno}: {node.name} is not {missing}")
+    return breaches
+
+
+#: Exceptions that are no errors told to anybody: whoever raises one catches it a few lines above.
+SIGNALS = frozenset({"CloseReason", "Interrupted", "MapFull", "OutputClosed", "OutputLost"})
+_BUILTIN_ERRORS = frozenset(
+    name
+    for name, one in vars(builtins).items()
+    if isinstance(one, type) and issubclass(one, BaseException)
+)
+
+
+def loose_errors(modules: list[Module]) -> list[str]:
+    """Exceptions that do not derive from HyperbloomError: the API and the CLI know no kind of them.
+
+    An exception of the package stands on another one of it, or on HyperbloomError, beside any
+    built-in one.
+    """
+    breaches = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.ClassDef) or node.name in SIGNALS or not node.bases:
+                continue
+            names = {(module.dotted(base) or "").rpartition(".")[2] for base in node.bases}
+            if names <= _BUILTIN_ERRORS and module.name != "hyperbloom.errors":
+                breaches.append(f"{module.where}:{node.lineno}: {node.name} is no HyperbloomError")
     return breaches
 
 

@@ -28,6 +28,7 @@ PACKAGE_RULES = [
     shape_rules.unlisted_names,
     shape_rules.left_open,
     shape_rules.native_structs,
+    shape_rules.loose_errors,
     shape_rules.loose_messages,
 ]
 PROJECT_RULES = [

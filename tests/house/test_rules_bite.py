@@ -283,6 +283,22 @@ class TestShape:
         source = "import dataclasses\n@dataclasses.dataclass\nclass Open: pass"
         assert len(breaches(shape_rules.loose_messages, "hyperbloom.wire.events", source)) == 3
 
+    @pytest.mark.parametrize(
+        ("bases", "is_loose"),
+        [
+            ("Exception", True),
+            ("ValueError, OSError", True),
+            ("HyperbloomError", False),
+            ("StoreError, ValueError", False),
+            ("Room", False),
+        ],
+    )
+    def test_an_error_that_the_table_of_errors_does_not_know(
+        self, bases: str, is_loose: bool
+    ) -> None:
+        found = breaches(shape_rules.loose_errors, "hyperbloom.store.x", f"class Lost({bases}): 1")
+        assert bool(found) is is_loose
+
 
 class TestFiles:
     @pytest.mark.parametrize("folder", file_rules.MACHINE_FOLDERS)

@@ -6,6 +6,8 @@ one feed stays in another by oversight.
 
 from dataclasses import dataclass
 
+from hyperbloom.errors import ErrorKind
+from hyperbloom.store.errors import StoreError
 from hyperbloom.store.limits import MAX_DENIED_KEYS, MAX_REASON_BYTES
 from hyperbloom.store.lmdb.layout import U64
 from hyperbloom.store.lmdb.transaction import WriteTransaction
@@ -15,8 +17,10 @@ from hyperbloom.store.records import DeniedRecord
 __all__ = ["AllowKey", "DenyKey", "TooManyDenied", "parse_denied_record"]
 
 
-class TooManyDenied(ValueError):
+class TooManyDenied(StoreError):
     """The deny list is full; the text says what to do."""
+
+    kind = ErrorKind.TOO_MANY
 
 
 def parse_denied_record(key: bytes, data: bytes) -> DeniedRecord:
