@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import stat
@@ -199,8 +200,10 @@ def test_an_idle_connection_that_the_node_closed_is_opened_again(served):
 
 
 def test_connect_closes_what_it_opened(tmp_path):
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
+    for _ in range(30):
         with pytest.raises(FileNotFoundError):
             connect_unix(tmp_path / "none", 1.0)
-    assert len(os.listdir("/proc/self/fd")) == before
+    # What other tests left may be closed meanwhile.
+    assert len(os.listdir("/proc/self/fd")) < before + 30

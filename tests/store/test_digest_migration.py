@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 
 import pytest
@@ -104,21 +105,18 @@ def test_the_writer_adds_up_all_sets(store):
 
 def test_closing_does_not_wait_for_the_rest(store, monkeypatch):
     monkeypatch.setattr(digest_migration, "SUM_STEP", 1)
-    began, answer = threading.Event(), threading.Event()
+    add_step = digest_migration._add_step
+    began = threading.Event()
 
-    class Slow:
-        """An operation that keeps the writer until it is told to close."""
+    def slow(transaction, state):
+        """All of them take 4 seconds: time enough to close, on a busy machine too."""
+        began.set()
+        time.sleep(0.1)
+        return add_step(transaction, state)
 
-        size = 1
-
-        def apply(self, transaction):
-            began.set()
-            answer.wait()
-
+    monkeypatch.setattr(digest_migration, "_add_step", slow)
     writer = Writer(store, deliver=lambda answer: answer())
-    writer.submit(Slow(), lambda result: None)
-    began.wait()
-    threading.Timer(0.05, answer.set).start()
+    assert began.wait(60)
     writer.close()
     assert store.feed(FEED).digest_left + store.feed(OTHER).digest_left > 0
 

@@ -64,12 +64,12 @@ __all__ = [
     "U64",
     "FeedState",
     "KeptSum",
+    "packed_range",
     "parse_settings",
 ]
 
 DATABASES: Final = (
     "meta", "feeds", "log", "index", "links", "peers", "objects", "refused", "denied", "aside",
-    "packed_range",
 )  # fmt: skip
 
 STORE_FORMAT: Final = b"hyperbloom store"
