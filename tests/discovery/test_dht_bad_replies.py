@@ -99,14 +99,29 @@ def test_an_item_that_many_tell_is_found_once_and_verified_once() -> None:
 def test_items_with_something_missing(name: str) -> None:
     fields = {key: value for key, value in fields_of(GOOD).items() if key != name}
     collector = MutableItems(OWNER.public_key, SALT)
-    look_up(collector, lambda p: raw_answer(p, b"n" * 20, **fields))
+    outcome, _ = look_up(collector, lambda p: raw_answer(p, b"n" * 20, **fields))
     assert collector.found == ()
+    assert outcome.holding == 0
 
 
-def test_a_value_under_another_hash() -> None:
-    collector = ImmutableValue(immutable_target(b"5:right"))
-    look_up(collector, lambda p: raw_answer(p, b"n" * 20, v=b"wrong", token=TOKEN))
-    assert collector.found is None
+LONG = b"x" * 1_001
+
+
+@pytest.mark.parametrize(
+    ("hashed", "told", "holding"),
+    [
+        (b"5:right", {"v": b"right"}, 1),
+        (b"5:right", {"v": b"wrong"}, 0),
+        (b"5:right", {}, 0),
+        (b"1001:" + LONG, {"v": LONG}, 0),
+    ],
+    ids=["right", "under another hash", "nothing", "too long"],
+)
+def test_a_value_counts_under_its_hash(hashed: bytes, told: Any, holding: int) -> None:
+    collector = ImmutableValue(immutable_target(hashed))
+    outcome, _ = look_up(collector, lambda p: raw_answer(p, b"n" * 20, token=TOKEN, **told))
+    assert collector.found == (hashed if holding else None)
+    assert outcome.holding == holding
 
 
 def by_id(packet: Packet, **fields: Any) -> bytes:
@@ -208,10 +223,13 @@ def test_transaction_ids_are_4_bytes_and_not_to_be_guessed() -> None:
 def test_a_node_under_another_id_than_it_was_told_is_not_put_to() -> None:
     network = SimNetwork()
     fake = FakeNode(network)
+    named = FakeNode(network)
+    fake.answer = lambda packet: Response(nodes=(named.contact,), token=TOKEN)
     us = network.machine(known=(Contact(b"q" * 20, fake.address),))
     outcome = us.put(MutableItems(OWNER.public_key, SALT), lambda token: Nodes(b"q" * 20).query)
     assert (outcome.looked.answered, outcome.looked.closest, outcome.asked) == (1, (), 0)
     assert len(fake.queries) == 1
+    assert named.queries == [], "who lies about itself is not believed about others"
     us.find(Nodes(b"q" * 20))
     assert us.dht.table.closest(b"q" * 20, 8) == []
 

@@ -125,8 +125,10 @@ def test_the_signature_of_the_vectors() -> None:
 
 MORE = [
     GetPeers(info_hash=b"i" * 20),
-    AnnouncePeer(info_hash=b"i" * 20, token=b"t", port=6881),
+    AnnouncePeer(info_hash=b"i" * 20, token=b"t", port=6881, implied_port=False),
+    AnnouncePeer(info_hash=b"i" * 20, token=b"t", port=65_535, implied_port=False),
     AnnouncePeer(info_hash=b"i" * 20, token=b"t", port=6881, implied_port=True),
+    put(sign_item(Identity(KEY["seed"]), salt=b"", seq=0, value=b"5:hello"), cas=0),
     PutImmutable(token=b"t", value=b"d1:ali1ei-2eee", target=b"x" * 20),
     PutImmutable(token=b"t", value=b"i5e"),
     Response(peers=(Address("192.0.2.1", 7), Address("2001:db8::1", 8))),
@@ -175,6 +177,7 @@ def response(**fields) -> bytes:
         query("announce_peer", info_hash=b"i" * 20, token=b"t"),
         query("announce_peer", info_hash=b"i" * 20, token=b"t", port=65_536),
         query("announce_peer", info_hash=b"i" * 20, port=1),
+        query("announce_peer", info_hash=b"i" * 20, token=b"t", port=0, implied_port=0),
         query("put", token=b"t"),
         query("put", v=b"v"),
         query("put", token=b"t", v=b"v", k=b"k" * 31, seq=1, sig=b"s" * 64),
@@ -242,6 +245,16 @@ class TestLimits:
         with pytest.raises(RemoteProtocolError):
             decode_packet(response(v=b"x" * (room + 1)))
 
+    def test_the_longest_is_sent(self) -> None:
+        def packet(length: int) -> Packet:
+            value = b"%d:%b" % (length, bytes(length))
+            return Packet(transaction_id=b"t", message=Response(value=value), node_id=b"s" * 20)
+
+        room = 1_000 + MAX_PACKET_BYTES - len(encode_packet(packet(1_000)))
+        assert len(encode_packet(packet(room))) == MAX_PACKET_BYTES
+        with pytest.raises(LocalProtocolError, match="a packet of"):
+            encode_packet(packet(room + 1))
+
     def test_nothing_longer_is_sent(self) -> None:
         message = Response(value=b"2000:" + b"x" * 2_000)
         with pytest.raises(LocalProtocolError):
@@ -292,7 +305,7 @@ def test_compact_addresses() -> None:
     [
         lambda an_id: FindNode(target=an_id),
         lambda an_id: GetPeers(info_hash=an_id),
-        lambda an_id: AnnouncePeer(info_hash=an_id, token=b"t", port=1),
+        lambda an_id: AnnouncePeer(info_hash=an_id, token=b"t", port=1, implied_port=False),
         lambda an_id: Get(target=an_id),
     ],
     ids=["find_node", "get_peers", "announce_peer", "get"],
@@ -302,3 +315,23 @@ def test_what_is_asked_about_has_20_bytes(make):
     for length in (0, 19, 21):
         with pytest.raises(ValueError, match="20 bytes"):
             make(bytes(length))
+
+
+@pytest.mark.parametrize("sender", [None, b"s" * 19, b"s" * 21])
+@pytest.mark.parametrize("message", [Ping(), Response()])
+def test_only_an_error_goes_without_an_id(message, sender) -> None:
+    with pytest.raises(LocalProtocolError, match="sender's id"):
+        encode_packet(Packet(transaction_id=b"t", message=message, node_id=sender))
+
+
+@pytest.mark.parametrize("seen", [b"12345", b"", 7, [b"123456"]])
+def test_an_address_that_cannot_be_read_is_left_out(seen) -> None:
+    """Nodes write all kinds of things into `ip`; the rest of such a packet is good."""
+    data = bencode.encode(body(t=b"tx", y=b"r", ip=seen, r=body(id=b"s" * 20)))
+    assert decode_packet(data).observed is None
+
+
+def test_what_is_announced_from_its_own_port_names_none() -> None:
+    data = query("announce_peer", info_hash=b"i" * 20, token=b"t", implied_port=1)
+    message = decode_packet(data).message
+    assert message == AnnouncePeer(info_hash=b"i" * 20, token=b"t", port=0, implied_port=True)

@@ -13,7 +13,13 @@ from hyperbloom.discovery.dht.collectors import MutableItems, Nodes, Peers
 from hyperbloom.discovery.dht.common.contact import Contact, distance
 from hyperbloom.discovery.dht.common.errors import LocalProtocolError
 from hyperbloom.discovery.dht.common.items import MAX_SEQ, sign_item
-from hyperbloom.discovery.dht.common.messages import Get, GetPeers, PutMutable, Response
+from hyperbloom.discovery.dht.common.messages import (
+    ErrorMessage,
+    Get,
+    GetPeers,
+    PutMutable,
+    Response,
+)
 from hyperbloom.discovery.dht.common.node_id import is_secure, make_node_id
 from hyperbloom.discovery.dht.limits import (
     ASKED_AT_ONCE,
@@ -280,7 +286,116 @@ class TestTheTwoSets:
         assert len(run_all(lookup(seeds=local), lambda ask: Response())) == CLOSEST_NODES
 
 
+class TestHolders:
+    """Who is put to."""
+
+    def secure(self, count: int) -> list[Contact]:
+        chance = random.Random(3)
+        hosts = [f"30.0.0.{number}" for number in range(1, count + 1)]
+        made = [Contact(make_node_id(host, chance.randbytes), Address(host, 1)) for host in hosts]
+        return sorted(made, key=lambda each: each.node_id)
+
+    def holders(self, seeds: list[Contact], token=lambda ask: TOKEN) -> list[Contact]:
+        one = lookup(seeds=seeds)
+        run_all(one, lambda ask: Response(token=token(ask)))
+        return [contact for contact, _ in one.holders()]
+
+    def test_as_many_more_as_are_lacking_of_those_whose_ids_fit(self) -> None:
+        plain, secure = contacts(15), self.secure(30)
+        assert self.holders([*plain, *secure]) == [*plain, *secure[:CLOSEST_NODES]]
+        assert self.holders(secure) == secure[:CLOSEST_NODES]
+
+    def test_who_gave_no_token_takes_nobodys_place(self) -> None:
+        seeds = contacts(CLOSEST_NODES + 5)
+        mute = {contact.address for contact in seeds[:5]}
+        holders = self.holders(seeds, lambda ask: None if ask.address in mute else TOKEN)
+        assert holders == seeds[5:CLOSEST_NODES]
+
+    def test_a_node_known_by_its_address_alone_is_one_of_them(self) -> None:
+        address = Address("9.9.9.9", 1)
+        one = lookup(addresses=[address])
+        (ask,) = one.due(now=0.0)
+        one.answered(ask, b"r" * 20, Response(token=TOKEN))
+        assert one.is_finished(now=0.0)
+        assert one.closest() == [Contact(b"r" * 20, address)]
+        assert one.holders() == [(Contact(b"r" * 20, address), TOKEN)]
+
+
+class TestWhoIsSilent:
+    """Who asked learns it as soon as it is known, not at the end of the time of a lookup."""
+
+    def lasting(self, answer) -> tuple[float, int]:
+        network = SimNetwork()
+        fake = FakeNode(network, answer)
+        us = network.machine(known=(fake.contact,))
+        begun = network.clock.seconds()
+        outcome = us.find(Nodes(b"t" * 20))
+        assert (outcome.asked, outcome.answered, outcome.holding) == (1, 0, 0)
+        return network.clock.seconds() - begun
+
+    def test_a_lookup_ends_when_its_last_query_runs_out(self) -> None:
+        assert self.lasting(lambda packet: None) == pytest.approx(DhtSettings().query_seconds)
+
+    def test_a_lookup_ends_when_its_last_query_is_refused(self) -> None:
+        assert self.lasting(lambda packet: ErrorMessage(code=202)) < 0.3
+
+    def test_a_put_tells_how_many_nodes_were_silent(self) -> None:
+        network = SimNetwork()
+        said = [Response(), None, ErrorMessage(code=302), None]
+        fakes = [FakeNode(network) for _ in said]
+        for fake, message in zip(fakes, said, strict=True):
+            told = Response(nodes=(), token=TOKEN)
+            fake.answer = lambda p, m=message, t=told: t if isinstance(p.message, Get) else m
+        us = network.machine(known=tuple(fake.contact for fake in fakes))
+        begun = network.clock.seconds()
+        outcome = us.put(
+            MutableItems(OWNER.public_key, SALT), lambda token: put_query(item(b"x"), token)
+        )
+        assert network.clock.seconds() - begun < DhtSettings().query_seconds + 0.3
+        assert (outcome.asked, outcome.stored, outcome.silent) == (4, 1, 2)
+        assert outcome.refusals == {302: 1}
+
+    def test_the_next_closest_is_asked_in_its_stead(self) -> None:
+        seeds = contacts(CLOSEST_NODES + 1)
+        one = lookup(seeds=seeds)
+        while asks := one.due(now=0.0):
+            for ask in asks:
+                if ask.node_id == seeds[0].node_id:
+                    one.silent(ask)
+                else:
+                    one.answered(ask, ask.node_id, Response())
+        assert one.closest() == seeds[1:]
+
+    def test_a_slow_node_holds_up_nobody(self) -> None:
+        one = lookup(seeds=contacts(1))
+        assert (one.asked, one.answered_count, one.holding) == (0, 0, 0)
+        one.due(now=0.0)
+        assert one.deadline(now=0.0) == SLOW_SECONDS
+        assert one.deadline(now=SLOW_SECONDS) == 10.0
+        assert not one.is_finished(now=9.9)
+        assert one.is_finished(now=10.0)
+
+
 class TestLimits:
+    def test_who_was_asked_is_remembered_beyond_them(self) -> None:
+        """Others that are closer do not make us forget whom we wait for."""
+        everyone = contacts(MAX_CANDIDATES + 10)
+        one = lookup(seeds=everyone[-ASKED_AT_ONCE:])
+        asks = one.due(now=0.0)
+        closer = Response(nodes=tuple(everyone[:-ASKED_AT_ONCE]))
+        one.answered(asks[0], asks[0].node_id, closer)
+        for ask in asks[1:]:
+            one.silent(ask)
+        assert one.closest() == everyone[-ASKED_AT_ONCE:][:1]
+
+    def test_a_host_that_was_forgotten_may_be_named_again(self) -> None:
+        far = Contact(b"\x7f" * 20, Address("9.9.9.9", 1))
+        one = lookup(seeds=[*contacts(MAX_CANDIDATES, base=2), far])
+        first = one.due(now=0.0)[0]
+        near = far._replace(node_id=bytes(19) + b"\x01")
+        one.answered(first, first.node_id, Response(nodes=(near,)))
+        assert [ask.address for ask in one.due(now=0.0)] == [near.address]
+
     def test_candidates(self) -> None:
         many = contacts(MAX_CANDIDATES + 50)
         one = lookup(seeds=many[::-1])

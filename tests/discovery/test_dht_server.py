@@ -33,6 +33,7 @@ from hyperbloom.discovery.dht.external_address import LEAST_VOTES, ExternalAddre
 from hyperbloom.discovery.dht.limits import (
     MAX_ADDRESSES_WATCHED,
     MAX_DELAYED,
+    MAX_OPERATIONS,
     MAX_OUTSTANDING,
     MAX_VOTERS,
     NODES_TOLD,
@@ -40,9 +41,18 @@ from hyperbloom.discovery.dht.limits import (
 )
 from hyperbloom.discovery.dht.machine import PING_BACK_SECONDS, Dht
 from hyperbloom.discovery.dht.rate_limits import Allowance, Cooldown, Pace
-from hyperbloom.discovery.dht.routing_table import PING_SECONDS, REFRESH_SECONDS
-from hyperbloom.discovery.dht.settings import DhtSettings
+from hyperbloom.discovery.dht.routing_table import (
+    FRESH_SECONDS,
+    PING_SECONDS,
+    REFRESH_SECONDS,
+    RoutingTable,
+)
+from hyperbloom.discovery.dht.server.responder import Responder
+from hyperbloom.discovery.dht.server.storage import Storage
+from hyperbloom.discovery.dht.server.tokens import Tokens
+from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
 from hyperbloom.discovery.dht.transactions import Transactions
+from hyperbloom.discovery.dht.upkeep import UPKEEP_SECONDS
 from hyperbloom.keys import Identity
 
 OWNER = Identity(b"o" * 32)
@@ -163,7 +173,7 @@ class TestAnswers:
         assert code(server.answer(server.put(value=huge))) == 205
         assert code(server.answer(server.put(signature=bytes(64)))) == 206
         assert code(server.answer(PutImmutable(token=b"", value=b"1:v"))) == 203
-        announce = AnnouncePeer(info_hash=b"i" * 20, token=b"x", port=1)
+        announce = AnnouncePeer(info_hash=b"i" * 20, token=b"x", port=1, implied_port=False)
         assert code(server.answer(announce)) == 203
         assert server.dht.storage.items == server.dht.storage.info_hashes == 0
 
@@ -247,6 +257,14 @@ class TestWhoIsListed:
         assert pinged == 1
         assert [type(packet.message) for packet in packets] == [Response]
 
+    def test_who_asks_is_still_there(self) -> None:
+        server = Server()
+        (contact,) = server.list(1)
+        server.now += FRESH_SECONDS - 1
+        query = Packet(transaction_id=b"tx", message=Ping(), node_id=contact.node_id)
+        assert len(server.send(encode_packet(query), contact.address)) == 1
+        assert server.dht.table.good(now=server.now + FRESH_SECONDS - 1) == 1
+
     def test_a_read_only_requester_is_not_pinged(self) -> None:
         server = Server()
         assert [type(each.message) for each in server.ask(Ping(), read_only=True)] == [Response]
@@ -259,7 +277,8 @@ class TestWhoIsListed:
         last = Address("30.0.0.1", 1)
         assert pinged.take(last, now=PING_BACK_SECONDS)
         assert len(pinged) == 1
-        assert not pinged.take(last, now=PING_BACK_SECONDS + 1)
+        assert not pinged.take(last, now=2 * PING_BACK_SECONDS - 1)
+        assert pinged.take(last, now=2 * PING_BACK_SECONDS)
 
 
 class TestRates:
@@ -357,6 +376,18 @@ class TestRates:
         assert pace.next_time(Address("8.8.8.8", 1), now=0.5) == 0.5
         assert pace.next_time(ASKER, now=1.5) == 1.5
 
+    def test_answers_count_for_the_pace_of_queries(self) -> None:
+        """The other side counts packets, and bans who sends too many, whatever they are."""
+        server = Server()
+        for _ in range(PACKETS_PER_SECOND_OUT):
+            server.answer(Ping())
+        server.dht.ping(Contact(ID, ASKER), now=server.now)
+        server.dht.tick(now=server.now + 0.999)
+        assert server.dht.take_datagrams() == []
+        server.dht.tick(now=server.now + 1.0)
+        ((data, to),) = server.dht.take_datagrams()
+        assert (decode_packet(data).message, to) == (Ping(), ASKER)
+
     def test_queries_held_back_are_bounded(self) -> None:
         server = Server()
         contact = Contact(b"q" * 20, Address("8.8.8.8", 1))
@@ -423,6 +454,8 @@ class TestUpkeep:
         ]
         assert 3 <= len(own) <= 4
         assert len({packet.message for packet in fake.queries}) >= 4
+        # Its bucket no more often than the neighbours, and pings in between.
+        assert len(fake.queries) <= 20
 
     def test_who_knows_nobody_asks_again(self) -> None:
         network = SimNetwork()
@@ -434,6 +467,21 @@ class TestUpkeep:
         network.run(400)
         assert len(us.dht.table) == 1
         assert router.queries
+
+    def test_a_busy_node_does_it_later(self) -> None:
+        """Half of the operations are left to those who use the node."""
+        server = Server(query_seconds=1_000, lookup_seconds=1_000)
+        server.list(1)
+        wanted = MAX_OPERATIONS // 2
+        numbers = [
+            server.dht.find(Nodes(number.to_bytes(20, "big")), now=server.now)
+            for number in range(wanted + 1)
+        ]
+        server.dht.tick(now=server.now)
+        assert server.dht.operations == wanted + 1
+        server.dht.cancel(numbers[0])
+        server.dht.tick(now=server.now + UPKEEP_SECONDS)
+        assert server.dht.operations > wanted
 
     def test_an_idle_node_without_bootstrap_is_silent(self) -> None:
         network = SimNetwork()
@@ -463,13 +511,17 @@ class TestAddress:
         us = network.machine(
             Address("192.168.0.5", 1), node_id=b"i" * 20, known=tuple(f.contact for f in fakes)
         )
-        us.find(Nodes(b"t" * 20))
+        us.bootstrap([])
+        network.run(1)
         assert us.dht.external_address.settled == seen
         assert us.dht.node_id != b"i" * 20
         assert is_secure(us.dht.node_id, seen.host)
         assert us.dht.table.own_id == us.dht.node_id
         assert len(us.dht.table) == LEAST_VOTES
         again = us.dht.node_id
+        network.run(UPKEEP_SECONDS)
+        own = FindNode(target=again)
+        assert any(packet.message == own for fake in fakes for packet in fake.queries)
         us.find(Nodes(b"u" * 20))
         assert us.dht.node_id == again
 
@@ -524,3 +576,90 @@ def test_the_compact_form_of_an_answer() -> None:
 def test_an_answer_with_a_query_nobody_named() -> None:
     with pytest.raises(LocalProtocolError, match="without a name"):
         encode_packet(Packet(transaction_id=b"t", message=UnknownQuery(), node_id=ID))
+
+
+def test_of_what_nobody_stores_there_is_nothing_to_tell() -> None:
+    randoms = random.Random(1).randbytes
+    storage = Storage(equal_seq=EqualSeq.KEEP, max_items=1)
+    responder = Responder(RoutingTable(ID), storage, Tokens(randoms, now=0.0))
+    for query in (FindNode(target=ID), Get(target=ID), GetPeers(info_hash=ID)):
+        assert responder.own_answer(query, now=0.0) == Response()
+
+
+class TestCounts:
+    """What the status shows of a node: each packet is counted once, as what it was."""
+
+    def test_what_came_in(self) -> None:
+        server = Server(packets_per_second=1, packet_burst=20, reply_burst=2_048)
+        server.list(8)
+        nodes = FindNode(target=ID)
+        replies = [len(server.ask(nodes, read_only=True)) for _ in range(20)]
+        given = sum(replies)
+        assert 0 < given < 20
+        assert server.ask(nodes, read_only=True) == []
+        other = Address("9.9.9.8", 1)
+        server.send(b"no packet", other)
+        answer = Packet(transaction_id=b"none", message=Response(), node_id=ID)
+        server.send(encode_packet(answer), other)
+        assert server.dht.counts == {
+            "received": 23,
+            "too_many": 1,
+            "queries": 20,
+            "replies_withheld": 20 - given,
+            "sent": given,
+            "malformed": 1,
+            "unasked": 1,
+        }
+
+    def test_what_became_of_what_was_asked(self) -> None:
+        server = Server()
+        server.dht.tick(now=server.now)
+        for number, message in enumerate((Response(), ErrorMessage(code=202), None), start=1):
+            contact = Contact(ID, Address(f"20.0.0.{number}", 1))
+            server.dht.ping(contact, now=server.now)
+            ((data, _),) = server.dht.take_datagrams()
+            if message is not None:
+                t = decode_packet(data).transaction_id
+                answer = Packet(transaction_id=t, message=message, node_id=ID)
+                server.send(encode_packet(answer), contact.address)
+        server.dht.tick(now=server.now + server.dht.settings.query_seconds)
+        counts = {name: count for name, count in server.dht.counts.items() if name != "received"}
+        assert counts == {"asked": 3, "sent": 3, "answers": 1, "errors": 1, "unanswered": 1}
+
+    def test_what_a_read_only_node_is_asked(self) -> None:
+        server = Server(server=False)
+        server.ask(Ping())
+        assert server.dht.counts == {"received": 1, "ignored": 1}
+
+
+class TestWithoutRoom:
+    """A query that cannot be sent is at once as good as unanswered, to who asks."""
+
+    def fill(self, server: Server, count: int) -> None:
+        for number in range(count):
+            address = Address(f"21.0.{number >> 8}.{number & 255}", 1)
+            server.dht.ping(Contact(b"q" * 20, address), now=server.now)
+
+    def outcomes(self, server: Server) -> list[tuple[int, int]]:
+        return [(e.outcome.asked, e.outcome.answered) for e in server.dht.take_events()]
+
+    def test_a_lookup_ends_at_once(self) -> None:
+        server = Server()
+        server.list(3)
+        self.fill(server, MAX_OUTSTANDING)
+        server.dht.find(Nodes(b"t" * 20), now=server.now)
+        assert self.outcomes(server) == [(3, 0)]
+        assert server.dht.counts["not_sent"] == 3
+
+    def test_a_lookup_whose_query_had_to_wait_ends_when_its_turn_comes(self) -> None:
+        server = Server()
+        server.dht.tick(now=server.now)
+        (contact,) = server.list(1)
+        for _ in range(PACKETS_PER_SECOND_OUT):
+            server.dht.ping(contact, now=server.now)
+        server.dht.find(Nodes(b"t" * 20), now=server.now)
+        self.fill(server, MAX_OUTSTANDING - PACKETS_PER_SECOND_OUT)
+        server.dht.tick(now=server.now + 0.9)
+        assert self.outcomes(server) == []
+        server.dht.tick(now=server.now + 1.0)
+        assert self.outcomes(server) == [(1, 0)]

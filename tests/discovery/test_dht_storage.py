@@ -90,6 +90,11 @@ class TestTokens:
         token = tokens.token_for(address, now=0.0)
         assert not tokens.is_good(token, address, now=50 * ROTATION_SECONDS)
 
+    def test_the_first_after_a_long_silence_is_good(self) -> None:
+        tokens = Tokens(random.Random(1).randbytes, now=0.0)
+        address, now = Address("9.9.9.9", 5), 50 * ROTATION_SECONDS
+        assert tokens.is_good(tokens.token_for(address, now=now), address, now=now)
+
     def test_another_node_gives_others(self) -> None:
         address = Address("9.9.9.9", 5)
         one, other = (Tokens(random.Random(n).randbytes, now=0.0) for n in (1, 2))
@@ -210,6 +215,14 @@ class TestForgetting:
         assert kept.immutable(immutable_target(b"i8e"), now=0.0) == b"i8e"
         assert kept.immutable(immutable_target(b"i5e"), now=0.0) is None
 
+    def test_what_is_put_again_is_the_newest(self) -> None:
+        kept = storage(max_items=3)
+        values = [b"i1e", b"i2e", b"i3e", b"i1e", b"i4e"]
+        for value in values:
+            kept.put_immutable(PutImmutable(token=b"t", value=value), now=0.0)
+        assert kept.immutable(immutable_target(b"i1e"), now=0.0) == b"i1e"
+        assert kept.immutable(immutable_target(b"i2e"), now=0.0) is None
+
     def test_a_thousand_items_is_what_is_left_out(self) -> None:
         assert DhtSettings().max_items == 1_000
 
@@ -233,6 +246,13 @@ class TestForgetting:
         assert kept.peers(b"i" * 20, now=end - 4.0) == tuple(peers[::-1][:5])
         assert kept.peers(b"i" * 20, now=end + 1.0) == ()
         assert kept.peers(b"j" * 20, now=0.0) == ()
+
+    def test_a_peer_that_is_announced_again_comes_first(self) -> None:
+        kept = storage()
+        one, other = Address("9.9.9.1", 1), Address("9.9.9.2", 1)
+        for peer in (one, other, one):
+            kept.announce(b"i" * 20, peer, now=0.0)
+        assert kept.peers(b"i" * 20, now=0.0) == (one, other)
 
     def test_info_hashes_are_bounded(self) -> None:
         kept = storage()
@@ -259,3 +279,30 @@ class TestForgetting:
 def test_settings_that_cannot_be(wrong) -> None:
     with pytest.raises(ValueError, match=r"HOST:PORT|above 0|burst"):
         DhtSettings(**wrong)
+
+
+def test_the_least_settings_that_can_be() -> None:
+    least = DhtSettings(packet_burst=1, reply_burst=2_048)
+    assert (least.packet_burst, least.reply_burst) == (1, 2_048)
+
+
+class TestItems:
+    def test_the_first_sequence_number_is_zero(self) -> None:
+        kept = storage()
+        kept.put_mutable(put(0), now=0.0)
+        assert kept.mutable(TARGET, now=0.0) == sign_item(OWNER, salt=b"s", seq=0, value=b"1:a")
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"public_key": bytes(31)},
+            {"signature": bytes(63)},
+            {"salt": bytes(65)},
+            {"seq": -1},
+            {"seq": MAX_SEQ + 1},
+        ],
+    )
+    def test_what_is_no_item(self, wrong) -> None:
+        one = sign_item(OWNER, salt=b"s", seq=5, value=b"1:a")
+        with pytest.raises(ValueError, match=r"bytes|sequence number"):
+            replace(one, **wrong)

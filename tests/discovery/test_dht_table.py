@@ -78,6 +78,9 @@ def test_spares_are_bounded_and_the_newest_gets_the_place() -> None:
         assert gone not in table
         assert spare in table
         assert len(table) == BUCKET_NODES
+    assert table.good(now=1.0) == BUCKET_NODES - MAX_SPARES, "a spare is questionable at first"
+    table.answered(newest[0], now=1.0)
+    assert table.good(now=1.0) == BUCKET_NODES - MAX_SPARES + 1
     fail(table, old[MAX_SPARES], BAD_FAILURES)
     assert old[MAX_SPARES] in table, "there is no spare left for its place"
 
@@ -128,6 +131,11 @@ def test_good_questionable_bad() -> None:
     assert table.good(now=FRESH_SECONDS) == 1
     table.silent(contact)
     assert table.good(now=FRESH_SECONDS) == 0
+    table.answered(contact, now=FRESH_SECONDS)
+    assert table.good(now=FRESH_SECONDS) == 1
+    # Another node under its id, which asks us from elsewhere, keeps it good no longer.
+    table.heard(contact._replace(address=Address("9.9.9.9", 1)), now=2 * FRESH_SECONDS)
+    assert table.good(now=2 * FRESH_SECONDS) == 0
 
 
 def test_who_only_asks_is_not_listed() -> None:
@@ -161,7 +169,9 @@ def test_nobody_takes_the_id_of_a_node_that_answers() -> None:
     assert table.good(now=1.0) == 1
     fail(table, first, BAD_FAILURES)
     table.answered(moved, now=2.0)
+    assert [node.contact for node in table.nodes()] == [moved]
     assert moved in table
+    assert first not in table
 
 
 def test_the_own_id_is_never_listed() -> None:
@@ -203,6 +213,8 @@ def test_restored_nodes_are_questionable() -> None:
     assert table.good(now=5_000.0) == 0
     assert table.to_ping(now=5_000.0, count=9) == [far(1)]
     assert table.closest(OWN, 9) == [far(1)]
+    table.answered(far(1), now=5_001.0)
+    assert table.good(now=5_001.0) == 1
 
 
 def test_another_own_id_keeps_the_nodes() -> None:
@@ -213,3 +225,78 @@ def test_another_own_id_keeps_the_nodes() -> None:
     assert {node.contact for node in moved.nodes()} == set(contacts)
     assert moved.good(now=1.0) == BUCKET_NODES - 1
     assert moved.closest(contacts[5].node_id, 1) == [contacts[5]]
+
+
+def test_a_host_whose_node_was_forgotten_may_have_another() -> None:
+    table = RoutingTable(OWN)
+    first, second = far(1), far(2)._replace(address=far(1).address._replace(port=9))
+    table.answered(first, now=0.0)
+    fail(table, first, LAST_FAILURES)
+    assert table.wants(second)
+    table.answered(second, now=1.0)
+    assert second in table
+
+
+def test_the_node_that_failed_most_makes_room() -> None:
+    """Among those whose ids do not fit; of equal ones, the one not heard of longest."""
+    secure = Contact(b"", Address("9.9.9.9", 1))
+    chance = random.Random(2)
+    while not secure.node_id[:1] >= b"\x80":
+        secure = secure._replace(node_id=make_node_id("9.9.9.9", chance.randbytes))
+    for failed, gone in ((7, 7), (None, 0)):
+        table = RoutingTable(OWN)
+        old = full_bucket(table)
+        for contact in old[1:]:
+            table.heard(contact, now=5.0)
+        if failed is not None:
+            table.silent(old[failed])
+        table.answered(secure, now=9.0)
+        assert [contact for contact in old if contact not in table] == [old[gone]]
+
+
+def test_any_id_fits_a_local_address_unless_those_count_too() -> None:
+    local = Contact(b"\x99" * 20, Address("192.168.0.9", 1))
+    for table, is_in in ((RoutingTable(OWN), True), (RoutingTable(OWN, exempt_local=False), False)):
+        full_bucket(table)
+        table.answered(local, now=1.0)
+        assert (local in table) is is_in
+
+
+def test_spares_that_were_overtaken_are_left_out() -> None:
+    """One whose host or id got a place in the meantime gets none."""
+    table = RoutingTable(OWN)
+    old = full_bucket(table)
+    waiting, same_id = far(70), far(71)
+    elsewhere = same_id._replace(address=Address("9.9.9.8", 1))
+    for spare in (waiting, same_id, elsewhere):
+        table.answered(spare, now=1.0)
+    table.answered(Contact(b"\x01" * 20, waiting.address._replace(port=2)), now=1.0)
+    listed = len(table)
+    fail(table, old[0], BAD_FAILURES)
+    assert elsewhere in table
+    assert len(table) == listed
+    fail(table, old[1], LAST_FAILURES)
+    assert same_id not in table
+    assert waiting not in table
+    assert len(table) == listed - 1
+
+
+def test_spares_of_the_other_family_go_with_it() -> None:
+    table = RoutingTable(OWN)
+    old = full_bucket(table)
+    kept, other = far(70), far(71)._replace(address=Address("2620:fe::fe", 1))
+    for spare in (kept, other):
+        table.answered(spare, now=1.0)
+    table.keep_family(ipv6=False)
+    fail(table, old[0], BAD_FAILURES)
+    fail(table, old[1], BAD_FAILURES)
+    assert kept in table
+    assert other not in table
+
+
+def test_an_id_in_a_bucket_may_be_any_of_it() -> None:
+    table = RoutingTable(random.Random(4).randbytes(20))
+    for index in (1, 2, 8, 159, 160):
+        nearest, farthest = table.id_in(index, bytes(20)), table.id_in(index, b"\xff" * 20)
+        assert distance(table.own_id, nearest) == 2 ** (index - 1)
+        assert distance(table.own_id, farthest) == 2**index - 1

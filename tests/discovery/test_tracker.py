@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 from tracker_sim import EPOCH, FEED_KEY, Node, Storer, World
+from twisted.logger import LogEvent, globalLogPublisher
 
 from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.common.items import MAX_SEQ, MutableItem
@@ -350,6 +351,30 @@ def test_stopping_while_the_dht_is_silent_ends_at_once() -> None:
     one.run(100)
     assert one.clock.getDelayedCalls() == []
     assert node.store.puts == []
+
+
+def test_an_error_of_its_own_is_logged_and_being_stopped_is_not() -> None:
+    one = world()
+    node, _ = one.node(), one.node(after=1)
+    failures: list[type[BaseException]] = []
+
+    def note(event: LogEvent) -> None:
+        if "log_failure" in event:
+            failures.append(event["log_failure"].type)
+
+    def broken() -> list[bytes]:
+        raise LookupError("a fault of the program")
+
+    globalLogPublisher.addObserver(note)
+    try:
+        assert one.run(10, until=lambda: one.components() == [2])
+        node.around.recent_message_hashes = broken  # type: ignore[method-assign]
+        one.run(300)
+        one.stop()
+    finally:
+        globalLogPublisher.removeObserver(note)
+    # The publisher and the merging of partitions ask for them.
+    assert failures == [LookupError, LookupError]
 
 
 def test_the_status_tells_what_happened() -> None:

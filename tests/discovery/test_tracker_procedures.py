@@ -116,7 +116,16 @@ def test_only_what_is_read_back_is_published(
 ) -> None:
     item = MutableItem(public_key=bytes(32), salt=b"", seq=1, value=b"0:", signature=bytes(64))
     report = PutReport(
-        asked=3, stored=stored, refused=3 - stored, silent=0, found=found, others=(item,) * others
+        asked=3,
+        stored=stored,
+        refused=3 - stored,
+        silent=0,
+        found=found,
+        others=(item,) * others,
+        refusals={301: 3 - stored},
+        holding=others + found,
+        looked_asked=3,
+        looked_answered=3,
     )
     assert is_published(report) is published
 

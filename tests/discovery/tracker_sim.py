@@ -125,6 +125,7 @@ class SimStore:
                 items=tuple(items.values()),
                 asked=len(self.world.storers),
                 answered=len(storers),
+                holding=sum(target in storer.items for storer in storers),
             )
 
         return self._answer(found, 2)
@@ -149,6 +150,10 @@ class SimStore:
                 silent=asked - len(storers),
                 found=item.value in held,
                 others=tuple(other for value, other in held.items() if value != item.value),
+                refusals={},
+                holding=sum(item.target in storer.items for storer in storers),
+                looked_asked=asked,
+                looked_answered=len(storers),
             )
 
         return self._answer(put, 4)

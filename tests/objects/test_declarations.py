@@ -49,6 +49,21 @@ def test_what_is_no_declaration_is_refused_and_named(text, why):
         Declaration.parse(text)
 
 
+def test_the_longest_that_is_taken():
+    wide = Declaration.parse("P(" + ", ".join(f"int a{n}" for n in range(255)) + ")")
+    assert len(wide.fields) == 255
+    assert Declaration.parse(f"{'P' * 255}(int a)").name == "P" * 255
+    assert Declaration.parse("Outer$Inner(int this$0)").pairs() == {"this$0": "int"}
+
+
+@pytest.mark.parametrize("name", [7, None, "", "1st", "a b"])
+def test_a_name_is_a_word(name):
+    with pytest.raises(ValueError, match="is no name of a type"):
+        Declaration(name, PERSON.fields)
+    with pytest.raises(ValueError, match="is no name of a field"):
+        Declaration("Person", ((name, PERSON.fields[0][1]),))
+
+
 def test_the_bounds_are_those_of_the_store():
     assert declarations.MAX_FIELD_NAME_BYTES == limits.MAX_FIELD_NAME_BYTES
     assert declarations.MAX_OBJECT_FIELDS == limits.MAX_OBJECT_FIELDS

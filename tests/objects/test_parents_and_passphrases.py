@@ -70,6 +70,22 @@ def test_now_and_then_another_one_is_tried_and_the_faster_stays():
     assert list(one.dial(now=300)) == ["b"]
 
 
+def test_while_one_is_tried_no_other_is():
+    one = choice("a", "b", "c", "d")
+    for address in one.dial(now=0):
+        one.opened(address)
+    assert list(one.dial(now=100)) == ["c"]
+    assert not one.dial(now=200)
+    one.opened("c")
+    assert not one.dial(now=300)
+    for address in ("a", "b", "c"):
+        one.measured(address, 0.0)
+    assert one.leave() == "c", "none of them is slower"
+    one.ended("c", now=300, steady=True)
+    assert not one.dial(now=399)
+    assert list(one.dial(now=400)) == ["d"]
+
+
 def test_of_those_that_may_be_dialled_the_untried_come_first_and_then_the_fastest():
     one = choice("slow", "fast", "untried", wanted=3)
     assert list(one.dial(now=0)) == ["slow", "fast", "untried"]

@@ -141,6 +141,11 @@ class TestFormats:
         with pytest.raises(ValueError, match="137 bytes, not 129"):
             parse_link(raw)
 
+    @pytest.mark.parametrize("expires", [1e9, math.nan, -math.inf])
+    def test_without_expiry_none_is_to_be_given(self, expires: float) -> None:
+        with pytest.raises(ValueError, match="never expires"):
+            issue_link(ISSUER, TRUSTEE, expires=expires, nonce=NONCE, format=BARE)
+
     def test_hash_key_is_part_of_the_signature(self) -> None:
         link = issue_link(ISSUER, TRUSTEE, expires=1.0, nonce=NONCE)
         other = dataclasses.replace(LINK_FORMAT_2, hash_key=b"other")

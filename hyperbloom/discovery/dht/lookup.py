@@ -127,8 +127,6 @@ class Lookup:
 
     def due(self, *, now: float) -> list[Ask]:
         """The queries to send now; each counts as sent."""
-        if now >= self._ends_at:
-            return []
         room = ASKED_AT_ONCE - sum(at + SLOW_SECONDS > now for at in self._in_flight.values())
         room = min(room, MAX_LOOKUP_ASKED - self.asked)
         asks = list(islice(self._asks(), max(room, 0)))
@@ -203,11 +201,10 @@ class Lookup:
 
     def holders(self) -> list[Holder]:
         """Nodes to put to: the closest of both kinds that answered with a token."""
-        able = [c for c in self._sorted if c.state is _State.ANSWERED and c.token is not None]
+        able = [c for c in self._sorted if c.token is not None]
         wanted = able[:CLOSEST_NODES]
-        wanted += [c for c in able[CLOSEST_NODES:] if c.secure][
-            : max(0, CLOSEST_NODES - sum(c.secure for c in wanted))
-        ]
+        lacking = CLOSEST_NODES - sum(c.secure for c in wanted)
+        wanted += [c for c in able[CLOSEST_NODES:] if c.secure][:lacking]
         return [Holder(c.contact, c.token) for c in wanted[:MAX_PUT_NODES] if c.token is not None]
 
     # -- candidates
@@ -231,7 +228,7 @@ class Lookup:
             self._forget_farthest()
 
     def _forget_farthest(self) -> None:
-        for index in range(len(self._sorted) - 1, -1, -1):
+        for index in reversed(range(len(self._sorted))):
             if self._sorted[index].state is _State.NEW:
                 gone = self._sorted.pop(index)
                 del self._candidates[gone.contact]
@@ -244,11 +241,11 @@ class Lookup:
         for candidate in self._sorted:
             if candidate.state is _State.GONE:
                 continue
-            if plain < CLOSEST_NODES or (candidate.secure and secure < CLOSEST_NODES):
+            if plain < CLOSEST_NODES or candidate.secure:
                 yield candidate
             plain += 1
             secure += candidate.secure
-            if plain >= CLOSEST_NODES and secure >= CLOSEST_NODES:
+            if secure == CLOSEST_NODES:
                 return
 
     def _has_new(self) -> bool:

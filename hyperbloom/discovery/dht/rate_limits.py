@@ -97,12 +97,11 @@ class Cooldown:
     def take(self, address: Address, *, now: float) -> bool:
         """Whether the address had none within `seconds`; then it has one now."""
         taken = self._taken
-        if now - taken.get(address, float("-inf")) < self._seconds:
+        while taken and next(iter(taken.values())) <= now - self._seconds:
+            taken.popitem(last=False)
+        if address in taken:
             return False
-        taken.pop(address, None)
         taken[address] = now
-        while (
-            len(taken) > MAX_ADDRESSES_WATCHED or next(iter(taken.values())) <= now - self._seconds
-        ):
+        if len(taken) > MAX_ADDRESSES_WATCHED:
             taken.popitem(last=False)
         return True

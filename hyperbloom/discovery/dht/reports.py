@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hyperbloom.addresses import Address
@@ -33,7 +33,7 @@ class MutableLookup:
     items: tuple[MutableItem, ...]
     asked: int
     answered: int
-    holding: int = 0
+    holding: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,10 @@ class PutReport:
     silent: int
     found: bool
     others: tuple[MutableItem, ...]
-    refusals: Mapping[int, int] = field(default_factory=dict)
-    holding: int = 0
-    looked_asked: int = 0
-    looked_answered: int = 0
+    refusals: Mapping[int, int]
+    holding: int
+    looked_asked: int
+    looked_answered: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class KnownNode:
     number: int
     secure: bool
     heard_at: float
-    has_answered: bool = True
+    has_answered: bool
     failures: int = 0
     asked_at: float = float("-inf")
 
@@ -185,11 +185,11 @@ class RoutingTable:
         return [node.contact for node in due]
 
     def to_refresh(self, *, now: float) -> list[int]:
-        """Indexes of buckets, ours excepted, that have nodes and were long not looked up."""
+        """Indexes of buckets that have nodes and were long not looked up."""
         return [
             index
             for index, bucket in enumerate(self._buckets)
-            if index and bucket and bucket.nodes and now - bucket.looked_up_at >= REFRESH_SECONDS
+            if bucket and bucket.nodes and now - bucket.looked_up_at >= REFRESH_SECONDS
         ]
 
     def id_in(self, index: int, random_id: bytes) -> bytes:

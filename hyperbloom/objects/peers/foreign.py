@@ -130,7 +130,7 @@ def _one_by_one(
 ) -> list[Payload]:
     fields, number = dict(before.fields), before.hash
     changes: list[Payload] = []
-    for left, (name, value) in zip(range(len(part) - 1, -1, -1), part.items(), strict=True):
+    for left, (name, value) in zip(reversed(range(len(part))), part.items(), strict=True):
         fields[name] = value
         following = kind.hash_of(fields, types.rule) if left else after.hash
         changes.append(Change(t=stamp, d={name: value}, h=following, oh=number))

@@ -59,8 +59,8 @@ class Membership:
         dialect: Dialect,
         records: Iterable[LinkRecord],
         *,
-        leeway: float = 0.0,
-        denied: Container[bytes] = (),
+        leeway: float,
+        denied: Container[bytes],
     ) -> None:
         self.feed_key = feed_key
         self._denied = denied
@@ -134,7 +134,7 @@ class Membership:
         self.look_anew()
 
     def look_anew(self) -> None:
-        """The deny list has changed: search for this node's own chain again."""
+        """Search for this node's own chain again: links or the deny list have changed."""
         self._searched_until = -math.inf
 
     def learn(self, chain: Chain, *, introduced_by: bytes, now: float) -> PutLinks | None:
@@ -154,11 +154,11 @@ class Membership:
         fresh = self._fresh(chain)
         if not fresh:
             return None
-        self._require_room(fresh, now=now)
+        self._require_room(fresh, now=now, share=1.0)
         return self._take(fresh, introduced_by=self._identity.public_key, now=now)
 
     def issue(
-        self, trustee: bytes, *, expires: float, nonce: bytes, now: float, share: float = 1.0
+        self, trustee: bytes, *, expires: float, nonce: bytes, now: float, share: float
     ) -> tuple[TrustLink, PutLinks]:
         """Sign a link for `trustee`, never outliving this node's own chain.
 
@@ -237,7 +237,7 @@ class Membership:
             if link.public_key != self.feed_key and link.to_bytes() not in self._known
         ]
 
-    def _has_room(self, links: Sequence[_Issued], *, now: float, share: float = 1.0) -> bool:
+    def _has_room(self, links: Sequence[_Issued], *, now: float, share: float) -> bool:
         if not self._fits(links, share):
             self.forget_expired(now=now)
         return self._fits(links, share)
@@ -247,7 +247,7 @@ class Membership:
             self._issued[issuer] < share * MAX_LINKS_PER_ISSUER for issuer, _ in links
         )
 
-    def _require_room(self, links: Sequence[_Issued], *, now: float, share: float = 1.0) -> None:
+    def _require_room(self, links: Sequence[_Issued], *, now: float, share: float) -> None:
         """Raises `ValueError` where the feed has no room for more links."""
         if not self._has_room(links, now=now, share=share):
             raise ValueError(
@@ -256,7 +256,7 @@ class Membership:
             )
 
     def _take(self, links: Sequence[_Issued], *, introduced_by: bytes, now: float) -> PutLinks:
-        self._searched_until = -math.inf
+        self.look_anew()
         for issuer, link in links:
             self._graph.add(issuer, link)
             self._known.add(link.to_bytes())

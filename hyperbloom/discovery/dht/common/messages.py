@@ -71,7 +71,7 @@ class AnnouncePeer:
     info_hash: bytes
     token: bytes
     port: int
-    implied_port: bool = False
+    implied_port: bool
 
     def __post_init__(self) -> None:
         _check_id("an info hash", self.info_hash)

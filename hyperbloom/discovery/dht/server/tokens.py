@@ -46,7 +46,7 @@ class Tokens:
         periods = int((now - self._rotated_at) // ROTATION_SECONDS)
         for _ in range(min(periods, 2)):
             self._key_before, self._key = self._key, self._random_bytes(_KEY_BYTES)
-        self._rotated_at += max(periods, 0) * ROTATION_SECONDS
+        self._rotated_at += periods * ROTATION_SECONDS
 
 
 def _token(key: bytes, address: Address) -> bytes:
