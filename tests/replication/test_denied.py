@@ -12,6 +12,7 @@ from hyperbloom.replication.feed.membership import KeyDenied, NotTrusted
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import StoreFull
 from hyperbloom.store.records import PeerRecord
+from hyperbloom.store.tables import denied
 from hyperbloom.store.tables.peers import PutPeer
 
 
@@ -155,11 +156,9 @@ def test_it_cannot_be_this_node_itself(network):
 
 
 def test_a_full_list_denies_nothing_more(network, monkeypatch):
-    from hyperbloom.store.tables import denied
-
     owner, member, _ = pair(network)
     monkeypatch.setattr(denied, "MAX_DENIED_KEYS", 0)
-    with pytest.raises(ValueError, match="as many as there may be"):
+    with pytest.raises(denied.TooManyDenied, match="as many as there may be"):
         done(owner.node.deny(member.key))
     assert member.key not in owner.context.denied
 
