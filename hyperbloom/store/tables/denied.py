@@ -6,8 +6,7 @@ one feed stays in another by oversight.
 
 from dataclasses import dataclass
 
-from hyperbloom.errors import ErrorKind
-from hyperbloom.store.errors import StoreError
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.store.limits import MAX_DENIED_KEYS, MAX_REASON_BYTES
 from hyperbloom.store.lmdb.layout import U64
 from hyperbloom.store.lmdb.transaction import WriteTransaction
@@ -17,7 +16,7 @@ from hyperbloom.store.records import DeniedRecord
 __all__ = ["AllowKey", "DenyKey", "TooManyDenied", "parse_denied_record"]
 
 
-class TooManyDenied(StoreError):
+class TooManyDenied(HyperbloomError):
     """The deny list is full; the text says what to do."""
 
     kind = ErrorKind.TOO_MANY
