@@ -24,7 +24,7 @@ class Room:
     packages: tuple[str, ...] = ()
 
 
-CORE = ("keys", "bloom", "digests", "trust", "wire")
+CORE = ("keys", "bloom", "digests", "sketches", "trust", "wire")
 CORE_PARTS = (
     "hyperbloom.discovery.dht",
     "hyperbloom.replication.feed.membership",
@@ -50,9 +50,10 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "feed_keys": Room(knows=("keys",)),
         "bloom": Room(packages=("mmh3", "numpy")),
         "digests": Room(knows=("keys",), packages=("blake3", "numpy")),
+        "sketches": Room(packages=("numpy",)),
         "trust": Room(knows=("keys",)),
         "wire": Room(knows=("keys", "bloom", "trust"), packages=("google", "nacl")),
-        "store": Room(knows=("keys", "digests"), packages=("lmdb", "msgpack", "numpy")),
+        "store": Room(knows=("keys", "digests", "sketches"), packages=("lmdb", "msgpack", "numpy")),
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
