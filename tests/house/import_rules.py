@@ -52,7 +52,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "digests": Room(knows=("keys",), packages=("blake3", "numpy")),
         "trust": Room(knows=("keys",)),
         "wire": Room(knows=("keys", "bloom", "trust"), packages=("google", "nacl")),
-        "store": Room(knows=("keys", "digests"), packages=("lmdb", "msgpack", "numpy")),
+        "store": Room(knows=("keys", "digests", "sketches"), packages=("lmdb", "msgpack", "numpy")),
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
