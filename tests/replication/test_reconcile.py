@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from players import fired, numbered
+from players import numbered
 from sim import pair
 
 
@@ -15,7 +14,10 @@ def status(node):
 def different(network, shared, here, there, **more):
     """An owner and a member with values that one of both lacks, not connected yet."""
     owner, member, feed = pair(network, **more)
-    for node, own in ((owner, numbered(here, b"owner's ")), (member, numbered(there, b"member's "))):
+    for node, own in (
+        (owner, numbered(here, b"owner's ")),
+        (member, numbered(there, b"member's ")),
+    ):
         node.feed(feed).insert([*numbered(shared), *own])
     return owner, member, feed
 
