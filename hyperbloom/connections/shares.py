@@ -70,9 +70,16 @@ class WorkBudget:
 
     def spend(self, amount: int, *, now: float) -> float:
         """Take `amount`; returns the seconds the peer has to wait before its next question."""
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - amount
+        self._tokens = self._saved(now) - amount
         self._at = now
         return max(0.0, -self._tokens / self._rate)
+
+    def affords(self, amount: int, *, now: float) -> bool:
+        """Whether `amount` could be taken at once."""
+        return amount <= self._saved(now)
+
+    def _saved(self, now: float) -> float:
+        return min(self._burst, self._tokens + (now - self._at) * self._rate)
 
 
 class Share:

@@ -17,6 +17,7 @@ from hyperbloom.keys import Identity
 from hyperbloom.replication.deny_list import DenyList
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.settings import SyncSettings
+from hyperbloom.replication.sketch_slots import SketchSlots
 from hyperbloom.store import Operation, Store, StoreError, Writer, WriterInline
 
 __all__ = ["FeedContext", "InThread"]
@@ -53,6 +54,7 @@ class FeedContext:
     leeway: float = 0.0
     denied: DenyList = field(default_factory=DenyList)
     feed_keys: FeedKeys = field(default_factory=FeedKeys)
+    sketch_slots: SketchSlots = field(default_factory=SketchSlots)
     shares: Shares = field(init=False)
     workers: Workers = field(init=False)
 

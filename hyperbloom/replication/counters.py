@@ -10,7 +10,7 @@ __all__ = ["Counters"]
 #: The counts that add up over connections.
 _SUMS = (
     "values_in", "values_new", "values_out", "syncs_sent", "syncs_received", "sync_seconds",
-    "values_tested",
+    "values_tested", "sketches_asked", "sketch_symbols", "sketch_bytes", "sketch_differences",
 )  # fmt: skip
 
 
@@ -27,6 +27,12 @@ class Counters:
     #: tested against the peer's filters.
     sync_seconds: float = 0.0
     values_tested: int = 0
+    #: Tries by symbols that this side began; symbols that came, bytes of their messages both ways,
+    #: and values found that one of both lacked.
+    sketches_asked: int = 0
+    sketch_symbols: int = 0
+    sketch_bytes: int = 0
+    sketch_differences: int = 0
     last_sync_sent: float | None = None
     last_sync_received: float | None = None
     last_data: float | None = None

@@ -23,21 +23,31 @@ __all__ = [
     "FRAMES_PER_TURN",
     "FULL_PLAN_SECONDS",
     "GROUPS_AHEAD",
+    "IDS_A_STEP",
+    "ID_VALUES",
     "LEAST_REPLY_SCALE",
     "LONGEST_VALUE_BYTES",
     "MAX_ASKED_BYTES",
     "MAX_FETCHES",
     "MAX_FOUND",
+    "MAX_HELD_SKETCHES",
     "MAX_KEPT_SUMS",
     "MAX_REPLY_SCALES",
+    "MAX_SALTED_KEYS",
+    "MAX_TRIES",
+    "MAX_TRY_SYMBOLS",
     "MAX_UNPACKED_FILTERS",
     "MAX_UNSENT_BYTES",
     "MAX_WAITS",
     "OUTSTANDING_SYNCS",
     "PEER_KNOWN_VALUES",
+    "RANGE_SYMBOLS",
     "REPLY_BYTES",
     "RETENTION_PAUSE",
     "RETENTION_SECONDS",
+    "SALTED_SECONDS",
+    "SKETCH_ROUNDS",
+    "SKETCH_SECONDS",
     "SLICE_BYTES",
     "SLICE_VALUES",
     "SYNC_SHARE",
@@ -111,6 +121,45 @@ FULL_PLAN_SECONDS = 3_600.0
 
 #: Sums of ranges that a feed remembers until its values change: of so many different lists.
 MAX_KEPT_SUMS = 8
+
+#: Symbols that a try by `reconcile` takes in all, as many as a store keeps of a set: they are
+#: enough for some 24,000 differences. 835 KB, which wait as they came until they are decoded.
+MAX_TRY_SYMBOLS = 32_768
+
+#: Symbols made on the spot of ranges: their cost grows with their number, and filters of a part of
+#: a feed are small.
+RANGE_SYMBOLS = 8_192
+
+#: Seconds for which nothing may come of a peer that was asked for symbols; then it is asked by
+#: Sync. Bringing a kept sketch up to date costs it about 1 s a million values.
+SKETCH_SECONDS = 20.0
+
+#: Rounds by symbols, one after the other, after which digests that were never equal meanwhile are
+#: met with a plan. On a feed that never rests they may never be; and a member can write values
+#: whose symbols peel to something false.
+SKETCH_ROUNDS = 4
+
+#: A try with a salt costs both sides a pass over all values, some 3 s a million: one of a key and
+#: feed in so many seconds, asked by it and asked of it. Whoever comes more often is refused.
+SALTED_SECONDS = 3_600.0
+
+#: Keys remembered a feed that had a try with a salt; of more the oldest is forgotten.
+MAX_SALTED_KEYS = 1_024
+
+#: Tries of this node that are under way at one time, over all feeds and peers, with up to 2 MB each
+#: of symbols; the others wait.
+MAX_TRIES = 8
+
+#: Sequences of symbols that peers are answered from, in all; a connection has one at a time. Each
+#: is up to 917 KB, where values came or went between them; of more the one that was asked for
+#: longest ago is dropped, and its peer goes on by Sync.
+MAX_HELD_SKETCHES = 32
+
+#: Ids whose values are read at once: long values of so many weigh 33 MB.
+IDS_A_STEP = 128
+
+#: Finding a value by its id costs as much as reading so many.
+ID_VALUES = 8
 
 #: Calls that wait at one time until peers are in sync; each looks at its peers ten times a second.
 MAX_WAITS = 32

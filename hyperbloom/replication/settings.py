@@ -53,6 +53,13 @@ class SyncSettings:
             "max": 0.01,
         },
     )
+    reconcile: bool = field(
+        default=True,
+        metadata={
+            "help": "find what differs by [symbols](extensions/reconcile.md) with nodes that speak "
+            "it; off: by filters alone"
+        },
+    )
     retry_first: float = field(
         default=1.0,
         metadata={

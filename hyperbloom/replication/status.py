@@ -16,6 +16,7 @@ __all__ = [
     "NodeStatus",
     "NodeTraffic",
     "PeerStatus",
+    "SyncRound",
     "SyncSource",
     "SyncState",
 ]
@@ -56,11 +57,28 @@ class SyncState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRound(_Picture):
+    """How a peer was last asked for what differs, `at` a moment (seconds since 1970).
+
+    way: sketch, salted sketch, filters or empty filter. symbols: that came. bytes: of the questions
+    and symbols, or of the filters; values are not counted. differences: values that one of both
+    lacked, None: filters do not tell.
+    """
+
+    way: str
+    at: float
+    symbols: int
+    bytes: int
+    differences: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStatus(_Picture):
     """One secure connection. Times are seconds since 1970, None: not yet.
 
-    `in_sync`: whether the peer held the same at `in_sync_at`, as a digest or Sync showed
-    (`in_sync_by`); None while nothing is known.
+    `last_round`: how this node last asked the peer for what differs. `in_sync`: whether the peer
+    held the same at `in_sync_at`, as a digest or Sync showed (`in_sync_by`); None while nothing is
+    known.
     """
 
     feed: bytes
@@ -85,6 +103,7 @@ class PeerStatus(_Picture):
     in_sync: bool | None = None
     in_sync_at: float | None = None
     in_sync_by: str | None = None
+    last_round: SyncRound | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +185,9 @@ class FeedTraffic:
     """What a feed holds and has moved since the start; counts only, so that it costs little.
 
     kept_out: values that policy refused, by reason. sync_seconds: spent on making filters;
-    values_tested: against filters of peers.
+    values_tested: against filters of peers. sketches_asked: tries by symbols that this node began;
+    sketch_symbols came for them, sketch_bytes are those of their messages both ways, and
+    sketch_differences the values found that one of both lacked.
     """
 
     key: Octets
@@ -182,6 +203,10 @@ class FeedTraffic:
     syncs_received: int
     sync_seconds: float
     values_tested: int
+    sketches_asked: int
+    sketch_symbols: int
+    sketch_bytes: int
+    sketch_differences: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

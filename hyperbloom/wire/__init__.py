@@ -23,6 +23,7 @@ from hyperbloom.wire.messages import (
     Request,
     Sync,
 )
+from hyperbloom.wire.reconcile import Sketch, SketchRequest, ValuesWanted
 from hyperbloom.wire.session import Session
 from hyperbloom.wire.set_digest import Digest, DigestRequest
 
@@ -45,6 +46,9 @@ __all__ = [
     "RemoteProtocolError",
     "Request",
     "Session",
+    "Sketch",
+    "SketchRequest",
     "Sync",
     "UntrustedPeer",
+    "ValuesWanted",
 ]

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from hyperbloom.trust import Chain
 from hyperbloom.wire.messages import Request, Sync
+from hyperbloom.wire.reconcile import Sketch, SketchRequest, ValuesWanted
 from hyperbloom.wire.set_digest import Digest, DigestRequest
 
 __all__ = [
@@ -26,8 +27,11 @@ __all__ = [
     "OpenReceived",
     "RemotePeer",
     "RequestReceived",
+    "SketchReceived",
+    "SketchRequested",
     "SyncReceived",
     "UnknownIgnored",
+    "ValuesAskedFor",
     "Waiting",
 ]
 
@@ -144,6 +148,27 @@ class DigestReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SketchRequested:
+    """The peer asks for symbols of what is held here (extension `reconcile`)."""
+
+    request: SketchRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchReceived:
+    """Symbols of what the peer holds came (extension `reconcile`)."""
+
+    sketch: Sketch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesAskedFor:
+    """The peer asks for values by their ids (extension `reconcile`)."""
+
+    wanted: ValuesWanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownIgnored:
     """A message of an unknown id was skipped. `size` is the length of its frame in bytes."""
 
@@ -168,6 +193,9 @@ Event: TypeAlias = (
     | LinkIgnored
     | DigestRequested
     | DigestReceived
+    | SketchRequested
+    | SketchReceived
+    | ValuesAskedFor
     | UnknownIgnored
     | ConnectionEnded
 )

@@ -11,6 +11,7 @@ from typing import Final
 __all__ = [
     "MAX_ANSWERED_RANGES",
     "MAX_ASKED_RANGES",
+    "MAX_ASKED_SYMBOLS",
     "MAX_BUFFERED_BYTES",
     "MAX_DIGEST_BOUND_BYTES",
     "MAX_EARLY_BYTES",
@@ -21,6 +22,9 @@ __all__ = [
     "MAX_LENGTH_BYTES",
     "MAX_MESSAGE_ID_BYTES",
     "MAX_OPEN_BYTES",
+    "MAX_SKETCH_BYTES",
+    "MAX_SKETCH_SYMBOLS",
+    "MAX_WANTED_IDS",
     "SEND_FRAME_BYTES",
 ]
 
@@ -72,3 +76,17 @@ MAX_ANSWERED_RANGES: Final = 2 * MAX_ASKED_RANGES - 1
 MAX_DIGEST_BOUND_BYTES: Final = 512
 """One bound of such a range; with it the longest Digest is half of a frame. A node whose ranges
 have longer bounds does not announce the extension."""
+
+MAX_SKETCH_SYMBOLS: Final = 8_192
+"""Symbols of a Sketch. One has 24 bytes of sums and its number, in at most 7 bytes for any set that
+a store can hold; so many fit a frame."""
+
+MAX_SKETCH_BYTES: Final = SEND_FRAME_BYTES - 64
+"""Packed symbols of a Sketch: what its other fields and the message id leave of a frame."""
+
+MAX_ASKED_SYMBOLS: Final = 65_536
+"""Symbols of a SketchRequest, twice as many as a node of ours keeps of a sequence. They come in
+several Sketches; whoever is asked answers one question at a time."""
+
+MAX_WANTED_IDS: Final = 16_000
+"""Ids of a ValuesWanted, 16 bytes each: what fits a frame. Who wants more asks again."""

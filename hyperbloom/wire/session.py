@@ -51,10 +51,14 @@ from hyperbloom.wire.events import (
     OpenReceived,
     RemotePeer,
     RequestReceived,
+    SketchReceived,
+    SketchRequested,
     SyncReceived,
     UnknownIgnored,
+    ValuesAskedFor,
     Waiting,
 )
+from hyperbloom.wire.extensions import EXTENSION_MESSAGES, ExtensionMessage
 from hyperbloom.wire.framing import FrameReader, encode_frame, encode_open, split_frame
 from hyperbloom.wire.limits import (
     MAX_BUFFERED_BYTES,
@@ -71,7 +75,8 @@ from hyperbloom.wire.messages import (
     Request,
     Sync,
 )
-from hyperbloom.wire.set_digest import EXTENSION_MESSAGES, Digest, DigestRequest
+from hyperbloom.wire.reconcile import Sketch, SketchRequest, ValuesWanted
+from hyperbloom.wire.set_digest import Digest, DigestRequest
 from hyperbloom.wire.states import PAUSED_STATES, TRANSITIONS, Input, State
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
 from hyperbloom.wire.verification import judge_data, judge_link, named_key, verify_handshake
@@ -358,6 +363,21 @@ class Session:
         target = self._next_state(Input.SEND_DIGEST, LocalProtocolError)
         return self._encrypt_extension(digest, target)
 
+    def send_sketch_request(self, request: SketchRequest) -> bytes:
+        """Ask for symbols of what the peer holds; it has to have announced `reconcile`."""
+        target = self._next_state(Input.SEND_SKETCH_REQUEST, LocalProtocolError)
+        return self._encrypt_extension(request, target)
+
+    def send_sketch(self, sketch: Sketch) -> bytes:
+        """Answer with symbols; the peer has to have announced `reconcile`."""
+        target = self._next_state(Input.SEND_SKETCH, LocalProtocolError)
+        return self._encrypt_extension(sketch, target)
+
+    def send_values_wanted(self, wanted: ValuesWanted) -> bytes:
+        """Ask for values by their ids; the peer has to have announced `reconcile`."""
+        target = self._next_state(Input.SEND_VALUES_WANTED, LocalProtocolError)
+        return self._encrypt_extension(wanted, target)
+
     def use_chain(self, chain: Chain) -> None:
         """Hold Links that come from now on against another chain of ours.
 
@@ -375,7 +395,7 @@ class Session:
 
     # What both need.
 
-    def _encrypt_extension(self, message: DigestRequest | Digest, target: State) -> bytes:
+    def _encrypt_extension(self, message: ExtensionMessage, target: State) -> bytes:
         extension = EXTENSION_MESSAGES[message.message_id]
         if extension not in self._peer().extensions:
             raise LocalProtocolError(f"the peer did not announce {extension}")
@@ -423,7 +443,7 @@ class Session:
         return self._remote
 
 
-_Sendable = Handshake | Sync | FilterOptions | Data | Request | Link | DigestRequest | Digest
+_Sendable = Handshake | Sync | FilterOptions | Data | Request | Link | ExtensionMessage
 
 _RECEIVERS: Final[dict[int, tuple[Input, Callable[[Session, bytes, float], Event]]]] = {
     Handshake.message_id: (Input.RECEIVE_HANDSHAKE, Session._take_handshake),
@@ -445,5 +465,17 @@ _RECEIVERS: Final[dict[int, tuple[Input, Callable[[Session, bytes, float], Event
     Digest.message_id: (
         Input.RECEIVE_DIGEST,
         lambda session, body, now: DigestReceived(digest=Digest.decode(body)),
+    ),
+    SketchRequest.message_id: (
+        Input.RECEIVE_SKETCH_REQUEST,
+        lambda session, body, now: SketchRequested(request=SketchRequest.decode(body)),
+    ),
+    Sketch.message_id: (
+        Input.RECEIVE_SKETCH,
+        lambda session, body, now: SketchReceived(sketch=Sketch.decode(body)),
+    ),
+    ValuesWanted.message_id: (
+        Input.RECEIVE_VALUES_WANTED,
+        lambda session, body, now: ValuesAskedFor(wanted=ValuesWanted.decode(body)),
     ),
 }

@@ -14,8 +14,7 @@ is refused. Integers are big endian.
     DigestRequest  4365   number u32, ranges
     Digest         4366   number u32, count u64, digest (32), settled count u64,
                           settled digest (32), ranges
-    ranges                how many u8, then each: start, 0 and end, or start and 1 (open above)
-    start, end            length u16, bytes
+    ranges                see fixed_form.py
 """
 
 from __future__ import annotations
@@ -27,6 +26,14 @@ from typing import ClassVar, Final
 
 from hyperbloom.keys import HASH_BYTES
 from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.wire.fixed_form import (
+    MAX_U32,
+    MAX_U64,
+    BodyReader,
+    check,
+    check_ranges,
+    encode_ranges,
+)
 from hyperbloom.wire.limits import (
     MAX_ANSWERED_RANGES,
     MAX_ASKED_RANGES,
@@ -34,18 +41,13 @@ from hyperbloom.wire.limits import (
 )
 from hyperbloom.wire.messages import Range
 
-__all__ = ["EXTENSION_MESSAGES", "SET_DIGEST", "Digest", "DigestRequest", "fits_set_digest"]
+__all__ = ["SET_DIGEST", "Digest", "DigestRequest", "fits_set_digest"]
 
 SET_DIGEST: Final = "set-digest-1"
 """What a Handshake announces: the extension, and which digest it compares (digests.py: 1)."""
 
 _NUMBER: Final = struct.Struct(">I")
 _FIGURES: Final = struct.Struct(f">Q{HASH_BYTES}s")
-_LENGTH: Final = struct.Struct(">H")
-_ENDS: Final = b"\x00"
-_OPEN: Final = b"\x01"
-_MAX_U32: Final = 0xFFFF_FFFF
-_MAX_U64: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +63,18 @@ class DigestRequest:
     ranges: tuple[Range, ...]
 
     def __post_init__(self) -> None:
-        _check(0 <= self.number <= _MAX_U32, "DigestRequest.number is an unsigned 32-bit number")
-        _check(bool(self.ranges), "DigestRequest.ranges is not empty")
-        _check_ranges(self.ranges, MAX_ASKED_RANGES, "DigestRequest.ranges")
+        check(0 <= self.number <= MAX_U32, "DigestRequest.number is an unsigned 32-bit number")
+        check(bool(self.ranges), "DigestRequest.ranges is not empty")
+        check_ranges(self.ranges, MAX_ASKED_RANGES, "DigestRequest.ranges")
 
     def encode(self) -> bytes:
         """The body."""
-        return _NUMBER.pack(self.number) + _encode_ranges(self.ranges)
+        return _NUMBER.pack(self.number) + encode_ranges(self.ranges)
 
     @classmethod
     def decode(cls, body: bytes) -> DigestRequest:
         """Read a body; raises RemoteProtocolError for one that breaks a rule."""
-        reader = _Reader(body, "DigestRequest")
+        reader = BodyReader(body, "DigestRequest")
         (number,) = _NUMBER.unpack(reader.take(_NUMBER.size))
         ranges = reader.ranges(MAX_ASKED_RANGES)
         try:
@@ -101,28 +103,28 @@ class Digest:
     ranges: tuple[Range, ...]
 
     def __post_init__(self) -> None:
-        _check(0 <= self.number <= _MAX_U32, "Digest.number is an unsigned 32-bit number")
+        check(0 <= self.number <= MAX_U32, "Digest.number is an unsigned 32-bit number")
         for count, digest in (
             (self.count, self.digest),
             (self.settled_count, self.settled_digest),
         ):
-            _check(0 <= count <= _MAX_U64, "a count in Digest is an unsigned 64-bit number")
-            _check(len(digest) == HASH_BYTES, f"a digest in Digest has {HASH_BYTES} bytes")
-            _check(count > 0 or not any(digest), "the digest of no values is zero")
-        _check(self.settled_count >= self.count, "what is settled in Digest includes what is held")
-        _check(bool(self.ranges) or self.settled_count == 0, "without a range there are no values")
-        _check_ranges(self.ranges, MAX_ANSWERED_RANGES, "Digest.ranges")
+            check(0 <= count <= MAX_U64, "a count in Digest is an unsigned 64-bit number")
+            check(len(digest) == HASH_BYTES, f"a digest in Digest has {HASH_BYTES} bytes")
+            check(count > 0 or not any(digest), "the digest of no values is zero")
+        check(self.settled_count >= self.count, "what is settled in Digest includes what is held")
+        check(bool(self.ranges) or self.settled_count == 0, "without a range there are no values")
+        check_ranges(self.ranges, MAX_ANSWERED_RANGES, "Digest.ranges")
 
     def encode(self) -> bytes:
         """The body."""
         here = _FIGURES.pack(self.count, self.digest)
         settled = _FIGURES.pack(self.settled_count, self.settled_digest)
-        return _NUMBER.pack(self.number) + here + settled + _encode_ranges(self.ranges)
+        return _NUMBER.pack(self.number) + here + settled + encode_ranges(self.ranges)
 
     @classmethod
     def decode(cls, body: bytes) -> Digest:
         """Read a body; raises RemoteProtocolError for one that breaks a rule."""
-        reader = _Reader(body, "Digest")
+        reader = BodyReader(body, "Digest")
         (number,) = _NUMBER.unpack(reader.take(_NUMBER.size))
         count, digest = _FIGURES.unpack(reader.take(_FIGURES.size))
         settled_count, settled_digest = _FIGURES.unpack(reader.take(_FIGURES.size))
@@ -140,87 +142,9 @@ class Digest:
             raise RemoteProtocolError(f"the peer breaks a rule: {error}") from None
 
 
-EXTENSION_MESSAGES: Final = {
-    DigestRequest.message_id: SET_DIGEST,
-    Digest.message_id: SET_DIGEST,
-}
-"""Message ids beyond the protocol's own, and the extension that gives them a meaning."""
-
-
 def fits_set_digest(ranges: Sequence[tuple[bytes, bytes | None]]) -> bool:
     """Whether these ranges (start, end) may be asked about; the others are synced as ever."""
     bounds = [bound for pair in ranges for bound in pair if bound is not None]
     return 0 < len(ranges) <= MAX_ASKED_RANGES and all(
         len(bound) <= MAX_DIGEST_BOUND_BYTES for bound in bounds
     )
-
-
-def _check(holds: bool, rule: str) -> None:
-    if not holds:
-        raise LocalProtocolError(rule)
-
-
-def _check_ranges(ranges: Sequence[Range], most: int, what: str) -> None:
-    _check(len(ranges) <= most, f"{what} has at most {most} of them")
-    behind: bytes | None = None
-    for index, one in enumerate(ranges):
-        bounds = [one.start] if one.end is None else [one.start, one.end]
-        _check(
-            all(len(bound) <= MAX_DIGEST_BOUND_BYTES for bound in bounds),
-            f"a bound in {what} has at most {MAX_DIGEST_BOUND_BYTES} bytes",
-        )
-        _check(one.end is None or one.end > one.start, f"a range in {what} is not empty")
-        apart = index == 0 or (behind is not None and one.start > behind)
-        _check(apart, f"{what} are in order and apart")
-        behind = one.end
-
-
-def _encode_ranges(ranges: Sequence[Range]) -> bytes:
-    parts = [bytes([len(ranges)])]
-    for one in ranges:
-        parts += [_LENGTH.pack(len(one.start)), one.start]
-        if one.end is None:
-            parts.append(_OPEN)
-        else:
-            parts += [_ENDS, _LENGTH.pack(len(one.end)), one.end]
-    return b"".join(parts)
-
-
-class _Reader:
-    """Takes a body apart from its front; what is missing is the peer's fault."""
-
-    def __init__(self, body: bytes, what: str) -> None:
-        self._body = body
-        self._at = 0
-        self._what = what
-
-    def take(self, size: int) -> bytes:
-        """The next bytes; raises RemoteProtocolError if there are fewer."""
-        part = self._body[self._at : self._at + size]
-        if len(part) < size:
-            raise RemoteProtocolError(f"{self._what} ends inside a field")
-        self._at += size
-        return part
-
-    def ranges(self, most: int) -> tuple[Range, ...]:
-        """The ranges, which are the rest of the body; raises RemoteProtocolError."""
-        count = self.take(1)[0]
-        if count > most:
-            raise RemoteProtocolError(f"{self._what} has more than {most} ranges")
-        ranges = tuple(self._range() for _ in range(count))
-        if self._at != len(self._body):
-            raise RemoteProtocolError(f"{self._what} has bytes behind its end")
-        return ranges
-
-    def _range(self) -> Range:
-        start = self._bound()
-        kind = self.take(1)
-        if kind not in (_ENDS, _OPEN):
-            raise RemoteProtocolError(f"a range in {self._what} neither ends nor is open")
-        return Range(start=start, end=self._bound() if kind == _ENDS else None)
-
-    def _bound(self) -> bytes:
-        (length,) = _LENGTH.unpack(self.take(_LENGTH.size))
-        if length > MAX_DIGEST_BOUND_BYTES:
-            raise RemoteProtocolError(f"a bound in {self._what} is too long")
-        return self.take(length)

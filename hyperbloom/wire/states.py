@@ -44,6 +44,9 @@ class Input(Enum):
     SEND_LINK = "send Link"
     SEND_DIGEST_REQUEST = "send DigestRequest"
     SEND_DIGEST = "send Digest"
+    SEND_SKETCH_REQUEST = "send SketchRequest"
+    SEND_SKETCH = "send Sketch"
+    SEND_VALUES_WANTED = "send ValuesWanted"
     RECEIVE_OPEN = "receive Open"
     RECEIVE_HANDSHAKE = "receive Handshake"
     RECEIVE_SYNC = "receive Sync"
@@ -53,6 +56,9 @@ class Input(Enum):
     RECEIVE_LINK = "receive Link"
     RECEIVE_DIGEST_REQUEST = "receive DigestRequest"
     RECEIVE_DIGEST = "receive Digest"
+    RECEIVE_SKETCH_REQUEST = "receive SketchRequest"
+    RECEIVE_SKETCH = "receive Sketch"
+    RECEIVE_VALUES_WANTED = "receive ValuesWanted"
     RECEIVE_UNKNOWN = "receive unknown id"
     CLOSE = "close"
 
@@ -68,6 +74,9 @@ _WHEN_SECURE: Final = (
     Input.SEND_LINK,
     Input.SEND_DIGEST_REQUEST,
     Input.SEND_DIGEST,
+    Input.SEND_SKETCH_REQUEST,
+    Input.SEND_SKETCH,
+    Input.SEND_VALUES_WANTED,
     Input.RECEIVE_SYNC,
     Input.RECEIVE_FILTER_OPTIONS,
     Input.RECEIVE_DATA,
@@ -75,6 +84,9 @@ _WHEN_SECURE: Final = (
     Input.RECEIVE_LINK,
     Input.RECEIVE_DIGEST_REQUEST,
     Input.RECEIVE_DIGEST,
+    Input.RECEIVE_SKETCH_REQUEST,
+    Input.RECEIVE_SKETCH,
+    Input.RECEIVE_VALUES_WANTED,
     Input.RECEIVE_UNKNOWN,
 )
 

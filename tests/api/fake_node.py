@@ -508,6 +508,10 @@ class FakeNode:
                     syncs_received=14,
                     sync_seconds=1.5,
                     values_tested=16,
+                    sketches_asked=17,
+                    sketch_symbols=18,
+                    sketch_bytes=19,
+                    sketch_differences=20,
                 )
                 for feed in self.feeds.values()
             ),

@@ -31,11 +31,15 @@ from hyperbloom.wire import (
     RemoteProtocolError,
     Request,
     Session,
+    Sketch,
+    SketchRequest,
     Sync,
+    ValuesWanted,
 )
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded, DataReceived, HandshakeReceived
 from hyperbloom.wire.framing import MAGIC, encode_varint
+from hyperbloom.wire.reconcile import RECONCILE
 from hyperbloom.wire.set_digest import SET_DIGEST
 from hyperbloom.wire.states import State
 
@@ -56,7 +60,7 @@ def pull(session: Session) -> bool:
             assert session.buffered_bytes == 0
             return True
         if event is PAUSED and session.state is State.OPENED:
-            session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST,))
+            session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST, RECONCILE))
         elif event in (NEED_DATA, PAUSED) or isinstance(event, ConnectionEnded):
             return False
         if isinstance(event, HandshakeReceived):
@@ -156,13 +160,16 @@ MESSAGES = [
         settled_digest=b"e" * 32,
         ranges=(Range(start=b""),),
     ).encode(),
+    SketchRequest(number=7, salt=b"s" * 16, first=5, count=9, ranges=(Range(start=b""),)).encode(),
+    Sketch(number=7, first=5, symbols=1, values=3, digest=b"d" * 32, packed=b"p" * 25).encode(),
+    ValuesWanted(number=7, ids=b"i" * 16).encode(),
 ]
 bodies = st.one_of(
     st.binary(max_size=200),
     st.sampled_from(MESSAGES),
     st.builds(changed, st.sampled_from(MESSAGES), changes),
 )
-ids = st.integers(0, 7) | st.sampled_from([4365, 4366]) | st.integers(0, 2**64 - 1)
+ids = st.integers(0, 7) | st.integers(4365, 4369) | st.integers(0, 2**64 - 1)
 frames = st.tuples(ids, bodies)
 
 

@@ -35,7 +35,10 @@ from hyperbloom.wire import (
     RemoteProtocolError,
     Request,
     Session,
+    Sketch,
+    SketchRequest,
     Sync,
+    ValuesWanted,
 )
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded
@@ -48,6 +51,9 @@ from hyperbloom.wire.states import (
 
 SYNC = Sync(filter=b"\x00", size=8, n=1, seed=0)
 ASKED = DigestRequest(number=1, ranges=(Range(start=b""),))
+SKETCH_ASKED = SketchRequest(number=1, salt=b"", first=0, count=1, ranges=(Range(start=b""),))
+SKETCH = Sketch.nothing(1, 0)
+WANTED = ValuesWanted(number=1, ids=b"")
 TOLD = Digest(
     number=1,
     count=0,
@@ -81,6 +87,9 @@ COMMANDS: dict[Input, Callable[[Session, Dialect], object]] = {
     Input.SEND_LINK: lambda session, dialect: session.send_link(link(dialect)),
     Input.SEND_DIGEST_REQUEST: lambda session, _: session.send_digest_request(ASKED),
     Input.SEND_DIGEST: lambda session, _: session.send_digest(TOLD),
+    Input.SEND_SKETCH_REQUEST: lambda session, _: session.send_sketch_request(SKETCH_ASKED),
+    Input.SEND_SKETCH: lambda session, _: session.send_sketch(SKETCH),
+    Input.SEND_VALUES_WANTED: lambda session, _: session.send_values_wanted(WANTED),
     Input.CLOSE: lambda session, _: session.close(),
 }
 
@@ -100,6 +109,9 @@ ARRIVALS: dict[Input, Callable[[RawPeer, Dialect], None]] = {
     ),
     Input.RECEIVE_DIGEST_REQUEST: lambda peer, _: peer.send(4365, ASKED.encode()),
     Input.RECEIVE_DIGEST: lambda peer, _: peer.send(4366, TOLD.encode()),
+    Input.RECEIVE_SKETCH_REQUEST: lambda peer, _: peer.send(4367, SKETCH_ASKED.encode()),
+    Input.RECEIVE_SKETCH: lambda peer, _: peer.send(4368, SKETCH.encode()),
+    Input.RECEIVE_VALUES_WANTED: lambda peer, _: peer.send(4369, WANTED.encode()),
     Input.RECEIVE_UNKNOWN: lambda peer, _: peer.send(99, b"whatever"),
 }
 

@@ -27,6 +27,7 @@ from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.dialect import DIALECT_2
 from hyperbloom.wire.events import ConnectionEnded, Event
 from hyperbloom.wire.framing import MAGIC, encode_frame, encode_varint
+from hyperbloom.wire.reconcile import RECONCILE
 from hyperbloom.wire.set_digest import SET_DIGEST
 from hyperbloom.wire.states import State
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
@@ -109,6 +110,7 @@ class RawPeer:
 LOCAL_NONCE = b"\x0a" * 24
 REMOTE_NONCE = b"\x0b" * 24
 PEER_ID = b"\x0c" * 32
+EXTENSIONS = (SET_DIGEST, RECONCILE)
 
 
 def open_bytes(
@@ -123,7 +125,8 @@ def handshake_body(
 ) -> bytes:
     """The Handshake of a peer with these credentials."""
     signed = remote.dialect.handshake_input(sent, received)
-    fields = [b"\x0a\x20" + PEER_ID, b"\x12" + bytes([len(SET_DIGEST)]) + SET_DIGEST.encode()]
+    fields = [b"\x0a\x20" + PEER_ID]
+    fields += [b"\x12" + bytes([len(name)]) + name.encode() for name in EXTENSIONS]
     fields.append(b"\x1a\x40" + remote.identity.sign(signed))
     fields += [b"\x22" + encode_varint(len(link)) + link for link in remote.chain.to_wire()]
     return b"".join(fields)
@@ -156,7 +159,7 @@ def drive(
             session.receive_data(opened)
             session.next_event(now=NOW)
             if state is not State.OPENED:
-                session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST,))
+                session.send_handshake(peer_id=PEER_ID, extensions=EXTENSIONS)
         if state is State.SECURE:
             peer.send(0, handshake_body(remote or credentials_of(2, dialect=local.dialect)))
             session.next_event(now=NOW)
@@ -229,7 +232,7 @@ def spoken_sides(dialect: Dialect) -> tuple[Recorded, Recorded]:
             (5, Link(link=link_of(OWNER, 3, dialect=dialect).to_bytes()).encode()),
         ]
         chunks = [cipher.process(encode_frame(message_id, body)) for message_id, body in frames]
-        assert session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST,)) == chunks[0]
+        assert session.send_handshake(peer_id=PEER_ID, extensions=EXTENSIONS) == chunks[0]
         sides.append(
             Recorded(
                 identity=credentials.identity,

@@ -61,6 +61,11 @@ class Feed:
         """Whether peers can compare with this node by digest: it keeps something, in few ranges."""
         return fits_set_digest(self.kept)
 
+    @property
+    def speaks_reconcile(self) -> bool:
+        """Whether peers can find by symbols what differs: it is on, and they can compare."""
+        return self.context.sync.reconcile and self.speaks_set_digest
+
     def insert(self, values: Sequence[bytes]) -> Deferred[Appended]:
         """Store values of our own; fires when they are on disk.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -15,6 +16,8 @@ from hyperbloom.replication.limits import (
     BROADCASTS_PER_TURN,
     LEAST_REPLY_SCALE,
     MAX_REPLY_SCALES,
+    MAX_SALTED_KEYS,
+    SALTED_SECONDS,
     TURN_SECONDS,
 )
 from hyperbloom.replication.settings import KeyRange
@@ -24,7 +27,7 @@ from hyperbloom.wire import Credentials, Data
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.packing import pack_values
 
-__all__ = ["FeedPeer", "FeedPeers", "ReplyScales"]
+__all__ = ["FeedPeer", "FeedPeers", "ReplyScales", "SaltedTries"]
 
 log = Logger()
 
@@ -87,6 +90,25 @@ class ReplyScales:
             self._scales[key] = scale
 
 
+class SaltedTries:
+    """When each key last had a try with a salt, which costs a pass over all values."""
+
+    def __init__(self) -> None:
+        self._begun: OrderedDict[bytes, float] = OrderedDict()
+
+    def may_begin(self, key: bytes, *, now: float) -> bool:
+        """Whether the last one was long enough ago; `now` in seconds of one clock."""
+        begun = self._begun.get(key)
+        return begun is None or now - begun >= SALTED_SECONDS
+
+    def begin(self, key: bytes, *, now: float) -> None:
+        """One begins."""
+        self._begun[key] = now
+        self._begun.move_to_end(key)
+        if len(self._begun) > MAX_SALTED_KEYS:
+            self._begun.popitem(last=False)
+
+
 class FeedPeers:
     """The secure peers of one feed, in the order in which they came.
 
@@ -95,6 +117,8 @@ class FeedPeers:
 
     def __init__(self, credentials: Callable[[], Credentials | None], clock: IReactorTime) -> None:
         self.reply_scales = ReplyScales()
+        #: Tries with a salt, by what this node asked and what it was asked.
+        self.salted_asked, self.salted_answered = SaltedTries(), SaltedTries()
         #: Calls that wait until peers are in sync.
         self.waits = 0
         self._credentials = credentials

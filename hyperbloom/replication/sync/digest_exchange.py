@@ -54,6 +54,8 @@ class DigestExchange:
         self._answer = _Answer(peer)
         #: What the peer told last, and what there was in the same ranges here.
         self.told: tuple[Holding, Holding] | None = None
+        #: The ranges that this is about.
+        self.ranges: list[KeyRange] = []
 
     @property
     def is_possible(self) -> bool:
@@ -84,9 +86,12 @@ class DigestExchange:
         elif not ranges:
             self._compared(digest.number, None, 0.0)
         else:
-            self._peer.scheduler.add(_Addition(self._peer, ranges, self._compare_with(digest)))
+            compare = self._compare_with(digest, ranges)
+            self._peer.scheduler.add(_Addition(self._peer, ranges, compare))
 
-    def _compare_with(self, digest: Digest) -> Callable[[Holding | None, float], None]:
+    def _compare_with(
+        self, digest: Digest, ranges: list[KeyRange]
+    ) -> Callable[[Holding | None, float], None]:
         there = Holding(
             here=SetFigures(digest.count, digest.digest),
             settled=SetFigures(digest.settled_count, digest.settled_digest),
@@ -95,7 +100,7 @@ class DigestExchange:
         def added(here: Holding | None, seconds: float) -> None:
             state = None
             if here is not None:
-                self.told = (there, here)
+                self.told, self.ranges = (there, here), ranges
                 is_same = here.agrees_with(there)
                 at = self._peer.context.now()
                 state = SyncState(in_sync=is_same, at=at, source="digest")

@@ -25,7 +25,7 @@ from hyperbloom.replication.status import PeerStatus, SyncState
 from hyperbloom.replication.sync.peer_intake import PeerIntake
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
 from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, reply_limit
-from hyperbloom.replication.sync.reply import Reply, reply_to_request, reply_to_sync
+from hyperbloom.replication.sync.reply import Answer, reply_to_request, reply_to_sync
 from hyperbloom.replication.sync.send_jobs import Broadcast, FollowUps, Replies
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.replication.sync.sync_driver import SyncDriver
@@ -44,8 +44,12 @@ from hyperbloom.wire.events import (
     LinkReceived,
     RemotePeer,
     RequestReceived,
+    SketchReceived,
+    SketchRequested,
     SyncReceived,
+    ValuesAskedFor,
 )
+from hyperbloom.wire.reconcile import RECONCILE
 from hyperbloom.wire.set_digest import SET_DIGEST
 
 __all__ = ["SPLITS_REPLIES", "Peering", "extensions_of"]
@@ -65,7 +69,12 @@ log = Logger()
 
 def extensions_of(feed: Feed) -> tuple[str, ...]:
     """What this node announces in its Handshakes about a feed."""
-    return (SPLITS_REPLIES, SET_DIGEST) if feed.speaks_set_digest else (SPLITS_REPLIES,)
+    names = [SPLITS_REPLIES]
+    if feed.speaks_set_digest:
+        names.append(SET_DIGEST)
+    if feed.speaks_reconcile:
+        names.append(RECONCILE)
+    return tuple(names)
 
 
 class Peering:
@@ -221,11 +230,13 @@ class Peering:
                 self._take_sync(event.sync)
             case RequestReceived():
                 slices = self.feed.values.slices
-                self._answer(reply_to_request(event.request, slices.at_most, slices.was_here()))
+                self.answer(reply_to_request(event.request, slices.at_most, slices.was_here()))
             case DigestRequested():
                 self.sync.digests.take_request(event.request)
             case DigestReceived():
                 self.sync.digests.take_digest(event.digest)
+            case SketchRequested() | SketchReceived() | ValuesAskedFor():
+                self._take_of_sketch(event)
             case LinkReceived():
                 if self.context.denied.first_of(event.chain) is None:
                     self.feed.trust.learn(event.chain, self.remote_key)
@@ -239,6 +250,17 @@ class Peering:
                 self.sync.filters_recommended(event.size // 8)
             case _:
                 log.debug("{peer}: {event}", peer=self.name, event=type(event).__name__)
+
+    def _take_of_sketch(self, event: SketchRequested | SketchReceived | ValuesAskedFor) -> None:
+        if not self.feed.speaks_reconcile:
+            return
+        match event:
+            case SketchRequested():
+                self.sync.sketches.take_request(event.request)
+            case SketchReceived():
+                self.sync.sketches.take_sketch(event.sketch)
+            case ValuesAskedFor():
+                self.sync.sketches.take_wanted(event.wanted)
 
     def _take_data(self, values: Sequence[bytes]) -> None:
         self._broadcast.peer_has(values)
@@ -258,9 +280,9 @@ class Peering:
             return
         self.sync.peer_asked(sync)
         slices = self.feed.values.slices
-        self._answer(reply_to_sync(sync, slices.at_most, slices.was_here()))
+        self.answer(reply_to_sync(sync, slices.at_most, slices.was_here()))
 
-    def _answer(self, reply: Reply) -> None:
+    def answer(self, reply: Answer) -> None:
         """Put an answer behind the others; a peer that reads none gets no more of them."""
         if not self._has_enough_questions:
             self._replies.add(reply)
@@ -313,7 +335,7 @@ class Peering:
         self.counters.values_tested += tested
         return self.share.budget.spend(tested, now=self.context.clock.seconds())
 
-    def answer_done(self, reply: Reply) -> None:
+    def answer_done(self, reply: Answer) -> None:
         """A question is answered: there may be room for the next."""
         if reply.about is not None and not reply.was_cut:
             self.sync.peer_was_answered(reply.about)
@@ -345,6 +367,7 @@ class Peering:
             in_sync=None if state is None else state.in_sync,
             in_sync_at=None if state is None else state.at,
             in_sync_by=None if state is None else state.source,
+            last_round=self.sync.last_round,
         )
 
     def _issue_link(self) -> None:

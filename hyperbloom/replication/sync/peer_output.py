@@ -12,7 +12,18 @@ from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.limits import MAX_UNSENT_BYTES
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.trust import TrustLink
-from hyperbloom.wire import Data, Digest, DigestRequest, FilterOptions, Request, Session, Sync
+from hyperbloom.wire import (
+    Data,
+    Digest,
+    DigestRequest,
+    FilterOptions,
+    Request,
+    Session,
+    Sketch,
+    SketchRequest,
+    Sync,
+    ValuesWanted,
+)
 from hyperbloom.wire.packing import pack_values
 
 __all__ = ["Connection", "PeerOutput"]
@@ -133,6 +144,25 @@ class PeerOutput:
         """Tell what is held here."""
         if not self._stopped:
             self._connection.write(self._session.send_digest(digest))
+
+    def send_sketch_request(self, request: SketchRequest) -> None:
+        """Ask for symbols of what the peer holds."""
+        if not self._stopped:
+            self._count_sketch(self._session.send_sketch_request(request))
+
+    def send_sketch(self, sketch: Sketch) -> None:
+        """Answer with symbols of what is held here."""
+        if not self._stopped:
+            self._count_sketch(self._session.send_sketch(sketch))
+
+    def send_values_wanted(self, wanted: ValuesWanted) -> None:
+        """Ask for values by their ids."""
+        if not self._stopped:
+            self._count_sketch(self._session.send_values_wanted(wanted))
+
+    def _count_sketch(self, data: bytes) -> None:
+        self._write(data)
+        self._counters.sketch_bytes += len(data)
 
     def send_filter_options(self, options: FilterOptions) -> None:
         """Recommend filters of another kind."""

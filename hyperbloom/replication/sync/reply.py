@@ -14,14 +14,18 @@ a value as many times as much as hash functions were needed to know whether it i
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.replication.feed.range_digests import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.replication.feed.ranges import ValueSlice
+from hyperbloom.replication.limits import ID_VALUES, IDS_A_STEP
+from hyperbloom.replication.settings import KeyRange
+from hyperbloom.sketches import Ids
 from hyperbloom.wire import Request, Sync
 from hyperbloom.wire.limits import SEND_FRAME_BYTES
 
-__all__ = ["Reply", "WasHere", "reply_to_request", "reply_to_sync"]
+__all__ = ["Answer", "Reply", "ValuesById", "WasHere", "reply_to_request", "reply_to_sync"]
 
 #: (start, end, most values; 0: as many as a slice holds) → the next values in byte order.
 ReadUpTo = Callable[[bytes, bytes | None, int], ValueSlice]
@@ -40,6 +44,34 @@ FILTER_BYTES_OF_A_VALUE = 64
 
 #: Memory of a question beside its filter.
 _WEIGHT = 1_024
+
+
+class Answer(Protocol):
+    """Values that a peer is sent portion by portion."""
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it keeps in memory until it is done."""
+        ...
+
+    @property
+    def about(self) -> KeyRange | None:
+        """The range of a Sync; once done, unless it `was_cut`, the peer lacks nothing there."""
+        ...
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether it ended at its limit."""
+        ...
+
+    @property
+    def done(self) -> bool: ...
+    @property
+    def is_unfolded(self) -> bool: ...
+
+    def fold(self) -> None: ...
+    def next_portion(self) -> list[bytes]: ...
+    def take_tested(self) -> int: ...
 
 
 class Reply:
@@ -129,6 +161,50 @@ class Reply:
                 self._position = None
                 self.was_cut = True
         return values
+
+
+class ValuesById:
+    """The values of these ids, as far as they are here, in the order of the ids."""
+
+    about: KeyRange | None = None
+    was_cut = False
+    is_unfolded = False
+
+    def __init__(self, ids: Ids, values_of: Callable[[Ids], list[bytes]]) -> None:
+        self._ids = ids
+        self._values_of = values_of
+        self._at = 0
+        self.weight = ids.nbytes + _WEIGHT
+        self.tested = QUESTION_VALUES
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be sent."""
+        return self._at >= len(self._ids)
+
+    def fold(self) -> None:
+        """There is nothing to drop."""
+
+    def take_tested(self) -> int:
+        """The work since the last time this was asked."""
+        tested, self.tested = self.tested, 0
+        return tested
+
+    def next_portion(self, *, most_steps: int = 8) -> list[bytes]:
+        """The next values (reads the store: run it in a thread)."""
+        portion: list[bytes] = []
+        weight = 0
+        for _ in range(most_steps):
+            if self.done or weight >= PORTION_BYTES:
+                break
+            ids = self._ids[self._at : self._at + IDS_A_STEP]
+            self._at += len(ids)
+            values = self._values_of(ids)
+            size = sum(map(len, values))
+            self.tested += len(ids) * ID_VALUES + size // VALUE_BYTES
+            portion += values
+            weight += size
+        return portion
 
 
 def reply_to_sync(sync: Sync, read: ReadUpTo, was_here: WasHere) -> Reply:

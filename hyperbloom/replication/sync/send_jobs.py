@@ -14,7 +14,7 @@ from hyperbloom.replication.limits import (
 )
 from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, SyncPlan
-from hyperbloom.replication.sync.reply import Reply
+from hyperbloom.replication.sync.reply import Answer
 from hyperbloom.store.records import Appended
 from hyperbloom.wire import Request, Sync
 
@@ -90,18 +90,18 @@ def is_small(values: Sequence[bytes]) -> bool:
 
 
 class Replies:
-    """Answers the peer's Syncs and Requests in the order they came, one slice a step."""
+    """Sends the peer what it asked for, in the order it asked, one slice a step."""
 
     def __init__(self, peer: PeerPort) -> None:
         self._peer = peer
-        self._waiting: deque[Reply] = deque()
+        self._waiting: deque[Answer] = deque()
         self._keeps_filter = False
         self.ready_at = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, reply: Reply) -> None:
+    def add(self, reply: Answer) -> None:
         """Put an answer behind those under way."""
         self._waiting.append(reply)
         self._peer.share.asked += reply.weight
@@ -125,7 +125,7 @@ class Replies:
             self._peer.answer_done(reply)
         return bool(self._waiting)
 
-    def _keep_filter(self, reply: Reply) -> None:
+    def _keep_filter(self, reply: Answer) -> None:
         """Keep the filter unpacked between the steps, if its key has not many of them."""
         share = self._peer.share
         if reply.is_unfolded and not self._keeps_filter:
@@ -135,7 +135,7 @@ class Replies:
                 share.filters += 1
                 self._keeps_filter = True
 
-    def _forget(self, reply: Reply) -> None:
+    def _forget(self, reply: Answer) -> None:
         share = self._peer.share
         share.asked -= reply.weight
         if self._keeps_filter:

@@ -8,13 +8,16 @@ from twisted.internet.interfaces import IDelayedCall
 
 from hyperbloom.bloom import estimate_count, optimal_parameters
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.status import SyncState
+from hyperbloom.replication.status import SyncRound, SyncState
 from hyperbloom.replication.sync.digest_exchange import DigestExchange
 from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.replication.sync.plan import Asked, SyncPlan
 from hyperbloom.replication.sync.send_jobs import PlanJob, plan_of
+from hyperbloom.replication.sync.sketch_exchange import SketchExchange
+from hyperbloom.replication.sync.sketch_try import SketchOutcome
 from hyperbloom.replication.sync.sync_schedule import (
     BeginPlan,
+    BeginSketch,
     ChangeWay,
     Command,
     CompareDigests,
@@ -38,7 +41,11 @@ class SyncDriver:
             peer.feed.kept, interval=self._interval, now=self._clock.seconds()
         )
         self.digests = DigestExchange(peer, came=self._digest_came, compared=self._compared)
+        self.sketches = SketchExchange(peer, moved=self._sketch_moved, over=self._sketch_over)
         self._plan: SyncPlan | None = None
+        self._way = Way.FILTERS
+        #: How the peer was last asked for what differs.
+        self.last_round: SyncRound | None = None
         self._timer: IDelayedCall | None = None
         self._timer_at: float | None = None
 
@@ -60,6 +67,7 @@ class SyncDriver:
     def stop(self) -> None:
         """The connection is over."""
         self._schedule.stop()
+        self.sketches.stop()
         self._set_timer()
 
     def hurry(self) -> None:
@@ -104,6 +112,9 @@ class SyncDriver:
         return Situation(
             at=peer.context.now(),
             can_compare=self.digests.is_possible,
+            can_reconcile=self.sketches.is_possible,
+            may_salt=self.sketches.may_salt(self.digests.ranges),
+            is_reconciled=self.sketches.peer_is_asking,
             keeps_anything=bool(feed.lacking),
             was_asked=peer.counters.last_sync_sent is not None,
             is_receiving=peer.is_receiving,
@@ -122,12 +133,34 @@ class SyncDriver:
 
     def _compared(self, number: int, state: SyncState | None, seconds: float) -> None:
         now, situation = self._clock.seconds(), self._situation()
-        command = self._schedule.compared(number, state, seconds, now=now, situation=situation)
+        told = self.digests.told
+        counts = None if told is None else (told[1].settled.count, told[0].settled.count)
+        command = self._schedule.compared(
+            number, state, seconds, now=now, situation=situation, counts=counts
+        )
         if command is None:
             self._peer.counters.sync_seconds += seconds
         self._run(command)
 
+    def _sketch_moved(self) -> None:
+        self._schedule.sketch_moved(now=self._clock.seconds())
+        self._set_timer()
+
+    def _sketch_over(self, outcome: SketchOutcome, seconds: float) -> None:
+        if outcome is not SketchOutcome.CROSSED:
+            self.last_round = self.sketches.last
+        self._peer.counters.sync_seconds += seconds
+        now, situation = self._clock.seconds(), self._situation()
+        self._run(self._schedule.sketch_over(outcome, seconds, now=now, situation=situation))
+
     def _plan_asked(self, seconds: float) -> None:
+        self.last_round = SyncRound(
+            way=self._way.value,
+            at=self._peer.context.now(),
+            symbols=0,
+            bytes=0 if self._plan is None else self._plan.sent_bytes,
+            differences=None,
+        )
         self._plan = None
         self._peer.counters.sync_seconds += seconds
         self._schedule.plan_asked(seconds, now=self._clock.seconds(), situation=self._situation())
@@ -142,7 +175,11 @@ class SyncDriver:
         match command:
             case CompareDigests(number=number):
                 self.digests.ask(number)
+            case BeginSketch(first=first, most=most, is_salted=is_salted):
+                ranges = self.digests.ranges
+                self.sketches.begin(ranges, first=first, most=most, is_salted=is_salted)
             case BeginPlan(way=way, filter_bytes=filter_bytes):
+                self.sketches.give_up()
                 self._plan = plan_of(self._peer.feed, filter_bytes)
                 self._go(way)
                 self._peer.scheduler.add(
@@ -153,6 +190,7 @@ class SyncDriver:
 
     def _go(self, way: Way) -> None:
         """Have the plan ask in this way for all that is left."""
+        self._way = way
         if self._plan is not None and way is Way.EMPTY_FILTER:
             self._plan.collapse()
 

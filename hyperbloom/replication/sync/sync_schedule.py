@@ -4,17 +4,27 @@ What happens goes in, with the time (`now`, in seconds of one clock) and with wh
 moment (`Situation`). What is to be done comes out: at most one command, and the moment at which
 `wake` is to be called (`next_deadline`). `sync_driver` runs the commands.
 
-    state       event                                               next state
-    RESTING     the time has come, or the peer's first Sync         COMPARING, or else PLANNING
-    COMPARING   equal digests                                       RESTING
-    COMPARING   different digests, or no answer in DIGEST_SECONDS   PLANNING
-    PLANNING    all filters of the plan are sent                    RESTING
+    state        event                                               next state
+    RESTING      the time has come, or the peer's first Sync         COMPARING, or else PLANNING
+    COMPARING    equal digests                                       RESTING
+    COMPARING    different digests                                   RECONCILING, or else PLANNING
+    COMPARING    no answer in DIGEST_SECONDS                         PLANNING
+    RECONCILING  what differs is known and on its way                RESTING
+    RECONCILING  it does not decode                                  RECONCILING, salted, or else
+                                                                     PLANNING
+    RECONCILING  nothing came for SKETCH_SECONDS, or it is too much  PLANNING
+    PLANNING     all filters of the plan are sent                    RESTING
 
 A round begins when the peer is secure, and again after every interval. Where both sides speak
-`set-digest` it begins with a comparison, and equal digests end it. Else the peer is asked by a plan
-for what is missing here, in the way that `choose_way` finds: whoever adds a way of asking adds it
-there, and to what `sync_driver` does with it. Once in FULL_PLAN_SECONDS there is a plan all the
-same.
+`set-digest` it begins with a comparison, and equal digests end it. Else the two are brought
+together in the way that `choose_way` finds: whoever adds a way adds it there, and to what
+`sync_driver` does with it. Once in FULL_PLAN_SECONDS there is a plan all the same.
+
+Symbols show what differs, and no more than that: success is what digests say afterwards. A try
+that does not decode is followed by one with a salt, and that by a plan, at once. A try that found
+nothing it could move, though the digests still differ, has the next round take the next of these
+steps; and after SKETCH_ROUNDS rounds by symbols whose digests never were equal there is a plan.
+While the peer has a try under way, which takes both sides what they lack, this side begins none.
 
 A false positive of a filter hides a value from its plan. Where the peer can be compared with, that
 is seen once nothing moves any more, and the next plan follows at once; else the next round finds
@@ -25,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TypeAlias
 
 from hyperbloom.replication.limits import (
@@ -33,16 +43,21 @@ from hyperbloom.replication.limits import (
     DOUBT_FACTOR,
     DOUBT_SECONDS,
     FULL_PLAN_SECONDS,
+    MAX_TRY_SYMBOLS,
+    SKETCH_ROUNDS,
+    SKETCH_SECONDS,
     SYNC_SHARE,
 )
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import SyncState
 from hyperbloom.replication.sync.plan import FILTER_BYTES
+from hyperbloom.replication.sync.sketch_try import SYMBOL_BYTES, SketchOutcome, first_symbols
 from hyperbloom.replication.sync.sync_state import SyncEvidence
 
 __all__ = [
     "ANSWER_SECONDS",
     "BeginPlan",
+    "BeginSketch",
     "ChangeWay",
     "Command",
     "CompareDigests",
@@ -65,23 +80,32 @@ _MAX_NUMBER = 0xFFFF_FFFF
 
 
 class Way(Enum):
-    """How a plan asks for what is missing here."""
+    """How what differs is found."""
 
+    #: Symbols of the peer's set, of which as many are sent as the sets differ by. Both sides get
+    #: what they lack.
+    SKETCH = "sketch"
     #: Bloom filters list all that is here; the peer sends what is not in them.
     FILTERS = "filters"
     #: One empty filter a range; the peer sends all it has.
     EMPTY_FILTER = "empty filter"
 
 
-def choose_way(*, peer_bytes: float | None, filters_bytes: float) -> Way:
+def choose_way(
+    *, peer_bytes: float | None, filters_bytes: float, sketch_bytes: float | None = None
+) -> Way:
     """The way by which the fewest bytes go over the wire.
 
     `peer_bytes`: the values that the peer holds, None: not known. `filters_bytes`: the filters of
-    all that is here, as far as they are not sent yet.
+    all that is here, as far as they are not sent yet. `sketch_bytes`: the symbols that are expected
+    to do, None: there are none.
     """
-    if peer_bytes is not None and peer_bytes < filters_bytes:
-        return Way.EMPTY_FILTER
-    return Way.FILTERS
+    ways = [(filters_bytes, Way.FILTERS)]
+    if peer_bytes is not None:
+        ways.append((peer_bytes, Way.EMPTY_FILTER))
+    if sketch_bytes is not None:
+        ways.append((sketch_bytes, Way.SKETCH))
+    return min(ways, key=lambda way: way[0])[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,23 +130,40 @@ class ChangeWay:
     way: Way
 
 
-Command: TypeAlias = CompareDigests | BeginPlan | ChangeWay
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginSketch:
+    """Begin a try by symbols: `first` of them at once and `most` in all; then `sketch_over`.
+
+    is_salted: the ids are mixed with a salt, of which whoever wrote the values knew nothing.
+    """
+
+    first: int
+    most: int
+    is_salted: bool
+
+
+Command: TypeAlias = CompareDigests | BeginPlan | ChangeWay | BeginSketch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """What stands at a moment, `at` seconds since 1970.
 
-    can_compare: both sides speak `set-digest`, and this one knows its digests. keeps_anything:
-    there is something to ask for. was_asked: a Sync was sent on this connection before.
-    is_receiving: values of the peer are not on disk yet, or not asked for yet. is_sending: the peer
-    waits for answers, or for new values. awaits_reply: a peer that cannot split its replies has not
-    answered yet. values_new, values_moved: values of the peer that were new here; those that came
-    from it and went to it. filters_bytes: see `choose_way`. peers: connected about this feed.
+    can_compare: both sides speak `set-digest`, and this one knows its digests. can_reconcile: both
+    speak `reconcile`. may_salt: the peer was not asked with a salt for long enough, and can be.
+    is_reconciled: the peer has a try under way. keeps_anything: there is something to ask for.
+    was_asked: a Sync was sent on this connection before. is_receiving: values of the peer are not
+    on disk yet, or not asked for yet. is_sending: the peer waits for answers, or for new values.
+    awaits_reply: a peer that cannot split its replies has not answered yet. values_new,
+    values_moved: values of the peer that were new here; those that came from it and went to it.
+    filters_bytes: see `choose_way`. peers: connected about this feed.
     """
 
     at: float
     can_compare: bool
+    can_reconcile: bool
+    may_salt: bool
+    is_reconciled: bool
     keeps_anything: bool
     was_asked: bool
     is_receiving: bool
@@ -160,8 +201,24 @@ class _Comparing:
 
 
 @dataclass(slots=True)
+class _Reconciling:
+    until: float
+    first: int
+    most: int
+    is_salted: bool
+
+
+@dataclass(slots=True)
 class _Planning:
     way: Way
+
+
+class _Rung(IntEnum):
+    """What differing digests are met with, one after the other while they stay different."""
+
+    SKETCH = 0
+    SALTED = 1
+    PLAN = 2
 
 
 class SyncSchedule:
@@ -176,7 +233,7 @@ class SyncSchedule:
     ) -> None:
         self.state: SyncState | None = None
         self._interval = interval
-        self._phase: _Resting | _Comparing | _Planning | None = None
+        self._phase: _Resting | _Comparing | _Reconciling | _Planning | None = None
         self._number = 0
         self._filter_bytes = FILTER_BYTES
         #: What the peer holds, in bytes, as far as its last filter and what it was sent tell.
@@ -186,6 +243,9 @@ class SyncSchedule:
         self._evidence = SyncEvidence(kept)
         #: How long after a plan the peer is compared with; grows while the digests stay different.
         self._doubt = DOUBT_SECONDS
+        self._rung = _Rung.SKETCH
+        #: Rounds by symbols since the digests were equal, or the last plan.
+        self._sketch_rounds = 0
         self._over_at = now
         self._full_plan_at = now + FULL_PLAN_SECONDS
 
@@ -205,6 +265,11 @@ class SyncSchedule:
         """Whether a digest is awaited, or being compared with."""
         return isinstance(self._phase, _Comparing)
 
+    @property
+    def is_reconciling(self) -> bool:
+        """Whether a try by symbols is under way."""
+        return isinstance(self._phase, _Reconciling)
+
     # What happens
 
     def begin(self, wait: float, *, now: float) -> None:
@@ -222,6 +287,8 @@ class SyncSchedule:
         match self._phase:
             case _Comparing(until=until) if until <= now:
                 return self._learn(None, 0.0, now, situation)
+            case _Reconciling(until=until) if until <= now:
+                return self.sketch_over(SketchOutcome.REFUSED, 0.0, now=now, situation=situation)
             case _Resting(until=until, look=look) if until <= now:
                 if look is None or now >= look.until or not self._moves(look, situation):
                     return self._begin_round(now, situation)
@@ -281,14 +348,42 @@ class SyncSchedule:
         *,
         now: float,
         situation: Situation,
+        counts: tuple[int, int] | None = None,
     ) -> Command | None:
         """The digest of this number was compared with ours, which took so many seconds.
 
-        `state` None: both keep nothing in common, or one does not know its digest.
+        `state` None: both keep nothing in common, or one does not know its digest. `counts`: of the
+        values that are settled here and there.
         """
         match self._phase:
             case _Comparing(number=awaited) if awaited == number:
-                return self._learn(state, seconds, now, situation)
+                return self._learn(state, seconds, now, situation, counts)
+        return None
+
+    def sketch_moved(self, *, now: float) -> None:
+        """Symbols came: there is time for more."""
+        match self._phase:
+            case _Reconciling() as phase:
+                phase.until = now + SKETCH_SECONDS
+
+    def sketch_over(
+        self, outcome: SketchOutcome, seconds: float, *, now: float, situation: Situation
+    ) -> Command | None:
+        """The try by symbols has ended; it took so many seconds here."""
+        phase = self._phase
+        if not isinstance(phase, _Reconciling):
+            return None
+        match outcome:
+            case SketchOutcome.UNDECODED if not phase.is_salted and situation.may_salt:
+                return self._begin_sketch(phase.first, phase.most, now, is_salted=True)
+            case SketchOutcome.UNDECODED | SketchOutcome.REFUSED:
+                return self._begin_plan(now, situation)
+            case SketchOutcome.NOTHING:
+                self._rung = _Rung.PLAN if phase.is_salted else _Rung.SALTED
+            case SketchOutcome.TAKEN:
+                self._rung = _Rung.SKETCH
+        self._sketch_rounds += 1
+        self._end_round(seconds, now, situation, is_planned=True)
         return None
 
     def plan_asked(self, seconds: float, *, now: float, situation: Situation) -> None:
@@ -298,7 +393,7 @@ class SyncSchedule:
                 self._settles_at = now + ANSWER_SECONDS
             self._end_round(seconds, now, situation, is_planned=True)
 
-    # A round: a comparison, or a plan, or one after the other
+    # A round: a comparison, a try by symbols, a plan; or one after the other
 
     def _begin_round(self, now: float, situation: Situation) -> Command | None:
         if not situation.can_compare:
@@ -308,19 +403,55 @@ class SyncSchedule:
         return CompareDigests(number=self._number)
 
     def _learn(
-        self, state: SyncState | None, seconds: float, now: float, situation: Situation
+        self,
+        state: SyncState | None,
+        seconds: float,
+        now: float,
+        situation: Situation,
+        counts: tuple[int, int] | None = None,
     ) -> Command | None:
-        """A comparison is over, None: without a result. Digests that differ lead to a plan."""
+        """A comparison is over, None: without a result. What differs is to be found."""
         self.state = state or self.state
-        if state is not None and state.in_sync:
+        is_same = state is not None and state.in_sync
+        if is_same:
             self._doubt = DOUBT_SECONDS
-            if now < self._full_plan_at:
-                self._end_round(seconds, now, situation)
-                return None
-        return self._begin_plan(now, situation)
+        if state is None or now >= self._full_plan_at:
+            return self._begin_plan(now, situation)
+        if is_same:
+            self._rung, self._sketch_rounds = _Rung.SKETCH, 0
+            self._end_round(seconds, now, situation)
+            return None
+        return self._bring_together(counts, now, situation)
+
+    def _bring_together(
+        self, counts: tuple[int, int] | None, now: float, situation: Situation
+    ) -> Command | None:
+        """The digests differ: by symbols, or by a plan."""
+        is_used_up = self._rung is _Rung.PLAN or self._sketch_rounds >= SKETCH_ROUNDS
+        if is_used_up or not situation.can_reconcile or counts is None:
+            return self._begin_plan(now, situation)
+        if situation.is_reconciled:
+            self._sketch_rounds += 1
+            self._end_round(0.0, now, situation, is_planned=True)
+            return None
+        is_salted = self._rung is _Rung.SALTED
+        first = first_symbols(*counts)
+        if first is None or not situation.keeps_anything or (is_salted and not situation.may_salt):
+            return self._begin_plan(now, situation)
+        if self._choose_way(situation, first) is not Way.SKETCH:
+            return self._begin_plan(now, situation)
+        here, there = counts
+        plans_bytes = situation.filters_bytes * (1 + there / here)
+        most = min(MAX_TRY_SYMBOLS, int(plans_bytes / SYMBOL_BYTES))
+        return self._begin_sketch(first, most, now, is_salted=is_salted)
+
+    def _begin_sketch(self, first: int, most: int, now: float, *, is_salted: bool) -> Command:
+        self._phase = _Reconciling(now + SKETCH_SECONDS, first, most, is_salted)
+        return BeginSketch(first=first, most=most, is_salted=is_salted)
 
     def _begin_plan(self, now: float, situation: Situation) -> Command | None:
         self._full_plan_at = now + FULL_PLAN_SECONDS
+        self._rung, self._sketch_rounds = _Rung.SKETCH, 0
         if not situation.keeps_anything:
             self._end_round(0.0, now, situation)
             return None
@@ -329,8 +460,12 @@ class SyncSchedule:
         self._phase = _Planning(way)
         return BeginPlan(way=way, filter_bytes=self._filter_bytes)
 
-    def _choose_way(self, situation: Situation) -> Way:
-        return choose_way(peer_bytes=self._peer_bytes, filters_bytes=situation.filters_bytes)
+    def _choose_way(self, situation: Situation, symbols: int | None = None) -> Way:
+        return choose_way(
+            peer_bytes=self._peer_bytes,
+            filters_bytes=situation.filters_bytes,
+            sketch_bytes=None if symbols is None else symbols * SYMBOL_BYTES,
+        )
 
     def _end_round(
         self, seconds: float, now: float, situation: Situation, *, is_planned: bool = False

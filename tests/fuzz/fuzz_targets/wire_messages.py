@@ -17,13 +17,19 @@ from hyperbloom.wire import (
     Range,
     RemoteProtocolError,
     Request,
+    Sketch,
+    SketchRequest,
     Sync,
+    ValuesWanted,
 )
 
 MAX_BYTES = 4_096
 RUNS = 137
 
-KINDS = (Open, Handshake, Sync, FilterOptions, Data, Request, Link, DigestRequest, Digest)
+KINDS = (
+    Open, Handshake, Sync, FilterOptions, Data, Request, Link, DigestRequest, Digest,
+    SketchRequest, Sketch, ValuesWanted,
+)  # fmt: skip
 
 
 def fuzz(data: bytes) -> bool:
@@ -67,6 +73,13 @@ def seeds() -> dict[str, bytes]:
             settled_digest=b"e" * 32,
             ranges=(Range(start=b""),),
         ),
+        "sketch-request": SketchRequest(
+            number=7, salt=b"s" * 16, first=128, count=256, ranges=(Range(start=b"a", end=b"c"),)
+        ),
+        "sketch": Sketch(
+            number=7, first=128, symbols=1, values=3, digest=b"d" * 32, packed=b"p" * 25
+        ),
+        "values-wanted": ValuesWanted(number=7, ids=b"a" * 16 + b"b" * 16),
         "sync-range": Sync(
             filter=b"\xff\x00", size=16, n=3, seed=1, limit=5, range=Range(start=b"a", end=b"b")
         ),

@@ -18,11 +18,14 @@ from hyperbloom.wire import (
     RemoteProtocolError,
     Request,
     Session,
+    SketchRequest,
     Sync,
+    ValuesWanted,
 )
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded
 from hyperbloom.wire.framing import encode_frame
+from hyperbloom.wire.reconcile import RECONCILE
 from hyperbloom.wire.set_digest import SET_DIGEST
 from hyperbloom.wire.states import State
 
@@ -61,7 +64,7 @@ def fuzz(data: bytes) -> bool:
     session = peer.session
     if state is State.OPEN_RECEIVED:
         session.send_open(_LOCALS[dialect, members], nonce=wire_peers.LOCAL_NONCE)
-        session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST,))
+        session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST, RECONCILE))
     for at in range(0, len(stream), piece):
         part = stream[at : at + piece]
         if state in (State.IDLE, State.OPEN_SENT):
@@ -84,7 +87,7 @@ def _pull(session: Session) -> bool:
             assert session.buffered_bytes == 0
             return False
         if event is PAUSED and session.state is State.OPENED:
-            session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST,))
+            session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST, RECONCILE))
         elif event is NEED_DATA or event is PAUSED or isinstance(event, ConnectionEnded):
             return True
     raise AssertionError("more events than bytes")
@@ -100,6 +103,13 @@ def _messages(dialect: object) -> bytes:
         (4, Request(start=b"a", end=b"b").encode()),
         (5, Link(link=link.to_bytes()).encode()),
         (4365, DigestRequest(number=7, ranges=(Range(start=b"a", end=b"c"),)).encode()),
+        (
+            4367,
+            SketchRequest(
+                number=7, salt=b"", first=0, count=99, ranges=(Range(start=b""),)
+            ).encode(),
+        ),
+        (4369, ValuesWanted(number=7, ids=b"i" * 16).encode()),
         (77, b"unknown"),
     ]
     return b"".join(encode_frame(message_id, body) for message_id, body in frames)

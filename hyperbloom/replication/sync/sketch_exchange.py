@@ -1,0 +1,280 @@
+"""Finding out by symbols what differs from one peer: our try, and the peer's (`sketch_answers`).
+
+When to begin a try is for the schedule to say. One try a pair is under way at a time, for it
+brings both sides what they lack: while the peer's is answered here, none begins. If both begin one
+at the same moment, each sees the other's first question while its own is open: the try of the
+lower key (byte by byte) goes on, and the other side gives its own up and answers.
+
+What the try gives is ids. Values that the peer lacks are sent, those that are missing here are
+asked for; the peer is told with ValuesWanted, in any case, that it may drop its sequence. An id
+that was offered or asked for by the try before is left out: a side that refuses a value differs
+from the other for good, and would be sent it with each try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hyperbloom.digests import value_ids
+from hyperbloom.replication.limits import RANGE_SYMBOLS
+from hyperbloom.replication.settings import WHOLE, KeyRange
+from hyperbloom.replication.status import SyncRound
+from hyperbloom.replication.sync.peer_port import PeerPort
+from hyperbloom.replication.sync.reply import ValuesById
+from hyperbloom.replication.sync.send_jobs import FULL_SECONDS
+from hyperbloom.replication.sync.sketch_answers import SketchAnswers, source_of
+from hyperbloom.replication.sync.sketch_try import SketchOutcome, SketchTry
+from hyperbloom.sketches import ids_from, ids_to_bytes, sketch_key
+from hyperbloom.store import StoreError
+from hyperbloom.store.records import SettledSketch
+from hyperbloom.wire import Range, Sketch, SketchRequest, ValuesWanted
+from hyperbloom.wire.limits import MAX_WANTED_IDS
+from hyperbloom.wire.reconcile import ID_BYTES, RECONCILE, SALT_BYTES
+
+__all__ = ["SketchExchange"]
+
+#: Told how a try ended, and the seconds that it took here.
+Over = Callable[[SketchOutcome, float], None]
+
+
+def _each(ids: bytes) -> set[bytes]:
+    return {ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES)}
+
+
+class SketchExchange:
+    """The tries of one connection. `moved` is called when symbols come, `over` when ours ended."""
+
+    def __init__(self, peer: PeerPort, *, moved: Callable[[], None], over: Over) -> None:
+        self._peer = peer
+        self._moved = moved
+        self._over = over
+        self._answers = SketchAnswers(peer)
+        self._asking: _Asking | None = None
+        self._number = 0
+        #: What the last try offered and asked for.
+        self._offered: frozenset[bytes] = frozenset()
+        self._wanted: frozenset[bytes] = frozenset()
+        #: What the last try came to.
+        self.last: SyncRound | None = None
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether both sides announced the extension."""
+        return self._peer.feed.speaks_reconcile and RECONCILE in self._peer.remote.extensions
+
+    @property
+    def peer_is_asking(self) -> bool:
+        """Whether the peer has a try under way."""
+        return self._answers.until > self._peer.context.clock.seconds()
+
+    def may_salt(self, ranges: Sequence[KeyRange]) -> bool:
+        """Whether a try with a salt may begin."""
+        peer = self._peer
+        now = peer.context.clock.seconds()
+        return list(ranges) == [WHOLE] and peer.feed.peers.salted_asked.may_begin(
+            peer.remote_key, now=now
+        )
+
+    def begin(self, ranges: Sequence[KeyRange], *, first: int, most: int, is_salted: bool) -> None:
+        """Begin a try about ranges that both keep: `first` symbols at once, and `most` in all."""
+        peer = self._peer
+        if is_salted:
+            now = peer.context.clock.seconds()
+            peer.feed.peers.salted_asked.begin(peer.remote_key, now=now)
+        self._number += 1
+        one = SketchTry(
+            number=self._number,
+            salt=peer.context.random_bytes(SALT_BYTES) if is_salted else b"",
+            ranges=[Range(start=start, end=end) for start, end in ranges],
+            key=sketch_key(peer.feed.key),
+            first=first,
+            most=most if list(ranges) == [WHOLE] else min(most, RANGE_SYMBOLS),
+        )
+        self._asking = _Asking(peer, one, ranges, self._ended)
+        peer.scheduler.add(self._asking)
+
+    def give_up(self) -> None:
+        """End our try, if there is one; the peer may drop its sequence."""
+        asking = self._asking
+        if asking is not None:
+            self._drop_try()
+            if asking.is_asked:
+                self._want(asking.number, [])
+
+    def stop(self) -> None:
+        """The connection is over."""
+        self._drop_try()
+        self._answers.drop()
+
+    def _drop_try(self) -> None:
+        if self._asking is not None:
+            self._peer.context.sketch_slots.end_try(self._asking)
+            self._asking.is_over = True
+        self._asking = None
+
+    # What the peer says
+
+    def take_request(self, request: SketchRequest) -> None:
+        """The peer asks for symbols: answer when it is this job's turn."""
+        asking, peer = self._asking, self._peer
+        if request.first == 0 and asking is not None:
+            own = peer.context.identity_on(peer.feed.key).public_key
+            if asking.is_asked and own < peer.remote_key:
+                peer.output.send_sketch(Sketch.nothing(request.number, 0))
+                return
+            self._drop_try()
+            self._over(SketchOutcome.CROSSED, asking.seconds)
+        self._answers.take(request)
+        peer.scheduler.add(self._answers)
+
+    def take_sketch(self, sketch: Sketch) -> None:
+        """Symbols came; those of a try that is over are dropped."""
+        asking = self._asking
+        if asking is None or asking.number != sketch.number or not asking.is_asked:
+            return
+        self._peer.counters.sketch_symbols += sketch.symbols
+        try:
+            asking.take(sketch)
+        except ValueError as error:
+            self._peer.connection.strike(str(error))
+            self._ended(asking, SketchOutcome.REFUSED)
+            return
+        self._moved()
+        self._peer.scheduler.add(asking)
+
+    def take_wanted(self, wanted: ValuesWanted) -> None:
+        """The peer needs no more symbols, and asks for values by their ids."""
+        self._answers.end(wanted.number)
+        self._send(wanted.ids)
+
+    # How our try ends
+
+    def _ended(self, asking: _Asking, outcome: SketchOutcome) -> None:
+        if asking is not self._asking:
+            return
+        self._drop_try()
+        wanted: list[bytes] = []
+        if outcome is SketchOutcome.TAKEN:
+            offered, wanted = self._what_moves(asking)
+            self._send(b"".join(offered))
+            if not offered and not wanted:
+                outcome = SketchOutcome.NOTHING
+        self._want(asking.number, wanted)
+        self.last = asking.round(self._peer.context.now())
+        self._peer.counters.sketch_differences += asking.differences
+        self._over(outcome, asking.seconds)
+
+    def _what_moves(self, asking: _Asking) -> tuple[list[bytes], list[bytes]]:
+        """The ids to offer and to ask for: what differs, but for what the last try moved."""
+        mine, theirs = _each(asking.mine), _each(asking.theirs)
+        refused = _each(value_ids(self._peer.feed.values.refused))
+        offered = sorted(mine - self._offered)
+        wanted = sorted(theirs - self._wanted - refused)
+        self._offered, self._wanted = frozenset(mine), frozenset(theirs)
+        return offered, wanted
+
+    def _send(self, ids: bytes) -> None:
+        """Send the values of these ids that are here."""
+        feed = self._peer.feed
+        if ids:
+            store = feed.context.store
+            values = ValuesById(ids_from(ids), lambda some: store.values_of(feed.key, some))
+            self._peer.answer(values)
+
+    def _want(self, number: int, ids: Sequence[bytes]) -> None:
+        """Ask for these; the peer may drop its sequence in any case."""
+        for at in range(0, max(len(ids), 1), MAX_WANTED_IDS):
+            some = b"".join(ids[at : at + MAX_WANTED_IDS])
+            self._peer.output.send_values_wanted(ValuesWanted(number=number, ids=some))
+
+
+class _Asking:
+    """Our try: a job of the connection. `ended` is called once it has an outcome."""
+
+    def __init__(
+        self,
+        peer: PeerPort,
+        one: SketchTry,
+        ranges: Sequence[KeyRange],
+        ended: Callable[[_Asking, SketchOutcome], None],
+    ) -> None:
+        self._peer = peer
+        self._try = one
+        self._ended = ended
+        self._source = source_of(peer.feed, ranges, one.salt)
+        self._sequence: SettledSketch | None = None
+        self.ready_at = 0.0
+        self.seconds = 0.0
+        self.is_asked = self.is_over = False
+        self._bytes = 0
+        #: The ids found, 16 bytes each.
+        self.mine = self.theirs = b""
+
+    @property
+    def number(self) -> int:
+        """That of its questions."""
+        return self._try.number
+
+    @property
+    def differences(self) -> int:
+        """How many values were found that one of both lacks."""
+        return self._try.differences
+
+    def round(self, at: float) -> SyncRound:
+        """What it came to."""
+        return SyncRound(
+            way="salted sketch" if self._try.salt else "sketch",
+            at=at,
+            symbols=self._try.symbols,
+            bytes=self._bytes,
+            differences=self._try.differences,
+        )
+
+    def take(self, sketch: Sketch) -> None:
+        """Symbols came. Raises ValueError where they are not what was asked for."""
+        self._bytes += len(sketch.encode())
+        self._try.take(sketch)
+
+    async def step(self) -> bool:
+        """Ask; make our own sequence; decode what came."""
+        if self.is_over:
+            return False
+        peer = self._peer
+        if not self.is_asked:
+            if not peer.context.sketch_slots.begin_try(self):
+                self.ready_at = peer.context.clock.seconds() + FULL_SECONDS
+                return True
+            self.is_asked = True
+            peer.counters.sketches_asked += 1
+            self._ask(self._try.first_question)
+        begun = peer.context.clock.seconds()
+        try:
+            await self._go_on()
+        except StoreError:
+            self._ended(self, SketchOutcome.REFUSED)
+        except ValueError as error:
+            peer.connection.strike(f"its symbols cannot be read: {error}")
+            self._ended(self, SketchOutcome.REFUSED)
+        self.seconds += peer.context.clock.seconds() - begun
+        if self._try.outcome is not None and not self.is_over:
+            self._ended(self, self._try.outcome)
+        return not self.is_over and (self._sequence is None or self._try.has_blocks)
+
+    async def _go_on(self) -> None:
+        sequence = self._sequence
+        if sequence is None:
+            self._sequence = await self._peer.work(self._source.step)
+        elif self._try.has_blocks:
+            question = await self._peer.work(lambda: self._decode(sequence))
+            if question is not None and not self.is_over:
+                self._ask(question)
+
+    def _decode(self, sequence: SettledSketch) -> SketchRequest | None:
+        question = self._try.step(sequence.symbols, sequence.settled)
+        if self._try.outcome is SketchOutcome.TAKEN:
+            self.mine, self.theirs = ids_to_bytes(self._try.mine), ids_to_bytes(self._try.theirs)
+        return question
+
+    def _ask(self, request: SketchRequest) -> None:
+        self._bytes += len(request.encode())
+        self._peer.output.send_sketch_request(request)

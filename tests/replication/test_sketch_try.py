@@ -1,0 +1,247 @@
+"""A try by symbols without a peer: blocks in, questions and an outcome out."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperbloom.replication.sync.sketch_try import (
+    SYMBOL_BYTES,
+    SketchOutcome,
+    SketchTry,
+    first_symbols,
+)
+from hyperbloom.sketches import (
+    add,
+    ids_from,
+    ids_to_bytes,
+    no_symbols,
+    pack,
+    salted,
+    sketch_key,
+)
+from hyperbloom.store.records import SetFigures
+from hyperbloom.wire import Range, Sketch
+
+KEY = sketch_key(b"k" * 32)
+WHOLE = (Range(start=b""),)
+LENGTH = 4_096
+
+
+def figures(ids: set[bytes]) -> SetFigures:
+    """Count and something that stands for the digest of a set."""
+    digest = bytes(31) + b"\0" if not ids else random.Random(str(sorted(ids))).randbytes(32)
+    return SetFigures(len(ids), digest)
+
+
+def sequence(ids, salt=b"", length=LENGTH):
+    symbols = no_symbols(length)
+    words = ids_from(b"".join(sorted(ids)))
+    add(symbols, salted(words, salt) if salt else words, KEY)
+    return symbols
+
+
+def answers(request, ids, symbols, *, block=8_192):
+    """What a peer with this set sends, in blocks."""
+    of, first, end = figures(ids), request.first, request.first + request.count
+    while first < end:
+        part = symbols[:, first : min(first + block, end)]
+        if not part.shape[1]:
+            yield Sketch.nothing(request.number, first)
+            return
+        yield Sketch(
+            number=request.number,
+            first=first,
+            symbols=part.shape[1],
+            values=of.count,
+            digest=of.digest,
+            packed=pack(part, first=first, count=of.count),
+        )
+        first += part.shape[1]
+
+
+def ids_of(numbers) -> set[bytes]:
+    return {random.Random(number).randbytes(16) for number in numbers}
+
+
+def tried(here, there, *, first=128, most=LENGTH, salt=b"", block=8_192, length=LENGTH):
+    """A try of a node that holds `here` with a peer that holds `there`; how many round trips."""
+    one = SketchTry(number=7, salt=salt, ranges=WHOLE, key=KEY, first=first, most=most)
+    mine, theirs = sequence(here, salt), sequence(there, salt, length)
+    question, trips = one.first_question, 0
+    while question is not None:
+        assert (question.number, question.salt, question.ranges) == (7, salt, WHOLE)
+        trips += 1
+        sketches = list(answers(question, there, theirs, block=block))
+        question = None
+        for sketch in sketches:
+            one.take(sketch)
+        while one.has_blocks and one.outcome is None:
+            assert question is None
+            question = one.step(mine, figures(here))
+    return SimpleNamespace(one=one, trips=trips)
+
+
+def split(words) -> set[bytes]:
+    data = ids_to_bytes(words)
+    return {data[at : at + 16] for at in range(0, len(data), 16)}
+
+
+@pytest.mark.parametrize("salt", [b"", bytes(range(16))])
+def test_what_differs_comes_out_whatever_is_shared(salt):
+    shared = ids_of(range(1_000))
+    here, there = shared | ids_of(range(2_000, 2_100)), shared | ids_of(range(3_000, 3_100))
+    found = tried(here, there, salt=salt)
+    assert found.one.outcome is SketchOutcome.TAKEN
+    assert split(found.one.mine) == here - there
+    assert split(found.one.theirs) == there - here
+    assert found.one.differences == 200
+    assert found.one.symbols * SYMBOL_BYTES < 12_000
+    assert found.trips <= 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 60), st.integers(0, 60), st.integers(0, 40), st.integers(1, 200),
+    st.integers(1, 90),
+)  # fmt: skip
+def test_any_two_sets_in_any_blocks(mine, theirs, both, first, block):
+    shared = ids_of(range(both))
+    here = shared | ids_of(range(1_000, 1_000 + mine))
+    there = shared | ids_of(range(2_000, 2_000 + theirs))
+    found = tried(here, there, first=first, block=block)
+    if here == there:
+        assert found.one.outcome is SketchOutcome.EQUAL
+        return
+    assert found.one.outcome is SketchOutcome.TAKEN
+    assert split(found.one.mine) == here - there
+    assert split(found.one.theirs) == there - here
+
+
+def test_more_symbols_than_the_limit_are_not_asked_for():
+    here, there = ids_of(range(3_000)), ids_of(range(1_500, 4_500))
+    found = tried(here, there, most=1_000)
+    assert found.one.outcome is SketchOutcome.REFUSED, "3,000 differ: the first block shows it"
+    assert found.one.symbols == 128
+    near = tried(ids_of(range(700)), ids_of(range(100, 700)), first=60, most=100)
+    assert near.one.symbols <= 100
+
+
+def test_what_does_not_decode_within_the_limit_is_undecoded():
+    """A few symbols that tell of few differences, and never peel."""
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=128, most=300)
+    mine = no_symbols(LENGTH)
+    theirs = no_symbols(LENGTH)
+    theirs[0, :] = 1
+    of = SetFigures(5, b"d" * 32)
+    question = one.first_question
+    asked = []
+    while question is not None:
+        asked.append(question.count)
+        end = question.first + question.count
+        packed = pack(theirs[:, question.first : end], first=question.first, count=5)
+        one.take(
+            Sketch(
+                number=1,
+                first=question.first,
+                symbols=question.count,
+                values=5,
+                digest=of.digest,
+                packed=packed,
+            )
+        )
+        question = one.step(mine, SetFigures(5, b"e" * 32))
+    assert one.outcome is SketchOutcome.UNDECODED
+    assert sum(asked) == 300
+
+
+def test_sums_that_cancel_are_seen_by_the_counts_and_the_digest():
+    """Symbols say that nothing differs, and the figures beside them that something does."""
+    ids = ids_of(range(50))
+    symbols = sequence(ids)
+    for there in (SetFigures(50, b"other digest".ljust(32)), SetFigures(51, b"x" * 32)):
+        one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=10, most=100)
+        packed = pack(symbols[:, :10], first=0, count=there.count)
+        one.take(
+            Sketch(
+                number=1,
+                first=0,
+                symbols=10,
+                values=there.count,
+                digest=there.digest,
+                packed=packed,
+            )
+        )
+        assert one.step(symbols, figures(ids)) is None
+        assert one.outcome is SketchOutcome.UNDECODED
+
+
+def test_a_count_that_contradicts_what_was_decoded_is_not_believed():
+    here, there = ids_of(range(50)), ids_of(range(52))
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=20, most=100)
+    packed = pack(sequence(there)[:, :20], first=0, count=90)
+    one.take(Sketch(number=1, first=0, symbols=20, values=90, digest=b"d" * 32, packed=packed))
+    one.step(sequence(here), figures(here))
+    assert one.outcome is SketchOutcome.UNDECODED
+
+
+def test_a_peer_without_more_symbols_refuses():
+    here, there = ids_of(range(900)), ids_of(range(500, 1_400))
+    found = tried(here, there, length=256)
+    assert found.one.outcome is SketchOutcome.REFUSED
+    assert found.one.symbols == 256
+
+
+def test_our_own_sequence_may_be_the_shorter_one():
+    here, there = ids_of(range(900)), ids_of(range(500, 1_400))
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=512, most=LENGTH)
+    for sketch in answers(one.first_question, there, sequence(there)):
+        one.take(sketch)
+    assert one.step(sequence(here, length=256), figures(here)) is None
+    assert one.outcome is SketchOutcome.REFUSED
+
+
+def of(first=0, symbols=4, values=3, digest=b"d" * 32, packed=None):
+    packed = bytes(25 * symbols) if packed is None else packed
+    return Sketch(
+        number=1, first=first, symbols=symbols, values=values, digest=digest, packed=packed
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "wrong", "why"),
+    [
+        ((), of(first=1), "not those that it was asked for"),
+        ((), of(symbols=9), "not those that it was asked for"),
+        ((of(),), of(), "not those that it was asked for"),
+        ((of(),), of(first=4, symbols=5), "not those that it was asked for"),
+        ((of(),), of(first=4, values=4), "two different sets"),
+        ((of(),), of(first=4, digest=b"e" * 32), "two different sets"),
+    ],
+)
+def test_symbols_that_were_not_asked_for_are_refused(before, wrong, why):
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=8, most=100)
+    for sketch in before:
+        one.take(sketch)
+    with pytest.raises(ValueError, match=why):
+        one.take(wrong)
+
+
+def test_symbols_that_were_packed_wrongly_are_refused():
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=8, most=100)
+    one.take(of(packed=b"too short"))
+    with pytest.raises(ValueError, match="not the bytes of 4 symbols"):
+        one.step(no_symbols(100), SetFigures(1, b"x" * 32))
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "symbols"),
+    [(0, 0, None), (0, 9, None), (9, 0, None), (49, 100, None), (100, 49, None),
+     (50, 100, 128 + 75), (100, 100, 128), (1_000_000, 1_000_000, 128)],
+)  # fmt: skip
+def test_how_many_symbols_are_asked_for_at_first(here, there, symbols):
+    assert first_symbols(here, there) == symbols
