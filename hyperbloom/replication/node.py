@@ -38,7 +38,7 @@ from hyperbloom.replication.status import NodeStatus, NodeTraffic, PeerStatus
 from hyperbloom.replication.sync.wait_synced import InSync, wait_synced
 from hyperbloom.store import DropFeed, PutFeed, Store
 from hyperbloom.store.records import DeniedRecord, FeedRecord
-from hyperbloom.store.tables.denied import AllowKey, DenyKey
+from hyperbloom.store.tables.denied import AllowKey, DenyKey, TooManyDenied
 
 __all__ = ["Node"]
 
@@ -284,8 +284,8 @@ class Node(Service):
 
         Its connections, and those of everyone whose chain leads through it, are closed at once;
         that it is so after a restart too is sure when this is answered. Raises `ValueError` for the
-        node's own key and beyond `MAX_DENIED_KEYS`, `StoreError` (the key is then denied until the
-        node stops).
+        node's own key, `TooManyDenied`, and `StoreError` (the key is then denied until the node
+        stops).
         """
         if self.context.is_own(key):
             raise ValueError(
@@ -296,7 +296,7 @@ class Node(Service):
         self._denied_changed()
         try:
             return cast("bool", await self.context.written(op))
-        except ValueError:
+        except TooManyDenied:
             self.context.denied.discard(key)
             self._denied_changed()
             raise
