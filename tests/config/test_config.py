@@ -236,7 +236,14 @@ def test_a_wrong_key_is_named_in_one_sentence(text):
 def numbers():
     for table, cls in (("limits", Limits), ("sync", SyncSettings)):
         for found in dataclasses.fields(cls):
-            yield pytest.param(table, found, id=f"{table}.{found.name}")
+            if not isinstance(found.default, bool):
+                yield pytest.param(table, found, id=f"{table}.{found.name}")
+
+
+@pytest.mark.parametrize("wrong", ["1", '"yes"', "[]"])
+def test_reconcile_is_true_or_false(wrong):
+    assert "[sync] reconcile" in refusal(f"[sync]\nreconcile = {wrong}")
+    assert parse("[sync]\nreconcile = false").sync.reconcile is False
 
 
 @pytest.mark.parametrize(("table", "setting"), list(numbers()))
