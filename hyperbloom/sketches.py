@@ -51,6 +51,7 @@ from hyperbloom.errors import HyperbloomError
 __all__ = [
     "ID_BYTES",
     "KEY_BYTES",
+    "MOST_SYMBOLS",
     "MOST_WAVES",
     "WALK_FACTOR",
     "WALK_STEPS",
@@ -61,6 +62,7 @@ __all__ = [
     "Undecodable",
     "add",
     "checks",
+    "first_wanted",
     "ids_from",
     "ids_to_bytes",
     "no_symbols",
@@ -77,6 +79,8 @@ KEY_BYTES: Final = 16
 WALK_FACTOR: Final = 0xDA94_2042_E4DD_58B5
 """A multiplier of 64 bits that does well in the spectral test (Steele, Vigna, "Computationally
 easy, spectrally good multipliers for congruential pseudorandom number generators", 2021)."""
+MOST_SYMBOLS: Final = 1 << 32
+"""Symbols of a sequence: up to there, a walk's arithmetic is exact where it says so."""
 WALK_STEPS: Final = 128
 """Symbols that an id takes part in at most."""
 
@@ -109,6 +113,8 @@ _FACTOR: Final = np.uint64(WALK_FACTOR)
 _12: Final = np.uint64(12)
 _ONE: Final = np.uint64(0x3FF0_0000_0000_0000)
 """The bits of the binary64 number 1, with 52 zeros where the fraction goes."""
+_FIRST: Final = 128
+"""Symbols to begin with at least: with fewer, `Decoder.wanted` knows too little."""
 _FEWEST: Final = 16
 """Symbols that `Decoder.wanted` asks for at least: fewer are not worth a round trip."""
 _SALT_STEP: Final = 0x9E37_79B9_7F4A_7C15
@@ -159,8 +165,11 @@ def add(symbols: Symbols, ids: Ids, key: bytes, *, sign: int = 1, first: int = 0
     """Add ids to the symbols in place, or take them out (``sign`` −1).
 
     ``first``: where in the sequence these symbols begin. ``key``: of `sketch_key`. In batches of
-    65,536 some 0.3 µs an id for 4,096 symbols; it grows with their number's logarithm.
+    65,536 some 0.4 µs an id for 4,096 symbols and 0.5 for 32,768. Raises ValueError for symbols
+    beyond number 2^32 and for a key of another length.
     """
+    if not 0 <= first <= MOST_SYMBOLS - symbols.shape[1]:
+        raise ValueError(f"a sequence has symbols 0 to {MOST_SYMBOLS - 1}, not from {first} on")
     sums = no_symbols(symbols.shape[1] + 1)
     for start in range(0, len(ids), _BATCH):
         batch = ids[start : start + _BATCH]
@@ -242,14 +251,15 @@ def _spread(sums: Symbols, ids: Ids, records: _Words, first: int) -> Iterator[_I
     x, b = _halves(ids)
     x = x.copy()
     outside = sums.shape[1] - 1
+    end = first + outside
     index = np.zeros(len(ids), np.int64)
     for _ in range(WALK_STEPS):
         where = np.minimum((index - first).view(np.uint64), np.uint64(outside)).view(np.int64)
         for row, record in zip(sums, records, strict=True):
             np.add.at(row, where, record)
         yield where
-        index = _next(x, b, index)
-        on = index < first + outside
+        index = _next(x, b, index, end)
+        on = index < end
         walking = np.count_nonzero(on)
         if not walking:
             return
@@ -257,8 +267,8 @@ def _spread(sums: Symbols, ids: Ids, records: _Words, first: int) -> Iterator[_I
             x, b, index, records = x[on], b[on], index[on], records[:, on]
 
 
-def _next(x: _Longs, b: _Longs, index: _Indexes) -> _Indexes:
-    """The walks' next indexes; ``x`` goes on in place."""
+def _next(x: _Longs, b: _Longs, index: _Indexes, end: int) -> _Indexes:
+    """The walks' next indexes, ``end`` for all that are greater; ``x`` goes on in place."""
     x *= _FACTOR
     x += b
     bits = x >> _12
@@ -268,12 +278,22 @@ def _next(x: _Longs, b: _Longs, index: _Indexes) -> _Indexes:
     np.sqrt(p, out=p)
     np.divide(index + 1.5, p, out=p)
     p -= 0.5
+    np.minimum(p, end, out=p)
     return p.astype(np.int64)
 
 
 def symbols_for(differing: int) -> int:
     """How many symbols decode a difference of so many values, in the mean (measured)."""
     return math.ceil(1.36 * differing + 0.9 * math.sqrt(differing))
+
+
+def first_wanted(surplus: int) -> int:
+    """How many symbols to ask for first, where one set has so many values more than the other.
+
+    They do for nearly all differences of this least size, and for 60 where the counts are equal.
+    From there `Decoder.wanted` knows more.
+    """
+    return max(_FIRST, symbols_for(surplus) + math.isqrt(4 * surplus))
 
 
 class Decoder:
@@ -337,10 +357,13 @@ class Decoder:
     def wanted(self) -> int:
         """How many more symbols are probably needed, at least 16.
 
-        Of d values that differ, n more in one set than in the other, a symbol's number has a mean
-        of n·p and a variance of d·p·(1 − p), where p = 2 / (i + 2). Symbol 0 tells n, and all the
-        others d. Where that many should have done, it is an eighth of what came. Without an
+        Of d values that differ, n more in one set than in the other, symbol i has a number with a
+        mean of n·p and a variance of d·p·(1 − p), where p = 2 / (i + 2). Symbol 0 tells n, and all
+        others d. Where so many should have done, it is a fifth of what came. Before there is an
         estimate (at most one symbol came) it is as many as came.
+
+        Where the first block has 128 symbols, 1.1 times as many as are needed are asked for in the
+        mean, in 2.6 blocks (measured for 130 to 20,000 values; 6 % take a fourth block).
         """
         count = len(self._numbers)
         if count < 2:
@@ -349,7 +372,7 @@ class Decoder:
         surplus = int(self._numbers[0])
         variances = np.square(self._numbers[1:] - surplus * p) / (p * (1 - p))
         differing = max(abs(surplus), round(float(variances.mean())))
-        return max(symbols_for(differing) - count, count // 8, _FEWEST)
+        return max(symbols_for(differing) - count, count // 5, _FEWEST)
 
     def _wave(self, changed: _Indexes) -> _Indexes:
         """Take out what stands alone in one of these symbols; return what symbols changed now."""
@@ -363,7 +386,7 @@ class Decoder:
         ids, kept = _without_doubles(words[right, :_ID_WORDS])
         signs = signs[kept]
         if len(self._ids) + len(ids) > self._most_ids:
-            raise Undecodable("the sets differ by more than is looked for: use another way")
+            raise Undecodable("the sets differ by more ids than are allowed: use another way")
         self._ids = np.append(self._ids, ids, axis=0)
         self._signs = np.append(self._signs, signs)
         touched = np.zeros(self._left.shape[1], np.bool_)

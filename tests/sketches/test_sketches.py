@@ -166,6 +166,22 @@ class TestAdd:
         slow = "00" * 16
         assert walk(slow, 1_000) == list(range(sketches.WALK_STEPS))
 
+    def test_walks_that_leap_as_far_as_they_can(self):
+        x = 2**64 - 2**12
+        b = (x - x * sketches.WALK_FACTOR) % 2**64
+        leaping = x.to_bytes(8, "little") + b.to_bytes(8, "little")
+        assert list(islice(plain.walk(leaping), 3)) == [0, 100_663_295, 6_755_399_474_610_176]
+        ids = [leaping, *hashed(9)]
+        assert sketch(ids, 50).T.tolist() == plain.sketch(ids, KEY, 50)
+        place = 100_663_290
+        assert sketch(ids, 50, place).T.tolist() == plain.sketch(ids, KEY, 50, place)
+
+    @pytest.mark.parametrize("first", [-1, sketches.MOST_SYMBOLS - 4])
+    def test_symbols_that_no_sequence_has(self, first):
+        assert not sketch(hashed(1), 5, sketches.MOST_SYMBOLS - 5).any()
+        with pytest.raises(ValueError, match="symbols 0 to"):
+            sketch(hashed(1), 5, first)
+
     def test_symbols_are_met_as_often_as_the_theory_says(self):
         numbers = sketch(hashed(20_000), 1_000)[-1].astype(float)
         index = np.arange(1_000)
