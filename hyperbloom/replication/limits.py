@@ -139,8 +139,8 @@ SKETCH_SECONDS = 20.0
 #: whose symbols peel to something false.
 SKETCH_ROUNDS = 4
 
-#: A try with a salt costs both sides a pass over all values, some 3 s a million: one of a key and
-#: feed in so many seconds, asked by it and asked of it. Whoever comes more often is refused.
+#: A try with a salt costs both sides a pass over all values, some 3 s a million: there is one with
+#: a key about a feed in so many seconds, whichever side asks. Who comes more often is refused.
 SALTED_SECONDS = 3_600.0
 
 #: Keys remembered a feed that had a try with a salt; of more the oldest is forgotten.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sim_transport import Address, SimTransport
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, execute, fail, succeed
 from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
 
@@ -146,9 +146,10 @@ class SimNode:
 
     def _in_thread(self, call, /):
         if self.thread_seconds is None:
-            return succeed(call())
+            return execute(call)
         result = Deferred()
-        self.network.clock.callLater(self.thread_seconds, lambda: result.callback(call()))
+        later = self.network.clock.callLater
+        later(self.thread_seconds, lambda: execute(call).chainDeferred(result))
         return result
 
     @property

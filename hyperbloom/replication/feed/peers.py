@@ -91,7 +91,10 @@ class ReplyScales:
 
 
 class SaltedTries:
-    """When each key last had a try with a salt, which costs a pass over all values."""
+    """When there last was a try with a salt with each key, of its own or of this node's.
+
+    It costs both sides a pass over all values.
+    """
 
     def __init__(self) -> None:
         self._begun: OrderedDict[bytes, float] = OrderedDict()
@@ -117,8 +120,7 @@ class FeedPeers:
 
     def __init__(self, credentials: Callable[[], Credentials | None], clock: IReactorTime) -> None:
         self.reply_scales = ReplyScales()
-        #: Tries with a salt, by what this node asked and what it was asked.
-        self.salted_asked, self.salted_answered = SaltedTries(), SaltedTries()
+        self.salted_tries = SaltedTries()
         #: Calls that wait until peers are in sync.
         self.waits = 0
         self._credentials = credentials

@@ -116,7 +116,7 @@ class SketchAnswers:
         if not peer.share.budget.affords(count, now=now):
             return False
         if request.salt:
-            tries = feed.peers.salted_answered
+            tries = feed.peers.salted_tries
             if ranges != [WHOLE] or not tries.may_begin(peer.remote_key, now=now):
                 return False
             tries.begin(peer.remote_key, now=now)

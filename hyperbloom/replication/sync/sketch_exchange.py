@@ -71,7 +71,7 @@ class SketchExchange:
         """Whether a try with a salt may begin."""
         peer = self._peer
         now = peer.context.clock.seconds()
-        return list(ranges) == [WHOLE] and peer.feed.peers.salted_asked.may_begin(
+        return list(ranges) == [WHOLE] and peer.feed.peers.salted_tries.may_begin(
             peer.remote_key, now=now
         )
 
@@ -80,7 +80,7 @@ class SketchExchange:
         peer = self._peer
         if is_salted:
             now = peer.context.clock.seconds()
-            peer.feed.peers.salted_asked.begin(peer.remote_key, now=now)
+            peer.feed.peers.salted_tries.begin(peer.remote_key, now=now)
         self._number += 1
         one = SketchTry(
             number=self._number,
