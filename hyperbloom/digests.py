@@ -16,7 +16,7 @@ A set holds a value once: whoever could put one in 2^k times would need a modulu
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -29,12 +29,14 @@ __all__ = [
     "ELEMENT_BYTES",
     "ELEMENT_KEY",
     "EMPTY_DIGEST",
+    "ID_BYTES",
     "STATE_KEY",
     "SUM_BATCH",
     "SUM_MODULUS",
     "element_sum",
     "set_digest",
     "sum_of_schema_3",
+    "value_ids",
 ]
 
 ELEMENT_KEY: Final = b"hyperbloom set digest 1: element"
@@ -45,6 +47,9 @@ ELEMENT_BYTES: Final = 512
 SUM_MODULUS: Final = 1 << 8 * ELEMENT_BYTES
 DIGEST_BYTES: Final = 32
 EMPTY_DIGEST: Final = bytes(DIGEST_BYTES)
+
+ID_BYTES: Final = 16
+"""A value's *id* is what its element begins with."""
 
 SUM_BATCH: Final = 512
 """Values whose elements are made before they are added: 256 KiB, which a core's cache holds."""
@@ -73,6 +78,12 @@ def element_sum(values: Sequence[bytes]) -> int:
         words = np.frombuffer(elements, _WORD).reshape(len(batch), -1)
         total += _number(np.add.reduce(words, axis=0, dtype=np.uint64))
     return total % SUM_MODULUS
+
+
+def value_ids(values: Iterable[bytes]) -> bytes:
+    """The ids of values, ID_BYTES each, one behind the other; half the time of their elements."""
+    key = ELEMENT_KEY
+    return b"".join([blake3(value, key=key).digest(ID_BYTES) for value in values])
 
 
 def _number(columns: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> int:

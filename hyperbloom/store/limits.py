@@ -3,6 +3,7 @@
 __all__ = [
     "DEFAULT_MAP_BYTES",
     "DELETE_STEP",
+    "FEW_SYMBOLS",
     "FORGET_STEP",
     "GATHER_PART",
     "GROUP_BYTES",
@@ -21,8 +22,10 @@ __all__ = [
     "MAX_PROBLEMS",
     "MAX_READERS",
     "MAX_REASON_BYTES",
+    "MAX_RECENT_IDS",
     "MAX_REFUSED_BYTES",
     "MAX_REFUSED_VALUES",
+    "MAX_SKETCH_BYTES",
     "MAX_SNAPSHOT_INFO_BYTES",
     "MAX_VALUE_BYTES",
     "MIN_HEADROOM_BYTES",
@@ -32,6 +35,11 @@ __all__ = [
     "OWN_WAITS_SECONDS",
     "PIECE_BYTES",
     "QUANTUM_BYTES",
+    "RUN_VALUES",
+    "SKETCH_STEP",
+    "SKETCH_STEP_BYTES",
+    "SKETCH_SYMBOLS",
+    "SKETCH_TRIES",
     "SUM_STEP",
     "SUM_STEP_BYTES",
     "VALUE_COST_BYTES",
@@ -140,6 +148,35 @@ write wait."""
 
 SUM_STEP_BYTES = 1024 * 1024
 """The same cap in bytes of the values; one value may go beyond it."""
+
+SKETCH_SYMBOLS = 32_768
+"""Symbols in a sketch of a set of more than RUN_VALUES values: 0.9 MB, and enough to find some
+23,000 values by which two sets differ. Where more differ, Bloom filters weigh little more."""
+
+FEW_SYMBOLS = 4_096
+"""The same for a smaller set, which is added up when somebody asks."""
+
+RUN_VALUES = 65_536
+"""Values by which a kept sketch goes on, with one run for their ids: 1.7 MB in one transaction. So
+many, and no more, are added up after a start: a tenth of a second."""
+
+SKETCH_STEP = 8_192
+"""Values that are added to a sketch in one step, some 20 ms in a thread."""
+
+SKETCH_STEP_BYTES = 2 * 1024 * 1024
+"""The same cap in bytes of the values; one value may go beyond it."""
+
+MAX_SKETCH_BYTES = 64 * 1024 * 1024
+"""Sketches in memory, of all feeds, with the ids behind what is kept. Those asked for longest ago
+give way; whoever asks for one of them waits for at most RUN_VALUES values of it."""
+
+MAX_RECENT_IDS = 1_048_576
+"""Ids in memory of one set's values that no run holds yet, 16 bytes each: as many as came before a
+run was written for them. Values behind them are looked for in the log, RUN_VALUES of them."""
+
+SKETCH_TRIES = 3
+"""How often a sketch is begun anew because values were removed meanwhile, or its record is wrong.
+Then who asked is told so."""
 
 DEFAULT_MAP_BYTES = 1024 * 1024 * 1024
 """The map at first. It is address space and not disk; it grows by itself."""

@@ -54,7 +54,20 @@ def _begin_sums(transaction: WriteTransaction) -> None:
     begin_sums(transaction)
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_begin_object_pool, _begin_forgetting, _begin_sums)
+def _begin_sketches(transaction: WriteTransaction) -> None:
+    """4 → 5: the database `sketches` (lmdb/kept_sketch.py), made empty when a store is opened.
+
+    A node fills it in the background. A program of schema 4 would not take out of it what it
+    removes.
+    """
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (
+    _begin_object_pool,
+    _begin_forgetting,
+    _begin_sums,
+    _begin_sketches,
+)
 """The step from version n to n + 1 is the n-th (from 1); the newest version is one more than
 these."""
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from hyperbloom.sketches import Symbols
+
 # Two records have a field called ``bytes``, which hides the type of that name inside their class.
 Octets: TypeAlias = bytes
 
@@ -28,6 +30,7 @@ __all__ = [
     "RangeSlice",
     "RefusedRecord",
     "SetFigures",
+    "SettledSketch",
     "SnapshotInfo",
     "StoreSize",
     "VerifyReport",
@@ -141,6 +144,19 @@ class Holding:
         They hold the same, or differ by what one or both have forgotten.
         """
         return bool({self.here, self.settled} & {other.here, other.settled})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SettledSketch:
+    """The first symbols of the sketch (sketches.py) of a feed's settled values, at one moment.
+
+    ``settled`` are their number and digest, ``top_seq`` the number of the last arrival. Nobody
+    writes to ``symbols`` any more.
+    """
+
+    symbols: Symbols
+    settled: SetFigures
+    top_seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from hyperbloom.store.migrations import MIGRATIONS, Migration, check_schema, ini
 from hyperbloom.store.objects.reading import ObjectReader
 from hyperbloom.store.records import SnapshotInfo, StoreSize, VerifyReport
 from hyperbloom.store.tables.reading import TableReader
-from hyperbloom.store.values.reading import ValueReader
+from hyperbloom.store.values.sketch_reading import SketchReader
 
 __all__ = ["NEW_FOLDER", "USED_FILE", "Store"]
 
@@ -43,7 +43,7 @@ not begin a new, empty store when data.mdb is missing: restore a snapshot, or re
 """
 
 
-class Store(ValueReader, TableReader, ObjectReader):
+class Store(SketchReader, TableReader, ObjectReader):
     """An open store. Made by ``open`` (for a node) or ``open_readonly`` (for a snapshot).
 
     Every method may raise StoreClosed, StoreCorrupt or StoreError; those that name a feed raise

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lmdb
 
@@ -39,7 +39,7 @@ from hyperbloom.store.limits import MAX_MAP_STEP_BYTES, MAX_READERS
 from hyperbloom.store.lmdb.datafile import check_data_file
 from hyperbloom.store.lmdb.failures import NO_ROOM, no_room, translated
 from hyperbloom.store.lmdb.gil import short_switch_interval
-from hyperbloom.store.lmdb.layout import DATABASES, META_FORMAT, STORE_FORMAT
+from hyperbloom.store.lmdb.layout import ADDED_LATER, DATABASES, META_FORMAT, STORE_FORMAT
 from hyperbloom.store.lmdb.map_lock import MapLock
 from hyperbloom.store.records import StoreSize
 
@@ -160,7 +160,7 @@ class Environment:
             self._check_mark()
         while True:
             try:
-                self.databases = {name: self._open_database(name) for name in DATABASES}
+                self.databases = {name: self._open_database(name) for name in self._names()}
                 return
             except lmdb.MapFullError:
                 self._enlarge(self._env.info()["map_size"])
@@ -169,6 +169,14 @@ class Environment:
                     f"the store {self.path} was written by an older version; open it once with a "
                     "node to bring it up to date"
                 ) from None
+
+    def _names(self) -> list[str]:
+        """The databases to open: of a snapshot, those that its version had."""
+        if not self.readonly:
+            return list(DATABASES)
+        with self._env.begin() as txn:
+            there = set(txn.cursor().iternext(values=False))
+        return [name for name in DATABASES if name.encode() in there or name not in ADDED_LATER]
 
     def _check_mark(self) -> None:
         """Before anything is written into it: is the file a store at all?"""
@@ -200,19 +208,22 @@ class Environment:
                 self._env.close()
 
     @contextmanager
-    def read(self, *, long: bool = False) -> Iterator["lmdb.Transaction[bytes]"]:
+    def read(
+        self, *, long: bool = False, in_place: bool = False
+    ) -> Iterator["lmdb.Transaction[bytes]"]:
         """A read transaction. Not reentrant.
 
         To be left within milliseconds, for all others wait for it when the map grows; one that
-        cannot is ``long``, and only the writer waits for it. Raises StoreClosed, StoreCorrupt for
-        damage and for a record that cannot be read in the block, and StoreError.
+        cannot is ``long``, and only the writer waits for it. With ``in_place`` what it gives is no
+        bytes but views of the map, none of which may be used behind the block. Raises StoreClosed,
+        StoreCorrupt for damage and for a record that cannot be read in the block, and StoreError.
         """
         self._check_process()
         self._map_lock.acquire_shared(long=long)
         try:
             if self._closed:
                 raise StoreClosed(f"the store {self.path} is closed; open it again")
-            with short_switch_interval(), self._env.begin() as txn:
+            with short_switch_interval(), self._begin(in_place) as txn:
                 yield txn
         except (lmdb.Error, struct.error) as error:
             problem = translated(error, self._data_file)
@@ -221,6 +232,11 @@ class Environment:
             raise problem from error
         finally:
             self._map_lock.release_shared(long=long)
+
+    def _begin(self, in_place: bool) -> "lmdb.Transaction[bytes]":
+        if in_place:
+            return cast("lmdb.Transaction[bytes]", self._env.begin(buffers=True))
+        return self._env.begin()
 
     @contextmanager
     def write(self) -> Iterator["lmdb.Transaction[bytes]"]:

@@ -1,6 +1,7 @@
 """How records lie in the databases: every key and every datum, in one place.
 
-All integers are big endian, so that LMDB's byte order of keys is the numeric order.
+All integers are big endian, so that LMDB's byte order of keys is the numeric order, but for the
+arrays in ``sketches``.
 
 ======== ============================================== =========================================
 database key                                            data
@@ -15,6 +16,7 @@ peers    feed key (32), address (UTF-8)                 JSON
 objects  tag, hash (8) (see objects/records.py)         a version of an object
 denied   key (32)                                       denied-at u64 µs, reason
 aside    feed id u32, tag u8 (see forgotten.py)         ``FEED`` struct of a set kept aside
+sketches feed id u32, tag u8, of a run: first seq u64   see kept_sketch.py
 ======== ============================================== =========================================
 
 Among ``meta`` are also ``store.sum.`` and a feed id: the ``SUM`` struct of that set, and, while not
@@ -44,6 +46,7 @@ from hyperbloom.digests import (
 )
 
 __all__ = [
+    "ADDED_LATER",
     "ASIDE_TAGS",
     "DATABASES",
     "KEY_BYTES",
@@ -70,7 +73,11 @@ __all__ = [
 
 DATABASES: Final = (
     "meta", "feeds", "log", "index", "links", "peers", "objects", "refused", "denied", "aside",
+    "sketches",
 )  # fmt: skip
+
+ADDED_LATER: Final = frozenset({"sketches"})
+"""Databases that a snapshot of OLDEST_READABLE (migrations.py) may lack: there they are empty."""
 
 STORE_FORMAT: Final = b"hyperbloom store"
 META_FORMAT: Final = b"store.format"

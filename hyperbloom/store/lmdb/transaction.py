@@ -1,10 +1,11 @@
 """Transactions as the store's rooms see them: databases by name, feeds by key.
 
 A read transaction looks up what it is asked for. A write transaction reads each feed once:
-operations change its FeedState and its KeptSum, and all that were used are written back together at
-the end, so that many small appends to one feed read and write its records once.
+operations change its FeedState, its KeptSum and its KeptSketch, and all that were used are written
+back together at the end, so that many small appends to one feed read and write its records once.
 """
 
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -12,7 +13,9 @@ from typing import TypeVar
 import lmdb
 
 from hyperbloom.store.errors import NoSuchFeed
+from hyperbloom.store.limits import DELETE_STEP
 from hyperbloom.store.lmdb.environment import Environment, MapFull
+from hyperbloom.store.lmdb.kept_sketch import KEPT, SYMBOLS, KeptSketch
 from hyperbloom.store.lmdb.layout import (
     ASIDE_TAGS,
     LOG_HEAD_BYTES,
@@ -90,6 +93,16 @@ class ReadTransaction:
             return state.count
         return 0 if any(state.digest) else self.sum_of(state).left
 
+    def sketch_of(self, state: FeedState) -> KeptSketch:
+        """What is kept of a set's sketch; nothing if that cannot be read (kept_sketch.py)."""
+        if "sketches" not in self.databases:
+            return KeptSketch()
+        data = self.get("sketches", state.prefix + KEPT)
+        try:
+            return KeptSketch() if data is None else KeptSketch.unpack(data)
+        except struct.error:
+            return KeptSketch()
+
     @property
     def schema(self) -> int:
         """The version of the store's schema; 0 if it does not say so."""
@@ -113,6 +126,7 @@ class WriteTransaction(ReadTransaction):
         #: None: there is none; most feeds have forgotten nothing, and each operation asks.
         self._aside: dict[bytes, FeedState | None] = {}
         self._sums: dict[bytes, KeptSum] = {}
+        self._sketches: dict[bytes, KeptSketch] = {}
 
     def find_feed(self, feed_key: bytes) -> FeedState | None:
         """The feed's state, or None."""
@@ -173,8 +187,22 @@ class WriteTransaction(ReadTransaction):
             kept = self._sums[state.prefix] = super().sum_of(state)
         return kept
 
+    def sketch_of(self, state: FeedState) -> KeptSketch:
+        """What is kept of a set's sketch; it is written back at the end."""
+        kept = self._sketches.get(state.prefix)
+        if kept is None:
+            kept = self._sketches[state.prefix] = super().sketch_of(state)
+        return kept
+
+    def remove_sketch(self, prefix: bytes) -> None:
+        """Remove all that is kept of a set's sketch."""
+        self._sketches.pop(prefix, None)
+        while self.delete_prefix("sketches", prefix, DELETE_STEP) == DELETE_STEP:
+            pass
+
     def _remove_sum(self, state: FeedState) -> None:
         self._sums.pop(state.prefix, None)
+        self._sketches.pop(state.prefix, None)
         for name in (META_SUM, META_UNSUMMED):
             self.delete("meta", name + state.prefix)
 
@@ -197,7 +225,7 @@ class WriteTransaction(ReadTransaction):
         return deleted
 
     def write_feeds(self) -> None:
-        """Write the feeds back, with their sums and digests; called once, at the end."""
+        """Write the feeds back, with their sums, digests and sketches; called once, at the end."""
         there = [("aside", key, state) for key, state in self._aside.items() if state is not None]
         for database, key, state in [*(("feeds", *feed) for feed in self._feeds.items()), *there]:
             kept = self._sums.get(state.prefix)
@@ -206,15 +234,29 @@ class WriteTransaction(ReadTransaction):
             self.put(database, key, state.pack())
         for prefix, kept in self._sums.items():
             self.put("meta", META_SUM + prefix, kept.pack())
+        for prefix, sketch in list(self._sketches.items()):
+            self._write_sketch(prefix, sketch)
+
+    def _write_sketch(self, prefix: bytes, kept: KeptSketch) -> None:
+        if kept.gone:
+            symbols = kept.without_gone(self.get("sketches", prefix + SYMBOLS))
+            if symbols is None:
+                self.remove_sketch(prefix)
+                return
+            self.put("sketches", prefix + SYMBOLS, symbols.tobytes())
+        self.put("sketches", prefix + KEPT, kept.pack())
 
 
 @contextmanager
-def read(environment: Environment, *, long: bool = False) -> Iterator[ReadTransaction]:
+def read(
+    environment: Environment, *, long: bool = False, in_place: bool = False
+) -> Iterator[ReadTransaction]:
     """A read transaction, to be left within milliseconds unless it is ``long`` (Environment.read).
 
-    Raises as `Environment.read` does.
+    With ``in_place`` records are views of the map, which end with the transaction. Raises as
+    `Environment.read` does.
     """
-    with environment.read(long=long) as txn:
+    with environment.read(long=long, in_place=in_place) as txn:
         yield ReadTransaction(txn, environment.databases)
 
 

@@ -28,7 +28,7 @@ from hyperbloom.store.records import (
 from hyperbloom.store.values.ordered_index import index_of
 from hyperbloom.store.values.refused import parse_refused_record
 
-__all__ = ["ValueReader"]
+__all__ = ["ValueReader", "holding_in", "settled_sets"]
 
 _LAST_SEQ = (1 << 64) - 1
 _HERE, _FORGOTTEN = (b"",), ASIDE_TAGS[:1]
@@ -129,22 +129,7 @@ class ValueReader(Reader):
         None while the digest of one of them is being computed (digest_migration.py).
         """
         with read(self.environment) as transaction:
-            feed = transaction.feed(feed_key)
-            forgotten = transaction.find_aside(feed, *_FORGOTTEN)
-            if forgotten is None or not forgotten.count:
-                if transaction.unsummed(feed):
-                    return None
-                figures = SetFigures(feed.count, feed.digest)
-                return Holding(here=figures, settled=figures)
-            sums = [transaction.sum_of(state) for state in (feed, forgotten)]
-        if any(kept.left for kept in sums):
-            return None
-        count = feed.count + forgotten.count
-        total = sum(kept.total for kept in sums) % SUM_MODULUS
-        return Holding(
-            here=SetFigures(feed.count, feed.digest),
-            settled=SetFigures(count, set_digest(count, total)),
-        )
+            return holding_in(transaction, transaction.feed(feed_key))
 
     def origin_slice(
         self,
@@ -206,6 +191,31 @@ class ValueReader(Reader):
         with read(self.environment) as transaction:
             prefix = transaction.feed(feed_key).prefix
             return [parse_refused_record(*item) for item in transaction.scan("refused", prefix)]
+
+
+def holding_in(transaction: ReadTransaction, feed: FeedState) -> Holding | None:
+    """What a feed holds and what is settled; None while a digest of it is being computed."""
+    forgotten = transaction.find_aside(feed, *_FORGOTTEN)
+    if forgotten is None or not forgotten.count:
+        if transaction.unsummed(feed):
+            return None
+        figures = SetFigures(feed.count, feed.digest)
+        return Holding(here=figures, settled=figures)
+    sums = [transaction.sum_of(state) for state in (feed, forgotten)]
+    if any(kept.left for kept in sums):
+        return None
+    count = feed.count + forgotten.count
+    total = sum(kept.total for kept in sums) % SUM_MODULUS
+    return Holding(
+        here=SetFigures(feed.count, feed.digest),
+        settled=SetFigures(count, set_digest(count, total)),
+    )
+
+
+def settled_sets(transaction: ReadTransaction, feed: FeedState) -> dict[bytes, FeedState]:
+    """The sets whose values are settled, by their tags: the feed's own, and forgotten ones."""
+    forgotten = transaction.find_aside(feed, *_FORGOTTEN)
+    return {b"": feed} if forgotten is None else {b"": feed, _FORGOTTEN[0]: forgotten}
 
 
 def _check_limit(limit: int) -> None:

@@ -2,8 +2,9 @@
 
 A feed is one, and so is what is kept aside for a feed (forgotten.py). `add_values` and
 `remove_values` alone change a set; whoever writes a record anywhere else breaks what verify.py
-checks. What is kept of a set beside its records (today its figures and the sum behind its digest)
-is told of every value that comes and goes, in the same transaction: see `_added` and `_removed`.
+checks. What is kept of a set beside its records is told of every value that comes and goes, in the
+same transaction: its figures and the sum behind its digest of both, its sketch of what goes, for
+what comes is added to that later (kept_sketch.py). See `_added` and `_removed`.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -96,6 +97,8 @@ def _removed(
     summed = [value for seq, value in zip(seqs, values, strict=True) if kept.counts(seq)]
     kept.left -= len(values) - len(summed)
     kept.take_out(summed)
+    if values:
+        transaction.sketch_of(state).take_out(seqs, values)
 
 
 def log_heads(
