@@ -46,6 +46,9 @@ __all__ = [
     "RETENTION_PAUSE",
     "RETENTION_SECONDS",
     "SALTED_SECONDS",
+    "SKETCH_FAR_BEHIND",
+    "SKETCH_PAUSE",
+    "SKETCH_QUIET_SECONDS",
     "SKETCH_ROUNDS",
     "SKETCH_SECONDS",
     "SLICE_BYTES",
@@ -60,6 +63,13 @@ __all__ = [
 #: a large backlog leaves most of the writer's time to others.
 RETENTION_SECONDS = 60.0
 RETENTION_PAUSE = 0.25
+
+#: A feed's sketch is brought up to date on disk once no values have come for so many seconds: it
+#: would take the processor from their writing. With so many values behind it does not wait: that
+#: many take whoever asks for the sketch a second or two. Between steps of some 12 ms it pauses.
+SKETCH_QUIET_SECONDS = 3.0
+SKETCH_FAR_BEHIND = 1_048_576
+SKETCH_PAUSE = 0.02
 
 #: Values of the log looked through for tombstones at once: were each one, they would keep a thread
 #: busy for a tenth of a second.

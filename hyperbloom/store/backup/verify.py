@@ -137,18 +137,23 @@ class _Verification:
             if state.feed_id in feed_ids:
                 self._problems.add(f"feed {key.hex()}: another feed has its id {state.feed_id}")
             feed_ids[state.feed_id] = key
-            self._verify_set(f"feed {key.hex()}", state)
+            self._verify_set(f"feed {key.hex()}", state, key, b"")
         self._check_aside(feed_ids)
         self._look_for_strays(feed_ids)
         verify_records(self._transaction, self._problems.add)
         return self._values - self._forgotten
 
-    def _verify_set(self, name: str, state: FeedState) -> None:
+    def _verify_set(self, name: str, state: FeedState, feed_key: bytes, tag: bytes) -> None:
         def problem(sentence: str) -> None:
             self._problems.add(f"{name}: {sentence}")
 
         SetVerification(
-            self._transaction, state, problem=problem, count_value=self._count_value
+            self._transaction,
+            state,
+            feed_key=feed_key,
+            tag=tag,
+            problem=problem,
+            count_value=self._count_value,
         ).run()
         verify_links(self._transaction, state, problem)
 
@@ -163,7 +168,9 @@ class _Verification:
             U32.unpack(key.removeprefix(META_DROPPING))[0]
             for key, _ in self._transaction.scan("meta", META_DROPPING)
         }
-        for database in ("log", "index", "links", "refused"):
+        for database in ("log", "index", "links", "refused", "sketches"):
+            if database not in self._transaction.databases:
+                continue
             cursor = self._transaction.cursor(database)
             found = cursor.first()
             while found:
@@ -204,7 +211,7 @@ class _Verification:
                 self._problems.add(f"{name}: another set has its id {state.feed_id}")
             feed_ids[state.feed_id] = owner
             before = self._values
-            self._verify_set(name, state)
+            self._verify_set(name, state, owner, tag)
             self._forgotten += self._values - before
             self._check_apart(name, owner, state, tag)
 

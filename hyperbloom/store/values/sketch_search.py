@@ -3,6 +3,7 @@
 What a run or the memory gives is a guess (sketch_runs.py): the value is read, and its id compared.
 """
 
+import struct
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
@@ -66,11 +67,11 @@ class IdSearch:
                 last = bytes(name)
                 if not last.startswith(start):
                     return None, found
-                (first,) = U64.unpack(last.removeprefix(start))
                 try:
+                    (first,) = U64.unpack(last.removeprefix(start))
                     heads, offsets = parse_run(data, first)
-                except ValueError:
-                    continue  # damage: verify.py tells of it
+                except (struct.error, ValueError):
+                    continue  # damage: sketch_verify.py tells of it
                 found += [
                     (which, first + int(offsets[place]))
                     for which, place in find_in(heads, self._heads)

@@ -4,8 +4,8 @@ Every record of the log must be found through the index under its own number, an
 index must lead to a record of the log that has its bytes; together these say that both hold the
 same values. Buckets are entered from exactly one place and are not empty. Counts, bytes and digests
 are added up anew; of a sum that is still being made (digest_migration.py), what is in it so far; in
-a snapshot of schema 3, by that schema's rule. Refused values lie under the keys that their contents
-give.
+a snapshot of schema 3, by that schema's rule. Sketches are looked at in sketch_verify.py. Refused
+values lie under the keys that their contents give.
 """
 
 import struct
@@ -39,6 +39,7 @@ from hyperbloom.store.values.ordered_index import (
     index_of,
 )
 from hyperbloom.store.values.refused import parse_refused_record
+from hyperbloom.store.values.sketch_verify import SketchVerification
 
 __all__ = ["SetVerification"]
 
@@ -48,19 +49,25 @@ _MODULUS_OF_SCHEMA_3 = 1 << 256
 
 
 class SetVerification:
-    """One set of values: its log against its index, its index against its log, its sums."""
+    """One set of values: its log against its index, its index against its log, its sums.
+
+    ``tag`` is empty for a feed's own values, else that of a set kept aside (layout.py).
+    """
 
     def __init__(
         self,
         transaction: ReadTransaction,
         state: FeedState,
         *,
+        feed_key: bytes,
+        tag: bytes,
         problem: Callable[[str], None],
         count_value: Callable[[], None],
     ) -> None:
         self._transaction = transaction
         self._state = state
         self._prefix = state.prefix
+        self._feed_key, self._tag = feed_key, tag
         self._problem = problem
         self._count_value = count_value
 
@@ -80,6 +87,13 @@ class SetVerification:
         index = index_of(self._transaction, self._state)
         count = size = seq = 0
         sums = _Sums(self._kept_sum())
+        sketch = SketchVerification(
+            self._transaction,
+            self._state,
+            self._feed_key,
+            has_runs=not self._tag,
+            problem=self._problem,
+        )
         for key, data in self._transaction.scan("log", self._prefix):
             if len(key) != U32.size + U64.size or len(data) < LOG_HEAD_BYTES:
                 self._problem(f"the log record at {key.hex()} is malformed")
@@ -89,6 +103,7 @@ class SetVerification:
             count += 1
             size += len(value)
             sums.add(seq, value)
+            sketch.add(seq, value)
             self._check_indexed(index, seq, value)
             self._count_value()
         self._expect("count", self._state.count, count)
@@ -96,6 +111,7 @@ class SetVerification:
         self._expect("digest", self._state.digest.hex(), sums.digest(count).hex())
         for what, kept, found in sums.compared():
             self._expect(what, kept, found)
+        sketch.finish()
         if seq > self._state.top_seq:
             self._problem(f"the log goes on to {seq}, beyond the top number {self._state.top_seq}")
         return count
