@@ -32,7 +32,22 @@ from hyperbloom.objects.wire.errors import (
 )
 from hyperbloom.objects.wire.framing import FrameReader, encode_frame
 from hyperbloom.objects.wire.messagepack import measure, pack, unpack_map
-from hyperbloom.objects.wire.payloads import Change, Creation, Identify, Initialize, Ping, Version
+from hyperbloom.objects.wire.payloads import (
+    MAX_ANCESTORS,
+    Change,
+    Creation,
+    Identify,
+    Initialize,
+    Kick,
+    Ok,
+    Ping,
+    Pong,
+    Rejection,
+    Removal,
+    Version,
+    from_map,
+    to_map,
+)
 
 
 def refused(packed: bytes) -> str:
@@ -205,6 +220,71 @@ def test_maps_that_are_no_payload_are_refused(found):
 def test_our_own_mistakes_are_ours(make):
     with pytest.raises(LocalProtocolError):
         make()
+
+
+LEAST, MOST = -(2**63), 2**63 - 1
+AN_OBJECT = {"a": 1}
+WHOLE = {
+    Identify: {"t": 1, "v": 1, "d": {"k": 1}},
+    Ok: {"t": 1, "v": 1, "d": {"k": 1}},
+    Rejection: {"t": 1},
+    Ping: {"t": 1},
+    Pong: {"t": 1},
+    Kick: {"t": 1},
+    Initialize: {"t": 1, "objects": (AN_OBJECT,), "respond": True},
+    Creation: {"t": 1, "d": AN_OBJECT, "h": 1},
+    Change: {"t": 1, "d": AN_OBJECT, "h": 1, "oh": 2},
+    Removal: {"t": 1, "h": 1},
+    Version: {"hash": 1, "stamp": 1, "ancestors": (2,)},
+}
+#: Of each field, the utmost that it may be, and what is just beyond.
+TIMES = ([0, MOST], [-1, MOST + 1, 1.0, True])
+HASHES = ([LEAST, MOST], [LEAST - 1, MOST + 1, 1.0, True])
+FORMS = {
+    "t": TIMES,
+    "stamp": TIMES,
+    "v": ([None, -(2**31), 2**31 - 1], [-(2**31) - 1, 2**31, True]),
+    "h": HASHES,
+    "oh": HASHES,
+    "hash": HASHES,
+    "ancestors": (
+        [(), (LEAST, MOST), (1,) * MAX_ANCESTORS],
+        [(1,) * (MAX_ANCESTORS + 1), (1, MOST + 1)],
+    ),
+    "objects": ([(), (AN_OBJECT,) * 3], [({},), ({1: 2},), (AN_OBJECT, [1])]),
+    "respond": ([True, False], [1, None]),
+}
+METADATA = ([None, {}, {"k": 1}], [{1: 2}, [1]])
+OBJECTS = ([{"a": None}], [{}, {1: 2}, [1]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [(kind, name) for kind in WHOLE for name in WHOLE[kind]]
+)
+def test_each_field_is_as_its_protocol_has_it(kind, field):
+    is_metadata = kind in (Identify, Ok)
+    right, wrong = FORMS.get(field) or (METADATA if is_metadata else OBJECTS)
+    for value in right:
+        made = kind(**WHOLE[kind] | {field: value})
+        if kind is not Version:
+            assert from_map(unpack_map(pack(to_map(made)))) == made
+    for value in wrong:
+        with pytest.raises(LocalProtocolError):
+            kind(**WHOLE[kind] | {field: value})
+
+
+def test_objects_go_with_a_version_each_or_with_none():
+    versions = tuple(Version(hash=n, stamp=n, ancestors=(9,) * n) for n in range(3))
+    made = Initialize(t=1, objects=(AN_OBJECT,) * 3, respond=False, versions=versions)
+    assert from_map(unpack_map(pack(to_map(made)))) == made
+    with pytest.raises(LocalProtocolError, match="a version for each"):
+        Initialize(t=1, objects=(AN_OBJECT,) * 3, respond=False, versions=versions[1:])
+    assert made.unnamed == 0
+
+
+def test_objects_whose_fields_nobody_said_are_counted():
+    told = from_map({"op": 6, "t": 1, "d": {"p": [{}, AN_OBJECT, {}], "r": True}})
+    assert (told.objects, told.unnamed) == ((AN_OBJECT,), 2)
 
 
 def test_frames_are_cut_wherever_the_bytes_are():

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
-from hyperbloom.objects.limits import MAX_ENTRIES
 from hyperbloom.objects.wire.errors import LocalProtocolError, RemoteProtocolError
 
 __all__ = [
@@ -313,7 +312,7 @@ def _read_versions(wrapper: Mapping[Any, Any], count: int) -> tuple[Version, ...
 
 def _lists(wrapper: Mapping[Any, Any], key: str, count: int) -> Sequence[Any]:
     found = wrapper.get(key)
-    if type(found) is not list or not len(found) == count <= MAX_ENTRIES:
+    if type(found) is not list or len(found) != count:
         raise LocalProtocolError(f"{key} is a list as long as p")
     return found
 

@@ -1,0 +1,148 @@
+"""What is written to a peer: counted as values, as bytes that it has not read, and as work."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hyperbloom.replication.counters import Counters
+from hyperbloom.replication.limits import MAX_UNSENT_BYTES
+from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
+
+OTHERS_UNSENT = 1_000
+
+
+class Bytes:
+    """A session whose messages are so many bytes."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def send(message: Any) -> bytes:
+            self.sent.append((name.removeprefix("send_"), message))
+            return bytes(100)
+
+        return send
+
+
+class Scheduler:
+    def __init__(self) -> None:
+        self.paused = False
+        self.stopped = 0
+
+    def stopProducing(self) -> None:
+        self.stopped += 1
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.told: list[list[bytes]] = []
+        self.charged: list[float] = []
+        self.session, self.scheduler, self.counters = Bytes(), Scheduler(), Counters()
+        self.share = SimpleNamespace(unsent=OTHERS_UNSENT)
+        clock = iter(range(100))
+        context = SimpleNamespace(
+            work_seconds=lambda: 0.25 * next(clock),
+            now=lambda: 77.0,
+            shares=SimpleNamespace(charge=lambda share, seconds: self.charged.append(seconds)),
+        )
+        nothing = lambda *_: None  # noqa: E731
+        connection = Connection(
+            name="peer",
+            outgoing=True,
+            write=self.written.append,
+            release=nothing,
+            strike=nothing,
+            close=nothing,
+            tell=nothing,
+        )
+        self.output = PeerOutput(
+            connection,
+            self.session,  # type: ignore[arg-type]
+            self.scheduler,  # type: ignore[arg-type]
+            self.share,  # type: ignore[arg-type]
+            self.counters,
+            context,  # type: ignore[arg-type]
+            lambda values: self.told.append(list(values)),
+        )
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_values_are_counted_and_told(bench: Bench) -> None:
+    bench.output.send_values([])
+    assert bench.session.sent == []
+    bench.output.send_values([b"a", b"b"])
+    assert [(kind, list(values)) for kind, values in bench.session.sent] == [("data", [b"a", b"b"])]
+    bench.output.send_signed([SimpleNamespace(values=[b"c"])])  # type: ignore[list-item]
+    assert [kind for kind, _ in bench.session.sent] == ["data", "signed_data"]
+    assert bench.told == [[b"a", b"b"], [b"c"]]
+    assert bench.counters.values_out == 3
+    assert len(bench.written) == 2
+
+
+def test_many_values_go_in_as_many_messages_as_they_need(bench: Bench) -> None:
+    values = [bytes([number]) * 60_000 for number in range(40)]
+    bench.output.send_values(values)
+    assert 1 < len(bench.written) < len(values)
+    assert [value for portion in bench.told for value in portion] == values
+    assert bench.counters.values_out == len(values)
+
+
+def test_the_work_of_an_answer_is_charged(bench: Bench) -> None:
+    bench.output.send_answer([b"a"])
+    assert bench.charged == [0.25]
+    assert bench.told == [[b"a"]]
+
+
+def test_what_is_not_read_is_counted_while_the_connection_is_full(bench: Bench) -> None:
+    for _ in range(3):
+        bench.output.send_values([b"a"])
+    assert bench.share.unsent == OTHERS_UNSENT + 100, "the transport took what came before"
+    bench.scheduler.paused = True
+    for _ in range(3):
+        bench.output.send_values([b"a"])
+    assert bench.share.unsent == OTHERS_UNSENT + 400
+    bench.output.stop()
+    assert bench.share.unsent == OTHERS_UNSENT
+    assert bench.scheduler.stopped == 1
+    bench.output.stop()
+    assert bench.share.unsent == OTHERS_UNSENT
+
+
+def test_there_is_room_below_the_limit(bench: Bench) -> None:
+    bench.share.unsent = MAX_UNSENT_BYTES - 1
+    assert bench.output.has_room
+    bench.share.unsent = MAX_UNSENT_BYTES
+    assert not bench.output.has_room
+
+
+QUESTIONS = ("sync", "request", "digest_request", "digest", "filter_options", "link")
+
+
+def test_everything_else_is_written_as_it_is(bench: Bench) -> None:
+    for kind in QUESTIONS:
+        getattr(bench.output, f"send_{kind}")(f"a {kind}")
+    assert bench.session.sent == [(kind, f"a {kind}") for kind in QUESTIONS]
+    assert len(bench.written) == len(QUESTIONS)
+    assert (bench.counters.syncs_sent, bench.counters.last_sync_sent) == (1, 77.0)
+
+
+def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
+    bench.output.stop()
+    for kind in QUESTIONS:
+        getattr(bench.output, f"send_{kind}")(f"a {kind}")
+    bench.output.send_values([b"a"])
+    bench.output.send_answer([b"a"])
+    bench.output.send_signed([SimpleNamespace(values=[b"c"])])  # type: ignore[list-item]
+    assert bench.session.sent == []
+    assert bench.written == []
+    assert bench.told == []
+    assert (bench.counters.values_out, bench.counters.syncs_sent) == (0, 0)
