@@ -16,6 +16,7 @@ import random
 import shutil
 import socket
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,12 @@ from typing import Any
 from nodes import BenchNode, member_links, prefill, running
 
 from hyperbloom.keys import Identity
+
+# The simulated swarm is the tests' own.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "replication"))
+
+from swarm import Swarm, announce
 
 __all__ = ["RECONCILE_CASES"]
 
@@ -238,4 +245,34 @@ def figures_of(rounds: Sequence[Measured], different: int) -> dict[str, Any]:
     }
 
 
-RECONCILE_CASES = {f"reconcile-{name}": partial(reconcile_case, name) for name in SHARED}
+def swarm_case(folder: Path, scale: float) -> Iterator[dict[str, Any]]:
+    """What a bad network costs thirty nodes beyond the values that they lack, by either way.
+
+    The same happens to both swarms. Bytes are all that arrive anywhere, handshakes among them.
+    """
+    shared, turns = int(20_000 * scale), 40
+    for way in ("sketch", "plan"):
+        with announce(lambda _, way=way: way == "sketch"):
+            swarm = Swarm(folder / way, 1, nodes=30, shared=shared, interval=60.0)
+            begun = time.process_time()
+            swarm.trouble(turns)
+            swarm.network.run_until(swarm.converged, 300, step=0.1)
+            spent = time.process_time() - begun
+            lacked, moved = swarm.lacked_bytes(), swarm.network.bytes_moved
+            swarm.close()
+        yield {
+            "shared": shared,
+            "way": way,
+            "lacked_bytes_a_node": round(lacked / len(swarm.nodes)),
+            "moved_bytes_a_node": round(moved / len(swarm.nodes)),
+            "moved_by_lacked": moved / lacked,
+            "cpu_s": spent,
+            "must": "all hold all",
+            "ok": True,
+        }
+
+
+RECONCILE_CASES = {
+    **{f"reconcile-{name}": partial(reconcile_case, name) for name in SHARED},
+    "reconcile-swarm": swarm_case,
+}
