@@ -32,7 +32,7 @@ from hyperbloom.keys import Identity
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "replication"))
 
-from swarm import Swarm, announce
+from swarm import Swarm
 
 __all__ = ["RECONCILE_CASES"]
 
@@ -42,6 +42,7 @@ FEED = OWNER.public_key
 
 SHARED = {"100k": 100_000, "1m": 1_000_000, "4m": 4_000_000}
 DIFFERENT = (0, 2, 200, 20_000)
+WAYS = ("sketch", "plan")
 VALUE_BYTES = 64
 TURNS = 3
 
@@ -95,10 +96,6 @@ class Pair:
     def nodes(self) -> tuple[BenchNode, BenchNode]:
         """The owner first."""
         return self.owner, self.member
-
-    def can_sketch(self) -> bool:
-        """Whether this node knows another way than filters."""
-        return bool(order(self.owner, "expect", count=self.count, sketches=True)["can_sketch"])
 
     def differ(self, different: int) -> None:
         """Half of so many new values for either side."""
@@ -192,17 +189,16 @@ def reconcile_case(name: str, folder: Path, scale: float) -> Iterator[dict[str, 
     """A line for each number of different values and each way; before them one of a cold start."""
     pair = make_pair(folder, int(SHARED[name] * scale))
     with running(*pair.nodes):
-        ways = ("sketch", "plan") if pair.can_sketch() else ("plan",)
-        first = {"shared": pair.count, "different": 200, "way": ways[0], "warm": False}
+        first = {"shared": pair.count, "different": 200, "way": "sketch", "warm": False}
         yield first | judged(name, first, [pair.meet(sketches=True, different=200)], [])
         for different in DIFFERENT:
             wanted = different if different <= 200 else max(200, int(different * scale))
-            rounds: dict[str, list[Measured]] = {way: [] for way in ways}
+            rounds: dict[str, list[Measured]] = {way: [] for way in WAYS}
             shared = pair.count
             for _ in range(TURNS):
-                for way in ways:
+                for way in WAYS:
                     rounds[way].append(pair.meet(sketches=way == "sketch", different=wanted))
-            for way in ways:
+            for way in WAYS:
                 line = {"shared": shared, "different": wanted, "way": way, "warm": True}
                 yield line | judged(name, line, rounds[way], rounds["plan"])
 
@@ -252,14 +248,21 @@ def swarm_case(folder: Path, scale: float) -> Iterator[dict[str, Any]]:
     """
     shared, turns = int(20_000 * scale), 40
     for way in ("sketch", "plan"):
-        with announce(lambda _, way=way: way == "sketch"):
-            swarm = Swarm(folder / way, 1, nodes=30, shared=shared, interval=60.0)
-            begun = time.process_time()
-            swarm.trouble(turns)
-            swarm.network.run_until(swarm.converged, 300, step=0.1)
-            spent = time.process_time() - begun
-            lacked, moved = swarm.lacked_bytes(), swarm.network.bytes_moved
-            swarm.close()
+        reconciles = way == "sketch"
+        swarm = Swarm(
+            folder / way,
+            1,
+            nodes=30,
+            shared=shared,
+            reconciles=lambda _, r=reconciles: r,
+            interval=60,
+        )
+        begun = time.process_time()
+        swarm.trouble(turns)
+        swarm.network.run_until(swarm.converged, 300, step=0.1)
+        spent = time.process_time() - begun
+        lacked, moved = swarm.lacked_bytes(), swarm.network.bytes_moved
+        swarm.close()
         yield {
             "shared": shared,
             "way": way,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from twisted.application.service import Service
@@ -27,7 +27,6 @@ from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python import log
 
 from hyperbloom.connections.close_reason import CloseReason
-from hyperbloom.replication.net import protocol as net_protocol
 from hyperbloom.replication.net.dialer import DialFactory
 from hyperbloom.replication.net.protocol import PeerProtocol
 from hyperbloom.replication.node import Node
@@ -66,7 +65,6 @@ class RoundMeter(Service):
         self._service = node
         self._feed_key = feed
         self._count = 0
-        self._sketches = True
         self._round: Round | None = None
         self._wire: PeerProtocol | None = None
 
@@ -86,7 +84,6 @@ class RoundMeter(Service):
     def _observe(self) -> None:
         """Have the node's classes tell of a connection that becomes secure, and of its events."""
         take_handshake, take = PeerProtocol._take_handshake, Peering.take
-        extensions_of = net_protocol.extensions_of
         meter = self
 
         def observed_handshake(wire: PeerProtocol, event: Any) -> None:
@@ -100,14 +97,8 @@ class RoundMeter(Service):
                 current.received[kind] = current.received.get(kind, 0) + 1
             take(peering, event)
 
-        def chosen_extensions(feed: Any) -> tuple[str, ...]:
-            return tuple(
-                name for name in extensions_of(feed) if meter._sketches or "reconcile" not in name
-            )
-
         PeerProtocol._take_handshake = observed_handshake  # type: ignore[method-assign]
         Peering.take = observed_take  # type: ignore[method-assign]
-        net_protocol.extensions_of = chosen_extensions
 
     # What happens
 
@@ -126,11 +117,11 @@ class RoundMeter(Service):
     # What it is told to do
 
     def expect(self, count: int, sketches: bool) -> dict[str, Any]:
-        """The feed is to have so many values; whether this node may use sketches."""
-        self._count, self._sketches, self._round = count, sketches, None
-        feed = self._node.feeds[self._feed_key]
-        extensions = net_protocol.extensions_of(feed)
-        return {"can_sketch": any("reconcile" in name for name in extensions)}
+        """The feed is to have so many values; whether it may be by sketches."""
+        self._count, self._round = count, None
+        context = self._node.context
+        context.sync = replace(context.sync, reconcile=sketches)
+        return {}
 
     def dial(self, port: int) -> dict[str, Any]:
         """Connect to a node of this machine."""

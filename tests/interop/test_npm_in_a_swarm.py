@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "replication"))
 
 from sim import SimNode
 from sim_transport import Address
-from swarm import Swarm, announce
+from swarm import Swarm
 
 from hyperbloom.keys import Identity
 from hyperbloom.replication.net.dialer import DialFactory
@@ -119,8 +119,10 @@ class NpmMember:
 class MixedSwarm(Swarm):
     """A swarm with npm nodes among it, which partitions and cuts concern, too."""
 
-    def __init__(self, folder: Path, seed: int, npm: Callable[[], NpmPeer]) -> None:
-        super().__init__(folder, seed, nodes=OURS, shared=SHARED)
+    def __init__(
+        self, folder: Path, seed: int, npm: Callable[[], NpmPeer], reconciles: Callable[[int], bool]
+    ) -> None:
+        super().__init__(folder, seed, nodes=OURS, shared=SHARED, reconciles=reconciles)
         self.npm = [NpmMember(npm(), self, number) for number in range(NPM)]
         self.network.group |= {member.name: 0 for member in self.npm}
         self._pump = LoopingCall(self.pump)
@@ -180,11 +182,10 @@ class MixedSwarm(Swarm):
 def test_npm_nodes_among_thirty_get_and_give_all(
     tmp_path: Path, npm: Callable[[], NpmPeer], spoken: bool
 ) -> None:
-    with announce(lambda _: spoken):
-        swarm = MixedSwarm(tmp_path, 5, npm)
-        swarm.trouble(24)
-        swarm.network.run_until(swarm.converged, 90, step=0.1)
-        for member in swarm.npm:
-            assert set(member.peer.values()) == swarm.inserted
-        assert set(swarm.owner.values(swarm.feed)) == swarm.inserted
-        swarm.close()
+    swarm = MixedSwarm(tmp_path, 5, npm, lambda _: spoken)
+    swarm.trouble(24)
+    swarm.network.run_until(swarm.converged, 90, step=0.1)
+    for member in swarm.npm:
+        assert set(member.peer.values()) == swarm.inserted
+    assert set(swarm.owner.values(swarm.feed)) == swarm.inserted
+    swarm.close()

@@ -6,50 +6,38 @@ happens whichever way they ask each other for what they lack.
 
 from __future__ import annotations
 
-import contextlib
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import sim
 
-from hyperbloom.replication.net import protocol
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 
-__all__ = ["RECONCILE", "Swarm", "announce"]
-
-RECONCILE = "reconcile-"
-
-
-@contextlib.contextmanager
-def announce(speaks: Callable[[bytes], bool]) -> Iterator[None]:
-    """Only nodes for whose key `speaks` is true announce that they reconcile by sketches."""
-    extensions_of = protocol.extensions_of
-
-    def chosen(feed):
-        spoken = speaks(feed.context.identity.public_key)
-        return tuple(n for n in extensions_of(feed) if spoken or not n.startswith(RECONCILE))
-
-    protocol.extensions_of = chosen
-    try:
-        yield
-    finally:
-        protocol.extensions_of = extensions_of
+__all__ = ["Swarm"]
 
 
 class Swarm:
     """Nodes along a random connected graph whose edges are redialled when they are lost.
 
-    All hold `shared` values from the beginning.
+    All hold `shared` values from the beginning. `reconciles` says of a node's number whether it
+    speaks `reconcile`.
     """
 
     def __init__(
-        self, folder: Path, seed: int, *, nodes: int, shared: int, interval: float = 5.0
+        self,
+        folder: Path,
+        seed: int,
+        *,
+        nodes: int,
+        shared: int,
+        reconciles: Callable[[int], bool],
+        interval: float = 5.0,
     ) -> None:
         self.network = sim.Network(folder, seed=seed, latency=0.05)
         self.chance = random.Random(f"swarm {seed}")
-        self._sync = SyncSettings(interval=interval, answer_wait=0.5)
-        self.owner = self.network.add("n00", sync=self._sync)
+        self._interval, self._reconciles = interval, reconciles
+        self.owner = self.network.add("n00", **self._settings(0))
         self.feed = self.owner.key
         self.nodes = [self.owner]
         for number in range(1, nodes):
@@ -65,13 +53,14 @@ class Swarm:
         for node in self.nodes:
             node.feed(self.feed).insert(self.shared)
 
-    def _settings(self, name: str) -> dict[str, object]:
-        feeds = () if name == self.owner.name else (FeedSettings(key=self.feed),)
-        return {"feeds": feeds, "sync": self._sync}
+    def _settings(self, number: int) -> dict[str, object]:
+        reconcile = self._reconciles(number)
+        sync = SyncSettings(interval=self._interval, answer_wait=0.5, reconcile=reconcile)
+        return {"feeds": (FeedSettings(key=self.feed),) if number else (), "sync": sync}
 
     def _add_member(self, number: int) -> None:
         name = f"n{number:02}"
-        node = self.network.add(name, **self._settings(name))
+        node = self.network.add(name, **self._settings(number))
         inviters = [n for n in self.nodes if len(n.feed(self.feed).trust.chain) < 4]
         self.chance.choice(inviters).invite(self.feed, node)
         self.nodes.append(node)
@@ -105,7 +94,7 @@ class Swarm:
         """A node goes without a word, and comes again with its store."""
         number = self.chance.randrange(len(self.nodes))
         name = self.nodes[number].name
-        self.nodes[number] = self.network.restart(name, **self._settings(name))
+        self.nodes[number] = self.network.restart(name, **self._settings(number))
         self.owner = self.nodes[0]
 
     def fall_apart(self) -> None:

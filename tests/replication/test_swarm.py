@@ -11,7 +11,7 @@ import os
 
 import pytest
 from sim import Network
-from swarm import Swarm, announce
+from swarm import Swarm
 
 from hyperbloom.replication.settings import FeedSettings
 
@@ -22,10 +22,12 @@ MORE = [(who, seed) for seed in range(4, 12) for who in ("all", "none", "some")]
 if "HYPERBLOOM_SEED" in os.environ:
     KEPT = MORE = [(who, int(os.environ["HYPERBLOOM_SEED"])) for who in ("all", "none", "some")]
 
-WHO = {"all": lambda key: True, "none": lambda key: False, "some": lambda key: key[0] % 2 == 0}
+WHO = {"all": lambda _: True, "none": lambda _: False, "some": lambda number: number % 2 == 0}
 
 
-def converge(swarm, *, turns):
+def converge(folder, who, seed, *, turns):
+    print(f"seed {seed} (HYPERBLOOM_SEED={seed} runs it alone)")
+    swarm = Swarm(folder, seed, nodes=NODES, shared=SHARED, reconciles=WHO[who])
     network = swarm.network
     swarm.trouble(turns)
     network.run_until(swarm.converged, 60, step=0.1)
@@ -42,17 +44,13 @@ def converge(swarm, *, turns):
 
 @pytest.mark.parametrize(("who", "seed"), KEPT)
 def test_a_swarm_converges_through_loss_partitions_and_restarts(tmp_path, who, seed):
-    print(f"seed {seed} (HYPERBLOOM_SEED={seed} runs it alone)")
-    with announce(WHO[who]):
-        converge(Swarm(tmp_path, seed, nodes=NODES, shared=SHARED), turns=40)
+    converge(tmp_path, who, seed, turns=40)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("who", "seed"), MORE)
 def test_swarms_of_more_seeds_converge_after_more_trouble(tmp_path, who, seed):
-    print(f"seed {seed} (HYPERBLOOM_SEED={seed} runs it alone)")
-    with announce(WHO[who]):
-        converge(Swarm(tmp_path, seed, nodes=NODES, shared=SHARED), turns=120)
+    converge(tmp_path, who, seed, turns=120)
 
 
 def test_a_long_line_carries_a_value_to_its_end_once(tmp_path):
