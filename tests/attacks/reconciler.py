@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from attacker import DATA, SYNC, Connection, Ended, KeyPair, varint
+from attacker import DATA, SYNC, Connection, Ended, KeyPair, hashed, varint
 from set_digests import keyed_blake3
 
 DIGEST_REQUEST, DIGEST, SKETCH_REQUEST, SKETCH, VALUES_WANTED = range(4365, 4370)
@@ -317,6 +317,7 @@ class HostilePeer(threading.Thread):
 
     def say(self, asked: Asked, packed: bytes, count: int, values: int) -> None:
         """The same of packed symbols."""
-        of = os.urandom(32) if values else bytes(32)
+        # One try is about one set; that of another try is another one.
+        of = hashed(self.key.public + asked.number.to_bytes(4, "big")) if values else bytes(32)
         told = Told(asked.number, asked.first, count, values, of, packed)
         self.wire.send(SKETCH, told.body)
