@@ -1,4 +1,4 @@
-"""The cases: each returns what was measured and what must be reached, as one dict."""
+"""The cases: each returns what was measured and what must be reached, as a dict or several."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from forgetting import forgetting_case
 from hostile import HOSTILE_CASES
 from nodes import BenchNode, member_links, prefill, running
 from pools import changes_case, codec_case, initialize_case
+from reconcile import RECONCILE_CASES
 from steady import steady_state
 
 from hyperbloom.addresses import Address
@@ -442,7 +443,7 @@ def export_case(folder: Path, scale: float) -> Figures:
     return exports.export_case(folder, scale)
 
 
-CASES: dict[str, Callable[[Path, float], Figures]] = {
+CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     "bloom": bloom_case,
     "first-replication": first_replication_case,
     "shared-sync": shared_sync_case,
@@ -461,16 +462,19 @@ CASES: dict[str, Callable[[Path, float], Figures]] = {
     "objects-codec": codec_case,
     "objects-changes": changes_case,
     "objects-initialize": initialize_case,
+    **RECONCILE_CASES,
     **HOSTILE_CASES,
 }
 
 
-def run_case(name: str, folder: Path, scale: float) -> Figures:
-    """Run one case in a folder of its own, which is removed."""
+def run_case(name: str, folder: Path, scale: float) -> Iterator[Figures]:
+    """Run one case in a folder of its own, which is removed; most give one line of figures."""
     place = folder / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
-        return {"case": name, "scale": scale, **CASES[name](place, scale)}
+        figures = CASES[name](place, scale)
+        for line in [figures] if isinstance(figures, dict) else figures:
+            yield {"case": name, "scale": scale, **line}
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -59,9 +59,17 @@ class StallMeter(Service):
 
 config = load_config(Path("hyperbloom.toml").resolve())
 application = Application("bench")
-NodeService(config, load_key_file(config.identity), reactor=reactor).setServiceParent(application)
+node = NodeService(config, load_key_file(config.identity), reactor=reactor)
+node.setServiceParent(application)
 StallMeter().setServiceParent(application)
 '''
+
+#: Behind TAC: rounds of synchronization are begun and measured in the node itself.
+ROUNDS = f"""
+sys.path.insert(0, {str(Path(__file__).resolve().parent)!r})
+from round_meter import RoundMeter
+RoundMeter(node, config.feeds[0].key).setServiceParent(application)
+"""
 
 
 def free_port() -> int:
@@ -130,15 +138,17 @@ class BenchNode:
         self.process: subprocess.Popen[bytes] | None = None
         self._peers = peers
 
-    def prepare(self, *, limits: str = "") -> None:
-        """Write key, configuration and tac."""
+    def prepare(self, *, limits: str = "", rounds: bool = False) -> None:
+        """Write key, configuration and tac; with `rounds` the node has a `RoundMeter`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         create_key_file(self.folder / "identity.key", self.identity.seed)
-        (self.folder / "bench.tac").write_text(TAC)
+        (self.folder / "bench.tac").write_text(TAC + ROUNDS if rounds else TAC)
         peers = f'peers = ["{self._peers}"]\n' if self._peers else ""
+        # Rounds are measured with what users have set; other cases would wait for it.
+        sync = "" if rounds else "[sync]\nanswer_wait = 0.2\nretry_first = 0.1\n\n"
         (self.folder / "hyperbloom.toml").write_text(
             f'[node]\nlisten = ["tcp:{self.port}:interface=127.0.0.1"]\n\n'
-            f"[limits]\n{limits}\n\n[sync]\nanswer_wait = 0.2\nretry_first = 0.1\n\n"
+            f"[limits]\n{limits}\n\n{sync}"
             f'[[feeds]]\nkey = "{self.feed.hex()}"\n{peers}'
         )
 

@@ -52,6 +52,17 @@ class Network:
         self.group[name] = 0
         return node
 
+    def restart(self, name: str, **more) -> SimNode:
+        """The node goes without a word, and another one is made of its key and its store."""
+        gone = self.nodes[name]
+        for transport in [t for t in self.transports if t.connected]:
+            if name in (transport.local.host, transport.remote.host):
+                self.cut(transport)
+        gone.node.stopService()
+        gone.store.close()
+        self.nodes[name] = SimNode(self, name, identity=gone.identity, **more)
+        return self.nodes[name]
+
     def connect(self, dialler: SimNode, listener: SimNode, feed_key: bytes, factory=None):
         """A connection as the dialler of `dialler` would make it; its PeerProtocol, or None."""
         if self.group[dialler.name] != self.group[listener.name]:
