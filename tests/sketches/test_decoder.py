@@ -18,6 +18,7 @@ from hyperbloom.sketches import (
     Symbols,
     Undecodable,
     add,
+    first_wanted,
     ids_from,
     ids_to_bytes,
     no_symbols,
@@ -130,6 +131,18 @@ class TestWanted:
         assert np.mean(asked) <= 1.25 * max(symbols_for(differing), 128 / 1.25)
         assert np.mean(rounds) <= 3
         assert max(rounds) <= 6
+
+    @pytest.mark.parametrize(
+        ("surplus", "differing"), [(0, 60), (40, 60), (200, 200), (3_000, 3_000)]
+    )
+    def test_the_first_block_is_mostly_enough_for_what_the_counts_tell(self, surplus, differing):
+        wanted, done = first_wanted(surplus), 0
+        for seed in range(10):
+            mine = (differing + surplus) // 2
+            block = difference(mine, differing - mine, seed, wanted)
+            done += Decoder(KEY, most_ids=differing).feed(block)
+        assert done >= 9
+        assert wanted <= max(128, 1.5 * symbols_for(surplus))
 
     def test_without_an_estimate_as_many_as_came(self):
         decoder = Decoder(KEY, most_ids=100)
