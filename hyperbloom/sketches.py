@@ -363,7 +363,7 @@ class Decoder:
         estimate (at most one symbol came) it is as many as came.
 
         Where the first block has 128 symbols, 1.1 times as many as are needed are asked for in the
-        mean, in 2.6 blocks (measured for 130 to 20,000 values; 6 % take a fourth block).
+        mean, in 2.5 blocks (measured for 130 to 20,000 values; 8 % take a fourth block).
         """
         count = len(self._numbers)
         if count < 2:
