@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from players import fired, numbered
 from sim import pair
+from sketch_players import check, set_limits
 from twisted.internet.defer import Deferred
 from twisted.logger import formatEvent, globalLogPublisher
 
@@ -15,8 +16,6 @@ from hyperbloom.replication.feed import sketch_keeping
 from hyperbloom.replication.limits import SKETCH_PAUSE, SKETCH_QUIET_SECONDS
 from hyperbloom.store import ForgetValues, StoreFull
 from hyperbloom.store.values.sketch_writing import DropSketch, KeepSketch
-
-from sketch_players import check, set_limits
 
 RUN_OF = 20
 
