@@ -44,7 +44,7 @@ def write_until_killed(path: Path, number: int, seconds: float) -> int:
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(path), str(number)],
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parent,
+        cwd=Path(__file__).parents[1],
     ) as writer:
         assert writer.stdout.readline() == b"ready\n"
         time.sleep(seconds)

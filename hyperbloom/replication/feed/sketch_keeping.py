@@ -58,9 +58,10 @@ class SketchKeeping:
 
     async def _run(self) -> None:
         feed = self._feed
+        top_seq = -1
         try:
             while True:
-                await self._quiet()
+                top_seq = await self._quiet(top_seq)
                 work = await feed.context.own_work(
                     partial(feed.context.store.begin_piece, feed.key)
                 )
@@ -78,11 +79,13 @@ class SketchKeeping:
             await deferLater(self._feed.context.clock, SKETCH_PAUSE)
         return operation
 
-    async def _quiet(self) -> None:
-        """Wait until no values came for a while; not if much is behind."""
+    async def _quiet(self, top_seq: int) -> int:
+        """Wait until no values came for a while; not if much is behind.
+
+        `top_seq` is the last arrival when it was quiet before; returns what it is now.
+        """
         values, store = self._feed.values, self._feed.context.store
-        while store.sketch_lag(self._feed.key) < SKETCH_FAR_BEHIND:
+        while values.top_seq != top_seq and store.sketch_lag(self._feed.key) < SKETCH_FAR_BEHIND:
             top_seq = values.top_seq
             await deferLater(self._feed.context.clock, SKETCH_QUIET_SECONDS)
-            if values.top_seq == top_seq:
-                return
+        return top_seq
