@@ -233,11 +233,7 @@ def peers(app: App) -> None:
             "out" if peer["outgoing"] else "in",
             format_duration(time.time() - peer["since"]),
             f"{app.out.number(peer['values_in'])}/{app.out.number(peer['values_out'])}",
-            *(
-                ()
-                if app.out.is_terminal
-                else (_ago(_asked_at(peer)), _round(peer.get("last_round")))
-            ),
+            *(() if app.out.is_terminal else _last_round(peer)),
             _sync_cell(peer),
         )
         for peer in found
@@ -262,6 +258,11 @@ def _asked_at(peer: Mapping[str, Any]) -> float | None:
     # A node that was not restarted yet may be older than this command.
     by_round = (peer.get("last_round") or {}).get("at")
     return max((at for at in (peer["last_sync_sent"], by_round) if at is not None), default=None)
+
+
+def _last_round(peer: Mapping[str, Any]) -> tuple[str, str]:
+    """When and how a peer was last asked for what differs."""
+    return _ago(_asked_at(peer)), _round(peer.get("last_round"))
 
 
 def _round(found: Mapping[str, Any] | None) -> str:
