@@ -27,8 +27,8 @@ class Counters:
     #: tested against the peer's filters.
     sync_seconds: float = 0.0
     values_tested: int = 0
-    #: Tries by symbols that this side began; symbols that came, bytes of their messages both ways,
-    #: and values found that one of both lacked.
+    #: Tries by symbols that this side began; symbols that came, bytes that were sent to ask and to
+    #: answer by them, and values found that one of both lacked.
     sketches_asked: int = 0
     sketch_symbols: int = 0
     sketch_bytes: int = 0

@@ -110,6 +110,7 @@ class Overview:
             top_seq=record.top_seq,
             peers=len(feed.peers),
             peers_in_sync=feed.peers.in_sync,
+            last_round=feed.peers.last_round,
             chain_links=None if chain is None else len(chain),
             chain_expires=chain.expires if chain and math.isfinite(chain.expires) else None,
             trusted=chain is not None,

@@ -114,6 +114,7 @@ class FeedStatus(_Picture):
     its key. `lacks`: what its dialect does not protect, in sentences; empty for dialect 2.
     `digest` is None while `digest_left` values are still to be added up (an older store).
     `peers` are connected; of these `peers_in_sync` held the same values when last compared.
+    `last_round`: how one of them was last asked for what differs.
     `forgotten` values are remembered whole and `forgotten_hashes` by their hashes;
     `forgotten_refused` came again since the start and were kept out; `retained_out` were forgotten
     by retention since then.
@@ -135,6 +136,7 @@ class FeedStatus(_Picture):
     top_seq: int
     peers: int
     peers_in_sync: int
+    last_round: SyncRound | None
     chain_links: int | None
     chain_expires: float | None
     trusted: bool
@@ -186,8 +188,8 @@ class FeedTraffic:
 
     kept_out: values that policy refused, by reason. sync_seconds: spent on making filters;
     values_tested: against filters of peers. sketches_asked: tries by symbols that this node began;
-    sketch_symbols came for them, sketch_bytes are those of their messages both ways, and
-    sketch_differences the values found that one of both lacked.
+    sketch_symbols came for them, sketch_bytes were sent to ask and to answer by them, and
+    sketch_differences are the values found that one of both lacked.
     """
 
     key: Octets

@@ -26,6 +26,7 @@ from hyperbloom.replication.status import (
     NodeStatus,
     NodeTraffic,
     PeerStatus,
+    SyncRound,
 )
 from hyperbloom.replication.sync.wait_synced import InSync, NotInSync, UnknownPeer
 from hyperbloom.store import StoreError, StoreFull
@@ -269,6 +270,9 @@ def a_peer(feed: bytes, **other: Any) -> PeerStatus:
         "in_sync": True,
         "in_sync_at": time.time() - 5,
         "in_sync_by": "digest",
+        "last_round": SyncRound(
+            way="sketch", at=time.time() - 5, symbols=283, bytes=7_251, differences=200
+        ),
     }
     return PeerStatus(**{**fields, **other})
 
@@ -454,6 +458,7 @@ class FakeNode:
             top_seq=record.top_seq,
             peers=0,
             peers_in_sync=0,
+            last_round=None,
             chain_links=None if chain is None else len(chain),
             chain_expires=None if chain is None else chain.expires,
             trusted=chain is not None,

@@ -50,6 +50,10 @@ def test_metrics_are_read_by_the_parser_of_prometheus(over_tcp):
     assert found["hyperbloom_values_refused_total", own, ("reason", "full")] == 9
     assert found["hyperbloom_sync_seconds_total", own] == 1.5
     assert found["hyperbloom_sync_tested_total", own] == 16
+    assert found["hyperbloom_sketches_asked_total", own] == 17
+    assert found["hyperbloom_sketch_symbols_total", own] == 18
+    assert found["hyperbloom_sketch_bytes_total", own] == 19
+    assert found["hyperbloom_sketch_differences_total", own] == 20
     assert found["hyperbloom_store_free_bytes",] == 2
     assert found["hyperbloom_queue_bytes",] == 17
     assert found["hyperbloom_commit_seconds_count",] == 2

@@ -31,6 +31,7 @@ from hyperbloom.api.limits import (
     SHARED_SECONDS,
 )
 from hyperbloom.api.monitoring.recent_errors import RecentErrors
+from hyperbloom.replication.status import SyncRound
 
 WIDTHS = {"desktop": (1280, 900, False), "phone": (390, 844, True)}
 FEEDS, PEERS = 100, 1_000
@@ -90,7 +91,13 @@ def test_a_frame_holds_what_the_page_shows(over_tcp):
     connection = over_tcp.tcp_connection()
     over_tcp.node.connected = [
         a_peer(over_tcp.node.own.key, last_sync_sent=time.time() - 60),
-        a_peer(over_tcp.node.own.key, last_sync_sent=None, in_sync=None, in_sync_at=None),
+        a_peer(
+            over_tcp.node.own.key,
+            last_sync_sent=None,
+            in_sync=None,
+            in_sync_at=None,
+            last_round=None,
+        ),
     ]
     connection.request("GET", "/v1/live", headers={"Authorization": f"Bearer {over_tcp.token}"})
     response = connection.getresponse()
@@ -177,7 +184,7 @@ def test_a_frame_grows_with_the_feeds_and_not_with_the_peers(crowded):
 
 def test_how_a_peer_stands():
     def stands(**fields):
-        compared = {"in_sync": None, "in_sync_at": None}
+        compared = {"in_sync": None, "in_sync_at": None, "last_round": None}
         return step(a_peer(bytes(32), **(compared | fields)), now=1_000.0)
 
     assert stands(last_sync_sent=None) == "asking"
@@ -190,6 +197,11 @@ def test_how_a_peer_stands():
     later = {"last_sync_sent": 990.0, "last_new": 996.0}
     assert stands(**later, in_sync=True, in_sync_at=995.0) == "receiving"
     assert stands(last_sync_sent=None, in_sync=False, in_sync_at=995.0) == "asking"
+    # A try by symbols asks, too.
+    asked = SyncRound(way="sketch", at=990.0, symbols=1, bytes=2, differences=3)
+    assert stands(last_sync_sent=None, last_round=asked) == "in-step"
+    assert stands(last_sync_sent=None, last_round=asked, last_new=991.0) == "receiving"
+    assert stands(last_sync_sent=999.0, last_round=asked, last_new=991.0) == "asking"
 
 
 def test_the_last_errors_are_kept_and_no_more():

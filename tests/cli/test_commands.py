@@ -450,10 +450,11 @@ def test_who_was_refused_again_and_again_is_told_of_once(node, served):
 
 def test_peers(node, served):
     head, peer = (line.split("\t") for line in node.out("peers").splitlines())
-    assert head == ["address", "key", "feed", "way", "for", "got/sent", "synced", "in sync"]
+    assert head == ["address", "key", "feed", "way", "for", "got/sent", "synced", "by", "in sync"]
     own = served.node.own.key.hex()
     assert peer[:4] == ["192.0.2.7:4365", bytes(range(32)).hex(), own, "out"]
-    assert peer[4:] == ["1h 1m", "1234/5", "5s ago", "yes, 5s ago, digest"]
+    by = "sketch, 200 differed, 283 symbols, 7.1 KiB"
+    assert peer[4:] == ["1h 1m", "1234/5", "5s ago", by, "yes, 5s ago, digest"]
     assert json.loads(node.out("peers", "--json"))["peers"][0]["values_in"] == 1_234
 
 

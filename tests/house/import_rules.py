@@ -32,6 +32,7 @@ CORE_PARTS = (
     "hyperbloom.replication.feed.ranges",
     "hyperbloom.replication.sync.plan",
     "hyperbloom.replication.sync.reply",
+    "hyperbloom.replication.sync.sketch_try",
     "hyperbloom.replication.sync.sync_schedule",
     "hyperbloom.replication.sync.sync_state",
 )

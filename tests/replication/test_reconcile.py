@@ -26,7 +26,7 @@ from hyperbloom.replication.sync.reply import PORTION_BYTES, ValuesById
 from hyperbloom.replication.sync.sketch_exchange import SketchExchange
 from hyperbloom.sketches import ids_from, ids_to_bytes, no_symbols
 from hyperbloom.store.records import SettledSketch
-from hyperbloom.wire import Range, Sketch, SketchRequest, ValuesWanted
+from hyperbloom.wire import Range, Sketch, SketchRequest, Sync, ValuesWanted
 from hyperbloom.wire.reconcile import RECONCILE
 
 WHOLE = (Range(start=b""),)
@@ -181,6 +181,18 @@ def test_while_a_try_of_the_peer_is_answered_none_begins(network):
     assert there.sync.sketches.peer_is_asking
     assert moved(owner, feed).sketches_asked == 0
     assert connection.peering.counters.last_sync_received is None
+
+
+def test_filters_of_the_peer_end_its_try(network):
+    owner, member, feed = different(network, 3_000, 20, 20, owner={"sync": SELDOM})
+    network.connect(member, owner, feed)
+    network.run(3)
+    (there,) = owner.feed(feed).peers
+    request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)
+    there.sync.sketches.take_request(request)
+    assert there.sync.sketches.peer_is_asking
+    there.sync.peer_asked(Sync(filter=bytes(32), size=256, n=1, seed=1))
+    assert not there.sync.sketches.peer_is_asking
 
 
 # Ranges

@@ -245,3 +245,13 @@ def test_symbols_that_were_packed_wrongly_are_refused():
 )  # fmt: skip
 def test_how_many_symbols_are_asked_for_at_first(here, there, symbols):
     assert first_symbols(here, there) == symbols
+
+
+def test_more_than_our_own_sequence_has_is_not_asked_for():
+    here, there = ids_of(range(3_000)), ids_of(range(1_500, 4_500))
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=128, most=32_768)
+    for sketch in answers(one.first_question, there, sequence(there)):
+        one.take(sketch)
+    assert one.step(sequence(here, length=512), figures(here)) is None
+    assert one.outcome is SketchOutcome.REFUSED
+    assert one.symbols == 128

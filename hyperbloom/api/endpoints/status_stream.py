@@ -53,12 +53,18 @@ def step(peer: PeerStatus, *, now: float) -> Step:
     compared = peer.in_sync_at if peer.in_sync else None
     if compared is not None and (peer.last_new is None or peer.last_new <= compared):
         return "in-step"
-    asked = peer.last_sync_sent
+    asked = _asked_at(peer)
     if asked is None:
         return "asking"
     if peer.last_new is not None and peer.last_new >= asked:
         return "receiving"
     return "in-step" if now - asked >= ANSWER_SECONDS else "asking"
+
+
+def _asked_at(peer: PeerStatus) -> float | None:
+    """When the peer was last asked for what differs, in either way."""
+    by_round = None if peer.last_round is None else peer.last_round.at
+    return max((at for at in (peer.last_sync_sent, by_round) if at is not None), default=None)
 
 
 def _steps(peers: Iterable[PeerStatus], now: float) -> dict[str, SyncStepForm]:
@@ -67,7 +73,7 @@ def _steps(peers: Iterable[PeerStatus], now: float) -> dict[str, SyncStepForm]:
         form = found.setdefault(peer.feed.hex(), {"peers": 0, "in_step": 0, "last_sync": None})
         form["peers"] += 1
         form["in_step"] += step(peer, now=now) == "in-step"
-        moments = (form["last_sync"], peer.last_sync_sent, peer.in_sync_at)
+        moments = (form["last_sync"], _asked_at(peer), peer.in_sync_at)
         syncs = [moment for moment in moments if moment is not None]
         form["last_sync"] = max(syncs, default=None)
     return found

@@ -41,6 +41,14 @@ _FEED_COUNTERS = (
     ("syncs_received", "hyperbloom_syncs_received", "Syncs that peers sent."),
     ("sync_seconds", "hyperbloom_sync_seconds", "Time spent on making filters, in seconds."),
     ("values_tested", "hyperbloom_sync_tested", "Values tested against filters of peers."),
+    ("sketches_asked", "hyperbloom_sketches_asked", "Tries by symbols that this node began."),
+    ("sketch_symbols", "hyperbloom_sketch_symbols", "Symbols that peers sent."),
+    ("sketch_bytes", "hyperbloom_sketch_bytes", "Bytes sent to ask and answer by symbols."),
+    (
+        "sketch_differences",
+        "hyperbloom_sketch_differences",
+        "Values found that one side lacked.",
+    ),
 )
 _FEED_GAUGES = (
     ("count", "hyperbloom_feed_values", "Values here."),

@@ -252,9 +252,21 @@ function choose(key) {
   lookAtFeed();
 }
 
+const askedAt = (peer) => {
+  const moments = [peer.last_sync_sent, peer.last_round?.at].filter((at) => at != null);
+  return moments.length ? Math.max(...moments) : null;
+};
+
+function roundText(round) {
+  if (round == null) return "";
+  const found = round.differences == null ? "" : `, ${whole.format(round.differences)} differed`;
+  const symbols = round.symbols ? `, ${whole.format(round.symbols)} symbols` : "";
+  return `${round.way}${found}${symbols}, ${bytes(round.bytes)}`;
+}
+
 function peerState(peer) {
   if (peer.in_sync === true) return { text: "in sync", mood: "good" };
-  const asked = peer.last_sync_sent;
+  const asked = askedAt(peer);
   if (asked == null || (now() - asked < 2 && !(peer.last_new >= asked))) return { text: "asking", mood: "" };
   return peer.last_new != null && peer.last_new >= asked
     ? { text: "receiving", mood: "warn" } : { text: "in sync", mood: "good" };
@@ -265,8 +277,8 @@ function drawPeers({ peers, total }) {
     key: `${peer.id} ${peer.address}`,
     cells: [
       short(peer.key), peer.address, peer.outgoing ? "out" : "in", span(now() - peer.since),
-      whole.format(peer.values_in), whole.format(peer.values_out), ago(peer.last_sync_sent), until(peer.expires),
-      peerState(peer),
+      whole.format(peer.values_in), whole.format(peer.values_out), ago(askedAt(peer)),
+      roundText(peer.last_round), until(peer.expires), peerState(peer),
     ],
   })));
   const last = state.offset + peers.length;

@@ -134,7 +134,10 @@ def _pool_peer(peer: Mapping[str, Any]) -> str:
 
 
 def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[str]:
-    """What is wrong with a feed, in sentences. `searched`: discovery looks for its peers."""
+    """What is to be known of a feed beside its row, in sentences.
+
+    `searched`: discovery looks for its peers.
+    """
     name = _feed_name(feed)
     if feed["problem"]:
         lonely = "no peer; " if feed["trusted"] and not feed["peers"] else ""
@@ -149,6 +152,8 @@ def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[s
     if feed["forgotten"] or feed["forgotten_hashes"]:
         forgotten = feed["forgotten"] + feed["forgotten_hashes"]
         yield f"{name}: {counted(forgotten, 'value')} forgotten, so that the digest differs"
+    if feed.get("last_round"):
+        yield f"{name}: last asked for what differs by {_round(feed['last_round'])}"
     if feed["is_full"]:
         yield f"{name}: full by [limits]; values of peers are refused"
     for lack in feed["lacks"]:
@@ -208,6 +213,7 @@ def _discovery(form: Mapping[str, Any]) -> str:
 def peers(app: App) -> None:
     """List the peers this node is connected with: since when, values got and sent, last Sync.
 
+    `by` (not in a terminal): how the peer was last asked for what differs, and what that came to.
     `in sync`: whether the peer held the same values, when that was seen, and from what.
     """
     with app.client() as client:
@@ -227,13 +233,13 @@ def peers(app: App) -> None:
             "out" if peer["outgoing"] else "in",
             format_duration(time.time() - peer["since"]),
             f"{app.out.number(peer['values_in'])}/{app.out.number(peer['values_out'])}",
-            *(() if app.out.is_terminal else (_ago(peer["last_sync_sent"]),)),
+            *(() if app.out.is_terminal else _last_round(peer)),
             _sync_cell(peer),
         )
         for peer in found
     ]
     # A terminal has no room for both, and the newest proof is the one that counts.
-    last_sync = () if app.out.is_terminal else ("synced",)
+    last_sync = () if app.out.is_terminal else ("synced", "by")
     app.out.table(
         ("address", "key", "feed", "way", "for", "got/sent>", *last_sync, "in sync"),
         rows,
@@ -245,6 +251,30 @@ def _names(client: Client) -> dict[str, str]:
     """What feeds are called, by their keys."""
     feeds = client.feeds()
     return {f["key"]: name for f in feeds if (name := f["alias"] or ("own" if f["own"] else ""))}
+
+
+def _asked_at(peer: Mapping[str, Any]) -> float | None:
+    """When the peer was last asked for what differs, in either way."""
+    # A node that was not restarted yet may be older than this command.
+    by_round = (peer.get("last_round") or {}).get("at")
+    return max((at for at in (peer["last_sync_sent"], by_round) if at is not None), default=None)
+
+
+def _last_round(peer: Mapping[str, Any]) -> tuple[str, str]:
+    """When and how a peer was last asked for what differs."""
+    return _ago(_asked_at(peer)), _round(peer.get("last_round"))
+
+
+def _round(found: Mapping[str, Any] | None) -> str:
+    """How that was, and what it came to; - before it."""
+    if found is None:
+        return "-"
+    parts = [found["way"]]
+    if found["differences"] is not None:
+        parts.append(f"{found['differences']:,} differed")
+    if found["symbols"]:
+        parts.append(f"{found['symbols']:,} symbols")
+    return ", ".join([*parts, format_size(found["bytes"])])
 
 
 def _sync_cell(peer: Mapping[str, Any]) -> str:

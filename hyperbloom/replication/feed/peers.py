@@ -21,7 +21,7 @@ from hyperbloom.replication.limits import (
     TURN_SECONDS,
 )
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.status import SyncState
+from hyperbloom.replication.status import SyncRound, SyncState
 from hyperbloom.store.records import Appended, Holding
 from hyperbloom.wire import Credentials, Data
 from hyperbloom.wire.credentials import sign_data
@@ -52,6 +52,8 @@ class FeedPeer(Protocol):
     def sync_state(self) -> SyncState | None: ...
     @property
     def told(self) -> tuple[Holding, Holding] | None: ...
+    @property
+    def last_round(self) -> SyncRound | None: ...
     @property
     def can_compare(self) -> bool: ...
 
@@ -147,6 +149,12 @@ class FeedPeers:
     def in_sync(self) -> int:
         """How many were in sync when that was seen last."""
         return sum(bool(peer.sync_state and peer.sync_state.in_sync) for peer in self._peers)
+
+    @property
+    def last_round(self) -> SyncRound | None:
+        """How one of them was last asked for what differs, None: not yet."""
+        rounds = [peer.last_round for peer in self._peers if peer.last_round is not None]
+        return max(rounds, key=lambda one: one.at, default=None)
 
     def has_others_than(self, key: bytes) -> bool:
         """Whether somebody with another key is connected."""

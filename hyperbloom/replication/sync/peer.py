@@ -21,7 +21,7 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.membership import PEERS_SHARE, NotTrusted
 from hyperbloom.replication.limits import MAX_ASKED_BYTES
 from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.status import PeerStatus, SyncState
+from hyperbloom.replication.status import PeerStatus, SyncRound, SyncState
 from hyperbloom.replication.sync.peer_intake import PeerIntake
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
 from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, reply_limit
@@ -203,6 +203,11 @@ class Peering:
         return self.sync.digests.told
 
     @property
+    def last_round(self) -> SyncRound | None:
+        """How it was last asked for what differs, None: not yet."""
+        return self.sync.last_round
+
+    @property
     def can_compare(self) -> bool:
         """Whether it can be compared with by digest."""
         return self.sync.digests.is_possible
@@ -367,7 +372,7 @@ class Peering:
             in_sync=None if state is None else state.in_sync,
             in_sync_at=None if state is None else state.at,
             in_sync_by=None if state is None else state.source,
-            last_round=self.sync.last_round,
+            last_round=self.last_round,
         )
 
     def _issue_link(self) -> None:

@@ -114,6 +114,10 @@ class SketchExchange:
 
     # What the peer says
 
+    def peer_sends_filters(self) -> None:
+        """The peer asks by a plan: its try, if there was one, has ended without a result."""
+        self._answers.until = 0.0
+
     def take_request(self, request: SketchRequest) -> None:
         """The peer asks for symbols: answer when it is this job's turn."""
         asking, peer = self._asking, self._peer

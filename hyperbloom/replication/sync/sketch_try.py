@@ -142,7 +142,7 @@ class SketchTry:
             self.outcome = SketchOutcome.UNDECODED
         if self.outcome is not None or self._used < self._asked:
             return None
-        return self._ask_on()
+        return self._ask_on(min(self._most, symbols.shape[1]))
 
     def _use(self, sketch: Sketch, symbols: Symbols, figures: SetFigures) -> SketchOutcome | None:
         if not sketch.symbols:
@@ -161,13 +161,13 @@ class SketchTry:
             return SketchOutcome.TAKEN if is_right else SketchOutcome.UNDECODED
         return SketchOutcome.REFUSED if mine.shape[1] < sketch.symbols else None
 
-    def _ask_on(self) -> SketchRequest | None:
-        """The next question, unless that would be too much."""
+    def _ask_on(self, most: int) -> SketchRequest | None:
+        """The next question, unless that would be more than `most` symbols in all."""
         wanted = self._decoder.wanted()
         if self._estimate is None:
             self._estimate = self._used + wanted
-        count = min(wanted, self._most - self._used)
-        if self._estimate > self._most:
+        count = min(wanted, most - self._used)
+        if self._estimate > most:
             self.outcome = SketchOutcome.REFUSED
         elif count <= 0:
             self.outcome = SketchOutcome.UNDECODED
