@@ -177,6 +177,11 @@ class TestAnswers:
         assert code(server.answer(announce)) == 203
         assert server.dht.storage.items == server.dht.storage.info_hashes == 0
 
+    def test_a_refusal_says_why(self) -> None:
+        server = Server()
+        refused = server.answer(PutImmutable(token=b"", value=b"1:v"))
+        assert refused == ErrorMessage(code=203, text="bad token")
+
     def test_a_token_is_no_good_from_elsewhere(self) -> None:
         server = Server()
         item = server.put()

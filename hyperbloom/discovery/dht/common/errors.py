@@ -26,10 +26,8 @@ __all__ = [
 
 
 class ErrorCode(IntEnum):
-    """Error codes of KRPC (BEP-5, BEP-44)."""
+    """The error codes of KRPC that this node gives (BEP-5, BEP-44)."""
 
-    GENERIC = 201
-    SERVER = 202
     PROTOCOL = 203
     METHOD_UNKNOWN = 204
     VALUE_TOO_BIG = 205
