@@ -25,6 +25,7 @@ from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import AppendValues, Store, WriterInline
 from hyperbloom.store.records import LinkRecord
 from hyperbloom.store.tables.links import PutLinks
+from hyperbloom.store.values.sketch_writing import SketchPiece
 from hyperbloom.trust import issue_link
 
 __all__ = ["BenchNode", "free_port", "member_links", "prefill", "running"]
@@ -105,6 +106,12 @@ def prefill(
         )
     if links:
         writer.submit(PutLinks(feed_key=feed, links=links), done)
+    # A node does this in quiet times.
+    while (work := store.begin_piece(feed)) is not None:
+        operation = None if isinstance(work, SketchPiece) else work
+        while operation is None:
+            operation = work.step()
+        writer.submit(operation, done)
     store.close()
     # What was written here must not be what the node's first commits wait for.
     os.sync()
