@@ -5,20 +5,13 @@ import numpy as np
 from hyperbloom.digests import value_ids
 from hyperbloom.sketches import add, ids_from, no_symbols, sketch_key
 from hyperbloom.store import Store
-from hyperbloom.store.values import (
-    sketch_passes,
-    sketch_reading,
-    sketch_search,
-    sketch_tails,
-    sketch_verify,
-    sketch_writing,
-)
-from hyperbloom.store.values.sketch_writing import SketchPiece
+from hyperbloom.store.sketches import passes, reading, search, tails, verify, writing
+from hyperbloom.store.sketches.writing import SketchPiece
 from hyperbloom.store.writer import commit_group
 
 FEED, ORIGIN = b"f" * 32, b"o" * 32
 _MODULES = (
-    sketch_passes, sketch_reading, sketch_search, sketch_tails, sketch_verify, sketch_writing,
+    passes, reading, search, tails, verify, writing,
 )  # fmt: skip
 
 

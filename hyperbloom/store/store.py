@@ -27,8 +27,8 @@ from hyperbloom.store.lmdb.fsync import require_plain, sync
 from hyperbloom.store.migrations import MIGRATIONS, Migration, check_schema, initialize, migrate
 from hyperbloom.store.objects.reading import ObjectReader
 from hyperbloom.store.records import SnapshotInfo, StoreSize, VerifyReport
+from hyperbloom.store.sketches.reading import SketchReader
 from hyperbloom.store.tables.reading import TableReader
-from hyperbloom.store.values.sketch_reading import SketchReader
 
 __all__ = ["NEW_FOLDER", "USED_FILE", "Store"]
 

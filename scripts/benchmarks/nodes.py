@@ -24,8 +24,8 @@ from hyperbloom.replication.feeds import settle_feeds
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import AppendValues, Store, WriterInline
 from hyperbloom.store.records import LinkRecord
+from hyperbloom.store.sketches.writing import SketchPiece
 from hyperbloom.store.tables.links import PutLinks
-from hyperbloom.store.values.sketch_writing import SketchPiece
 from hyperbloom.trust import issue_link
 
 __all__ = ["BenchNode", "free_port", "member_links", "prefill", "running"]

@@ -15,7 +15,7 @@ from twisted.logger import formatEvent, globalLogPublisher
 from hyperbloom.replication.feed import sketch_keeping
 from hyperbloom.replication.limits import SKETCH_PAUSE, SKETCH_QUIET_SECONDS
 from hyperbloom.store import ForgetValues, StoreFull
-from hyperbloom.store.values.sketch_writing import DropSketch, KeepSketch
+from hyperbloom.store.sketches.writing import DropSketch, KeepSketch
 
 RUN_OF = 20
 

@@ -45,10 +45,10 @@ from hyperbloom.store.migrations import schema_version
 from hyperbloom.store.operations import Unfinished
 from hyperbloom.store.restoring.restore import restore_store
 from hyperbloom.store.restoring.seed import seed_store
+from hyperbloom.store.sketches.runs import ENTRY_BYTES, find_in, make_run, parse_run
+from hyperbloom.store.sketches.writing import DropSketch, SketchPiece
 from hyperbloom.store.values import digest_migration
 from hyperbloom.store.values.digest_migration import SumUp
-from hyperbloom.store.values.sketch_runs import ENTRY_BYTES, find_in, make_run, parse_run
-from hyperbloom.store.values.sketch_writing import DropSketch, SketchPiece
 
 OTHER = b"g" * 32
 VALUES = [b"value %03d" % number for number in range(50)]

@@ -13,7 +13,7 @@ from sketch_players import FEED, ORIGIN, check, keep_one, run, set_limits
 from hyperbloom.store import AppendValues, DropFeed, ForgetValues, PutFeed, RestoreValues, Store
 from hyperbloom.store.operations import Unfinished
 from hyperbloom.store.restoring.restore import restore_store
-from hyperbloom.store.values.sketch_writing import SketchPiece
+from hyperbloom.store.sketches.writing import SketchPiece
 from hyperbloom.store.writer import commit_group
 
 POOL = [b"value %d" % number for number in range(60)] + [b"l" * 700 + b"%d" % n for n in range(4)]

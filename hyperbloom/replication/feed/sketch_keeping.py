@@ -18,7 +18,7 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import SKETCH_FAR_BEHIND, SKETCH_PAUSE, SKETCH_QUIET_SECONDS
 from hyperbloom.store import Operation, StoreError
 from hyperbloom.store.limits import RUN_VALUES
-from hyperbloom.store.values.sketch_writing import SketchPiece
+from hyperbloom.store.sketches.writing import SketchPiece
 
 __all__ = ["SketchKeeping"]
 

@@ -35,6 +35,7 @@ from hyperbloom.store.lmdb.transaction import ReadTransaction, read
 from hyperbloom.store.migrations import check_schema
 from hyperbloom.store.objects.verify import verify_objects
 from hyperbloom.store.records import VerifyReport
+from hyperbloom.store.sketches.verify import SketchVerification
 from hyperbloom.store.tables.verify import verify_links, verify_records
 from hyperbloom.store.values.ordered_index import index_of
 from hyperbloom.store.values.verify import SetVerification
@@ -150,10 +151,12 @@ class _Verification:
         SetVerification(
             self._transaction,
             state,
-            feed_key=feed_key,
             tag=tag,
             problem=problem,
             count_value=self._count_value,
+            log_check=SketchVerification(
+                self._transaction, state, feed_key, has_runs=not tag, problem=problem
+            ),
         ).run()
         verify_links(self._transaction, state, problem)
 

@@ -4,13 +4,14 @@ Every record of the log must be found through the index under its own number, an
 index must lead to a record of the log that has its bytes; together these say that both hold the
 same values. Buckets are entered from exactly one place and are not empty. Counts, bytes and digests
 are added up anew; of a sum that is still being made (digest_migration.py), what is in it so far; in
-a snapshot of schema 3, by that schema's rule. Sketches are looked at in sketch_verify.py. Refused
+a snapshot of schema 3, by that schema's rule. Sketches are looked at in sketches/verify.py. Refused
 values lie under the keys that their contents give.
 """
 
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import lmdb
 
@@ -39,13 +40,22 @@ from hyperbloom.store.values.ordered_index import (
     index_of,
 )
 from hyperbloom.store.values.refused import parse_refused_record
-from hyperbloom.store.values.sketch_verify import SketchVerification
 
-__all__ = ["SetVerification"]
+__all__ = ["LogCheck", "SetVerification"]
 
 _BATCH_VALUES = 512
 _BATCH_BYTES = 1024 * 1024
 _MODULUS_OF_SCHEMA_3 = 1 << 256
+
+
+class LogCheck(Protocol):
+    """What else is made of a set's values, to be looked at with its log."""
+
+    def add(self, seq: int, value: bytes) -> None:
+        """Take the next record."""
+
+    def finish(self) -> None:
+        """All records were added: name what is wrong."""
 
 
 class SetVerification:
@@ -59,17 +69,18 @@ class SetVerification:
         transaction: ReadTransaction,
         state: FeedState,
         *,
-        feed_key: bytes,
         tag: bytes,
         problem: Callable[[str], None],
         count_value: Callable[[], None],
+        log_check: LogCheck,
     ) -> None:
         self._transaction = transaction
         self._state = state
         self._prefix = state.prefix
-        self._feed_key, self._tag = feed_key, tag
+        self._tag = tag
         self._problem = problem
         self._count_value = count_value
+        self._log_check = log_check
 
     def run(self) -> None:
         """Name each problem; ``count_value`` is called for each value that is seen."""
@@ -87,13 +98,6 @@ class SetVerification:
         index = index_of(self._transaction, self._state)
         count = size = seq = 0
         sums = _Sums(self._kept_sum())
-        sketch = SketchVerification(
-            self._transaction,
-            self._state,
-            self._feed_key,
-            has_runs=not self._tag,
-            problem=self._problem,
-        )
         for key, data in self._transaction.scan("log", self._prefix):
             if len(key) != U32.size + U64.size or len(data) < LOG_HEAD_BYTES:
                 self._problem(f"the log record at {key.hex()} is malformed")
@@ -103,7 +107,7 @@ class SetVerification:
             count += 1
             size += len(value)
             sums.add(seq, value)
-            sketch.add(seq, value)
+            self._log_check.add(seq, value)
             self._check_indexed(index, seq, value)
             self._count_value()
         self._expect("count", self._state.count, count)
@@ -111,7 +115,7 @@ class SetVerification:
         self._expect("digest", self._state.digest.hex(), sums.digest(count).hex())
         for what, kept, found in sums.compared():
             self._expect(what, kept, found)
-        sketch.finish()
+        self._log_check.finish()
         if seq > self._state.top_seq:
             self._problem(f"the log goes on to {seq}, beyond the top number {self._state.top_seq}")
         return count

@@ -1,6 +1,6 @@
 """From ids to the values of a feed: by its runs, by what is in memory, at last by its log.
 
-What a run or the memory gives is a guess (sketch_runs.py): the value is read, and its id compared.
+What a run or the memory gives is a guess (runs.py): the value is read, and its id compared.
 """
 
 import struct
@@ -16,9 +16,9 @@ from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.lmdb.kept_sketch import RUN
 from hyperbloom.store.lmdb.layout import LOG_HEAD_BYTES, U64
 from hyperbloom.store.lmdb.transaction import read
-from hyperbloom.store.values.log_pieces import read_piece
-from hyperbloom.store.values.sketch_runs import find_in, id_heads, parse_run
-from hyperbloom.store.values.sketch_tails import Tail
+from hyperbloom.store.sketches.log_pieces import read_piece
+from hyperbloom.store.sketches.runs import find_in, id_heads, parse_run
+from hyperbloom.store.sketches.tails import Tail
 
 __all__ = ["IdSearch"]
 
@@ -71,7 +71,7 @@ class IdSearch:
                     (first,) = U64.unpack(last.removeprefix(start))
                     heads, offsets = parse_run(data, first)
                 except (struct.error, ValueError):
-                    continue  # damage: sketch_verify.py tells of it
+                    continue  # damage: verify.py tells of it
                 found += [
                     (which, first + int(offsets[place]))
                     for which, place in find_in(heads, self._heads)

@@ -15,8 +15,8 @@ import numpy as np
 from hyperbloom.sketches import add, no_symbols
 from hyperbloom.store.limits import MAX_RECENT_IDS, MAX_SKETCH_BYTES
 from hyperbloom.store.lmdb.kept_sketch import KeptSketch
-from hyperbloom.store.values.log_pieces import LogPiece, Numbers
-from hyperbloom.store.values.sketch_runs import id_heads
+from hyperbloom.store.sketches.log_pieces import LogPiece, Numbers
+from hyperbloom.store.sketches.runs import id_heads
 
 __all__ = ["FeedTails", "Tail", "Tails"]
 

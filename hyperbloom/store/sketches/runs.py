@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyperbloom.sketches import Ids
-from hyperbloom.store.values.log_pieces import NUMBERS, Numbers
+from hyperbloom.store.sketches.log_pieces import NUMBERS, Numbers
 
 __all__ = ["ENTRY_BYTES", "MAX_OFFSET", "find_in", "id_heads", "make_run", "parse_run"]
 

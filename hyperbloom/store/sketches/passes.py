@@ -10,7 +10,7 @@ from hyperbloom.store.limits import SKETCH_STEP, SKETCH_STEP_BYTES, SKETCH_TRIES
 from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.lmdb.transaction import read
 from hyperbloom.store.records import SetFigures, SettledSketch
-from hyperbloom.store.values.log_pieces import LogPiece, read_piece
+from hyperbloom.store.sketches.log_pieces import LogPiece, read_piece
 from hyperbloom.store.values.reading import ValueReader, holding_in, settled_sets
 
 __all__ = ["RangeSketch", "SaltedSketch", "changing", "no_digest"]

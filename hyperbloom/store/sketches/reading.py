@@ -1,6 +1,6 @@
 """Sketches of feeds (sketches.py): of the settled values, as they are at one moment.
 
-What is kept on disk (lmdb/kept_sketch.py) and what is added up in memory (sketch_tails.py) are put
+What is kept on disk (lmdb/kept_sketch.py) and what is added up in memory (tails.py) are put
 together in one read transaction. All that takes long is done in steps, for threads: no step reads
 more than SKETCH_STEP values.
 """
@@ -22,17 +22,17 @@ from hyperbloom.store.lmdb.kept_sketch import SYMBOLS, KeptSketch, symbols_from
 from hyperbloom.store.lmdb.layout import FeedState
 from hyperbloom.store.lmdb.transaction import ReadTransaction, read
 from hyperbloom.store.records import SettledSketch
-from hyperbloom.store.values.log_pieces import LogPiece, read_piece
-from hyperbloom.store.values.reading import ValueReader, holding_in, settled_sets
-from hyperbloom.store.values.sketch_passes import (
+from hyperbloom.store.sketches.log_pieces import LogPiece, read_piece
+from hyperbloom.store.sketches.passes import (
     RangeSketch,
     SaltedSketch,
     changing,
     no_digest,
 )
-from hyperbloom.store.values.sketch_search import IdSearch
-from hyperbloom.store.values.sketch_tails import FeedTails, Tail, Tails
-from hyperbloom.store.values.sketch_writing import DropSketch, SketchPiece, can_be_read
+from hyperbloom.store.sketches.search import IdSearch
+from hyperbloom.store.sketches.tails import FeedTails, Tail, Tails
+from hyperbloom.store.sketches.writing import DropSketch, SketchPiece, can_be_read
+from hyperbloom.store.values.reading import ValueReader, holding_in, settled_sets
 
 __all__ = ["SketchReader"]
 

@@ -16,8 +16,8 @@ from hyperbloom.store.limits import SKETCH_STEP, SKETCH_STEP_BYTES, SKETCH_SYMBO
 from hyperbloom.store.lmdb.kept_sketch import KEPT, RUN, SYMBOLS, KeptSketch, symbols_from
 from hyperbloom.store.lmdb.layout import U32, U64, FeedState
 from hyperbloom.store.lmdb.transaction import ReadTransaction
-from hyperbloom.store.values.log_pieces import NUMBERS, Numbers
-from hyperbloom.store.values.sketch_runs import id_heads, parse_run
+from hyperbloom.store.sketches.log_pieces import NUMBERS, Numbers
+from hyperbloom.store.sketches.runs import id_heads, parse_run
 
 __all__ = ["SketchVerification"]
 

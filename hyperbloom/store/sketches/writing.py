@@ -18,9 +18,9 @@ from hyperbloom.store.lmdb.kept_sketch import RUN, SYMBOLS, KeptSketch, symbols_
 from hyperbloom.store.lmdb.layout import U64, FeedState
 from hyperbloom.store.lmdb.transaction import ReadTransaction, WriteTransaction, read
 from hyperbloom.store.operations import OVERHEAD_BYTES, check_key
-from hyperbloom.store.values.log_pieces import LogPiece, Numbers, read_piece
+from hyperbloom.store.sketches.log_pieces import LogPiece, Numbers, read_piece
+from hyperbloom.store.sketches.runs import MAX_OFFSET, id_heads, make_run
 from hyperbloom.store.values.reading import settled_sets
-from hyperbloom.store.values.sketch_runs import MAX_OFFSET, id_heads, make_run
 
 __all__ = ["DropSketch", "KeepSketch", "SketchPiece", "can_be_read"]
 
