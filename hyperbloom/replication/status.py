@@ -62,7 +62,7 @@ class SyncRound(_Picture):
 
     way: sketch, salted sketch, filters or empty filter. symbols: that came. bytes: of the questions
     and symbols, or of the filters; values are not counted. differences: values that one of both
-    lacked, None: filters do not tell.
+    lacked, None: that is not known.
     """
 
     way: str

@@ -191,8 +191,12 @@ def test_filters_of_the_peer_end_its_try(network):
     request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)
     there.sync.sketches.take_request(request)
     assert there.sync.sketches.peer_is_asking
+    silently(owner, feed, [b"more"])
     there.sync.peer_asked(Sync(filter=bytes(32), size=256, n=1, seed=1))
     assert not there.sync.sketches.peer_is_asking
+    there.hurry()
+    network.run(1)
+    assert "filter" in way(owner), "symbols did not help the peer either"
 
 
 # Ranges
@@ -493,6 +497,17 @@ def test_so_many_sequences_are_held_and_the_oldest_gives_way():
     slots.release(drops[2])
     slots.hold(lambda: dropped.append("newer"))
     assert dropped == [1]
+
+
+def test_a_peer_whose_sequence_gave_way_goes_on_by_a_plan(network):
+    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
+    intruder = Intruder(network, member, owner, feed)
+    seen = symbols_seen(intruder)
+    ask(network, intruder, first=0, count=10)
+    for number in range(MAX_HELD_SKETCHES):
+        owner.context.sketch_slots.hold(lambda number=number: number)
+    ask(network, intruder, first=10, count=10)
+    assert [one.symbols for one in seen] == [10, 0]
 
 
 def test_a_try_waits_until_there_is_room_for_it(network):

@@ -610,3 +610,11 @@ def test_what_is_over_changes_nothing_any_more():
     assert over(one, SketchOutcome.UNDECODED) is None
     one.schedule.stop()
     assert over(one, SketchOutcome.UNDECODED) is None
+
+
+def test_a_try_of_the_peer_that_came_to_nothing_is_not_repeated():
+    one = Driven(SPEAKS)
+    one.schedule.symbols_failed()
+    assert begun(one) == PLAN
+    one.planned()
+    assert begun(one) == TRY

@@ -51,9 +51,8 @@ class SketchExchange:
         self._answers = SketchAnswers(peer)
         self._asking: _Asking | None = None
         self._number = 0
-        #: What the last try offered and asked for.
-        self._offered: frozenset[bytes] = frozenset()
-        self._wanted: frozenset[bytes] = frozenset()
+        #: The ids that the last try offered and asked for, one behind the other.
+        self._offered = self._wanted = b""
         #: What the last try came to.
         self.last: SyncRound | None = None
 
@@ -90,7 +89,10 @@ class SketchExchange:
             first=first,
             most=most if list(ranges) == [WHOLE] else min(most, RANGE_SYMBOLS),
         )
-        self._asking = _Asking(peer, one, ranges, self._ended)
+        before = self._offered, self._wanted
+        self._asking = _Asking(
+            peer, one, ranges, before=before, moved=self._moved, ended=self._ended
+        )
         peer.scheduler.add(self._asking)
 
     def give_up(self) -> None:
@@ -114,9 +116,10 @@ class SketchExchange:
 
     # What the peer says
 
-    def peer_sends_filters(self) -> None:
-        """The peer asks by a plan: its try, if there was one, has ended without a result."""
-        self._answers.until = 0.0
+    def peer_sends_filters(self) -> bool:
+        """The peer asks by a plan. Whether that ends a try of its own, which brought no result."""
+        was_asking, self._answers.until = self.peer_is_asking, 0.0
+        return was_asking
 
     def take_request(self, request: SketchRequest) -> None:
         """The peer asks for symbols: answer when it is this job's turn."""
@@ -159,23 +162,15 @@ class SketchExchange:
         self._drop_try()
         wanted: list[bytes] = []
         if outcome is SketchOutcome.TAKEN:
-            offered, wanted = self._what_moves(asking)
-            self._send(b"".join(offered))
-            if not offered and not wanted:
+            wanted = asking.wanted
+            self._offered, self._wanted = asking.mine, asking.theirs
+            self._send(b"".join(asking.offered))
+            if not asking.offered and not wanted:
                 outcome = SketchOutcome.NOTHING
         self._want(asking.number, wanted)
         self.last = asking.round(self._peer.context.now())
-        self._peer.counters.sketch_differences += asking.differences
+        self._peer.counters.sketch_differences += asking.differences or 0
         self._over(outcome, asking.seconds)
-
-    def _what_moves(self, asking: _Asking) -> tuple[list[bytes], list[bytes]]:
-        """The ids to offer and to ask for: what differs, but for what the last try moved."""
-        mine, theirs = _each(asking.mine), _each(asking.theirs)
-        refused = _each(value_ids(self._peer.feed.values.refused))
-        offered = sorted(mine - self._offered)
-        wanted = sorted(theirs - self._wanted - refused)
-        self._offered, self._wanted = frozenset(mine), frozenset(theirs)
-        return offered, wanted
 
     def _send(self, ids: bytes) -> None:
         """Send the values of these ids that are here."""
@@ -193,17 +188,25 @@ class SketchExchange:
 
 
 class _Asking:
-    """Our try: a job of the connection. `ended` is called once it has an outcome."""
+    """Our try: a job of the connection.
+
+    `before`: the ids that the last one offered and asked for. `moved` is called when a part of our
+    own sequence is made, `ended` once there is an outcome.
+    """
 
     def __init__(
         self,
         peer: PeerPort,
         one: SketchTry,
         ranges: Sequence[KeyRange],
+        *,
+        before: tuple[bytes, bytes],
+        moved: Callable[[], None],
         ended: Callable[[_Asking, SketchOutcome], None],
     ) -> None:
         self._peer = peer
         self._try = one
+        self._moved = moved
         self._ended = ended
         self._source = source_of(peer.feed, ranges, one.salt)
         self._sequence: SettledSketch | None = None
@@ -211,8 +214,11 @@ class _Asking:
         self.seconds = 0.0
         self.is_asked = self.is_over = False
         self._bytes = 0
-        #: The ids found, 16 bytes each.
+        self._before = before
+        #: The ids found, one behind the other; those of them to offer, and to ask for, in order.
         self.mine = self.theirs = b""
+        self.offered: list[bytes] = []
+        self.wanted: list[bytes] = []
 
     @property
     def number(self) -> int:
@@ -220,9 +226,10 @@ class _Asking:
         return self._try.number
 
     @property
-    def differences(self) -> int:
-        """How many values were found that one of both lacks."""
-        return self._try.differences
+    def differences(self) -> int | None:
+        """How many values one of both lacks, None: that is not known."""
+        is_known = self._try.outcome is SketchOutcome.TAKEN
+        return self._try.differences if is_known else None
 
     def round(self, at: float) -> SyncRound:
         """What it came to."""
@@ -231,7 +238,7 @@ class _Asking:
             at=at,
             symbols=self._try.symbols,
             bytes=self._bytes,
-            differences=self._try.differences,
+            differences=self.differences,
         )
 
     def take(self, sketch: Sketch) -> None:
@@ -268,15 +275,22 @@ class _Asking:
         sequence = self._sequence
         if sequence is None:
             self._sequence = await self._peer.work(self._source.step)
+            if not self.is_over:
+                self._moved()
         elif self._try.has_blocks:
-            question = await self._peer.work(lambda: self._decode(sequence))
+            refused = self._peer.feed.values.refused
+            question = await self._peer.work(lambda: self._decode(sequence, refused))
             if question is not None and not self.is_over:
                 self._ask(question)
 
-    def _decode(self, sequence: SettledSketch) -> SketchRequest | None:
+    def _decode(self, sequence: SettledSketch, refused: Sequence[bytes]) -> SketchRequest | None:
         question = self._try.step(sequence.symbols, sequence.settled)
         if self._try.outcome is SketchOutcome.TAKEN:
             self.mine, self.theirs = ids_to_bytes(self._try.mine), ids_to_bytes(self._try.theirs)
+            offered_before, wanted_before = map(_each, self._before)
+            self.offered = sorted(_each(self.mine) - offered_before)
+            kept_out = wanted_before | _each(value_ids(refused))
+            self.wanted = sorted(_each(self.theirs) - kept_out)
         return question
 
     def _ask(self, request: SketchRequest) -> None:

@@ -81,7 +81,8 @@ class SyncDriver:
 
     def peer_asked(self, sync: Sync) -> None:
         """A Sync of the peer came: its filter tells how much the peer holds."""
-        self.sketches.peer_sends_filters()
+        if self.sketches.peer_sends_filters():
+            self._schedule.symbols_failed()
         held = None
         if sync.range is None:
             set_bits = int.from_bytes(sync.filter, "little").bit_count()

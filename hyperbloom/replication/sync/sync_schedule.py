@@ -360,8 +360,12 @@ class SyncSchedule:
                 return self._learn(state, seconds, now, situation, counts)
         return None
 
+    def symbols_failed(self) -> None:
+        """The peer's try by symbols came to nothing, so ours would not help either."""
+        self._rung = _Rung.PLAN
+
     def sketch_moved(self, *, now: float) -> None:
-        """Symbols came: there is time for more."""
+        """Symbols came, or some were made here: there is time for more."""
         match self._phase:
             case _Reconciling() as phase:
                 phase.until = now + SKETCH_SECONDS
