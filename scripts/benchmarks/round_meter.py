@@ -6,6 +6,7 @@ A service beside the node's own. It is told what to do in JSON lines on the Unix
     {"do": "expect", "count": 1000, "sketches": true}   what the set is to become, and how
     {"do": "dial", "port": 4365}                        have a connection
     {"do": "figures"}                                   of the last connection, see `Round`
+    {"do": "hurry"}                                     compare digests now
     {"do": "close"}                                     end it
 
 Bytes are those that this side writes; the Handshake and what is before it are not among them.
@@ -137,14 +138,17 @@ class RoundMeter(Service):
             self._wire.close(CloseReason("stopped", "the round is over"))
         return {}
 
+    def hurry(self) -> dict[str, Any]:
+        """Compare now: what a round took lets a node rest for longer than is measured here."""
+        if self._wire is not None and self._wire.peering is not None:
+            self._wire.peering.sync.hurry()
+        return {}
+
     def figures(self) -> dict[str, Any]:
         """Of the last connection; nothing before it is secure."""
         current, wire = self._round, self._wire
         if current is None or wire is None or wire.peering is None:
             return {}
-        if current.equal_at is not None:
-            # What a plan took lets a node rest for longer than is measured here.
-            wire.peering.sync.hurry()
         state, counters = wire.peering.sync.state, wire.peering.counters
         return {
             **asdict(current),

@@ -30,6 +30,7 @@ from reconciler import (
     Symbols,
     Told,
     check_key,
+    check_of,
     digest_request,
     id_of,
     peel,
@@ -87,6 +88,14 @@ def test_an_implementation_from_the_description_reconciles_with_a_node(nodes):
         owner.wait_for_count(OWNER.public, len(HELD) + len(mine))
         came = read_values(wire, 30)
         assert came == set(HELD[:30])
+
+
+def test_the_attackers_walks_and_checks_are_those_of_the_page():
+    key, identifier = check_key(bytes(range(32))), bytes(range(16))
+    assert key.hex() == "5ae8c7ea2752d4ce4d73fb7a9434d21b"
+    begins = [0, 1, 2, 5, 6, 8, 17, 18, 19, 31, 44, 48, 55, 65]
+    assert list(walk(identifier))[: len(begins)] == begins
+    assert check_of(identifier, key).to_bytes(8, "little").hex() == "56b98cda4c051f3e"
 
 
 def messages(wire):

@@ -123,12 +123,14 @@ class Swarm:
     def records(self):
         return [node.feed(self.feed).values.record() for node in self.nodes]
 
+    def digests(self) -> list[bytes]:
+        """Of what each node holds."""
+        return [record.digest for record in self.records()]
+
     def converged(self) -> bool:
         """Whether all hold all; lost connections are dialled again."""
         self.redial()
-        records = self.records()
-        same = len({record.digest for record in records}) == 1
-        return same and records[0].count == len(self.inserted)
+        return len(set(self.digests())) == 1 and self.records()[0].count == len(self.inserted)
 
     def statuses(self) -> Iterable[object]:
         return (peer for node in self.nodes for peer in node.node.peers())

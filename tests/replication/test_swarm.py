@@ -53,6 +53,16 @@ def test_swarms_of_more_seeds_converge_after_more_trouble(tmp_path, who, seed):
     converge(tmp_path, who, seed, turns=120)
 
 
+def test_a_seed_gives_the_same_again(tmp_path):
+    told = []
+    for turn in ("one", "two"):
+        swarm = Swarm(tmp_path / turn, 7, nodes=10, shared=500, reconciles=WHO["some"])
+        swarm.trouble(8)
+        told.append((swarm.network.bytes_moved, swarm.digests()))
+        swarm.close()
+    assert told[0] == told[1]
+
+
 def test_a_long_line_carries_a_value_to_its_end_once(tmp_path):
     network = Network(tmp_path, seed=4, latency=0.02)
     owner = network.add("n0")
