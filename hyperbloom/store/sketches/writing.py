@@ -25,6 +25,9 @@ from hyperbloom.store.values.reading import settled_sets
 __all__ = ["DropSketch", "KeepSketch", "SketchPiece", "can_be_read"]
 
 
+_BYTES_LIKE_ONE = 8
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KeepSketch:
     """Add ``count`` values, up to the number ``upto``, to what is kept of a set's sketch.
@@ -47,7 +50,9 @@ class KeepSketch:
 
     @property
     def size(self) -> int:
-        return self.symbols.nbytes + (len(self.run[1]) if self.run else 0) + OVERHEAD_BYTES
+        """Less than its bytes: they are written in one piece, in a tenth of the time of values."""
+        written = self.symbols.nbytes + (len(self.run[1]) if self.run else 0)
+        return written // _BYTES_LIKE_ONE + OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> bool:
         state = settled_sets(transaction, transaction.feed(self.feed_key)).get(self.tag)
