@@ -10,6 +10,7 @@ both sides; where nothing differs, when one of them has seen it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -27,6 +28,8 @@ from typing import Any
 from nodes import BenchNode, member_links, prefill, running
 
 from hyperbloom.keys import Identity
+from hyperbloom.replication.sync.peer import Peering
+from hyperbloom.wire.events import DataReceived, Event
 
 # The simulated swarm is the tests' own.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
@@ -62,6 +65,7 @@ MOST = {
     200: Most(12_000, 0.3, 1 / 6, 0.06),
     20_000: Most(1_000_000, 1.5, 1.0, 60.0),
 }
+GROWTH_TURNS = 12
 #: A round that takes longer has failed.
 LONGEST_SECONDS = 120.0
 PUT_VALUES = 5_000
@@ -206,6 +210,31 @@ def reconcile_case(name: str, folder: Path, scale: float) -> Iterator[dict[str, 
                 yield line | judged(name, line, rounds[way], rounds["plan"])
 
 
+def growth_case(folder: Path, scale: float) -> dict[str, Any]:
+    """Two hundred different values among four million and among one, in turns, by sketches."""
+    pairs = [make_pair(folder / name, int(SHARED[name] * scale)) for name in ("1m", "4m")]
+    rounds: list[list[Measured]] = [[], []]
+    with running(*pairs[0].nodes), running(*pairs[1].nodes):
+        for turn in range(GROWTH_TURNS):
+            for pair, measured in zip(pairs, rounds, strict=True):
+                one = pair.meet(sketches=True, different=200)
+                if turn:  # the first one has loaded what a node has at hand from then on
+                    measured.append(one)
+    less, more = (figures_of(measured, 200) for measured in rounds)
+    ratio = more["seconds"] / less["seconds"]
+    beyond = more["bytes_beyond_values"] / less["bytes_beyond_values"]
+    return {
+        "shared": [pair.count for pair in pairs],
+        "different": 200,
+        "way": "sketch",
+        **{key: [less[key], more[key]] for key in less},
+        "seconds_ratio": ratio,
+        "bytes_ratio": beyond,
+        "must": "<= 1.3 of the seconds, and as many bytes (within 5 in 100)",
+        "ok": ratio <= 1.3 and 0.95 <= beyond <= 1.05,
+    }
+
+
 def judged(
     name: str, line: dict[str, Any], rounds: Sequence[Measured], plan: Sequence[Measured]
 ) -> dict[str, Any]:
@@ -244,33 +273,52 @@ def figures_of(rounds: Sequence[Measured], different: int) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def received_values() -> Iterator[list[int]]:
+    """Gives the bytes of all values that nodes of this process receive, message by message."""
+    sizes: list[int] = []
+    take = Peering.take
+
+    def counted(peering: Peering, event: Event) -> None:
+        if isinstance(event, DataReceived):
+            sizes.append(sum(map(len, event.values)))
+        take(peering, event)
+
+    Peering.take = counted  # type: ignore[method-assign]
+    try:
+        yield sizes
+    finally:
+        Peering.take = take  # type: ignore[method-assign]
+
+
 def swarm_case(folder: Path, scale: float) -> Iterator[dict[str, Any]]:
     """What a bad network costs thirty nodes beyond the values that they lack, by either way.
 
     The same happens to both swarms. Bytes are all that arrive anywhere, handshakes among them.
+    Values arrive more than once where several neighbours have them.
     """
-    shared, turns = int(20_000 * scale), 40
-    for way in ("sketch", "plan"):
-        reconciles = way == "sketch"
-        swarm = Swarm(
-            folder / way,
-            1,
-            nodes=30,
-            shared=shared,
-            reconciles=lambda _, r=reconciles: r,
-            interval=60,
-        )
-        begun = time.process_time()
-        swarm.trouble(turns)
-        swarm.network.run_until(swarm.converged, 300, step=0.1)
-        spent = time.process_time() - begun
-        lacked, moved = swarm.lacked_bytes(), swarm.network.bytes_moved
-        swarm.close()
+    shared = int(20_000 * scale)
+    for way in WAYS:
+
+        def reconciles(_: int, way: str = way) -> bool:
+            return way == "sketch"
+
+        with received_values() as sizes:
+            swarm = Swarm(
+                folder / way, 1, nodes=30, shared=shared, reconciles=reconciles, interval=60
+            )
+            begun = time.process_time()
+            swarm.trouble(40)
+            swarm.network.run_until(swarm.converged, 300, step=0.1)
+            spent = time.process_time() - begun
+            lacked, moved, values = swarm.lacked_bytes(), swarm.network.bytes_moved, sum(sizes)
+            swarm.close()
         yield {
             "shared": shared,
             "way": way,
-            "lacked_bytes_a_node": round(lacked / len(swarm.nodes)),
-            "moved_bytes_a_node": round(moved / len(swarm.nodes)),
+            "lacked_bytes_a_node": round(lacked / 30),
+            "moved_bytes_a_node": round(moved / 30),
+            "beyond_values_a_node": round((moved - values) / 30),
             "moved_by_lacked": moved / lacked,
             "cpu_s": spent,
             "must": "all hold all",
@@ -280,5 +328,6 @@ def swarm_case(folder: Path, scale: float) -> Iterator[dict[str, Any]]:
 
 RECONCILE_CASES = {
     **{f"reconcile-{name}": partial(reconcile_case, name) for name in SHARED},
+    "reconcile-growth": growth_case,
     "reconcile-swarm": swarm_case,
 }

@@ -33,6 +33,8 @@ def converge(folder, who, seed, *, turns):
     network.run_until(swarm.converged, 60, step=0.1)
     assert set(swarm.nodes[-1].values(swarm.feed)) == swarm.inserted
     assert swarm.nodes[7].values(swarm.feed) == sorted(swarm.inserted)
+    ways = {peer.last_round.way for peer in swarm.statuses() if peer.last_round is not None}
+    assert ("sketch" in ways) == (who != "none")
     moved = network.bytes_moved
     counted = sum(peer.values_out for peer in swarm.statuses())
     network.run(4)
