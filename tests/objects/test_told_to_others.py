@@ -72,16 +72,18 @@ def test_a_declared_field_is_judged_by_its_type_and_another_by_its_value():
     assert POINT.unreadable({"x": 1, "z": b""}) == "the field z: it holds a byte string"
 
 
-@persisted
-class Named:
-    title: str
-    weight: float
-
-
 def test_fields_of_a_class_are_judged_by_its_annotations():
+    @persisted
+    class Named:
+        title: str
+        weight: float
+        parts: list[int]
+
     kind = Types([Named]).named("Named")
     assert kind.unreadable({"title": "t", "weight": 0.5}) is None
     assert kind.unreadable({"title": 1}) == "the field title: it is no String"
+    assert kind.unreadable({"parts": {}}) == "the field parts: it is no list"
+    assert kind.unreadable({"parts": [1]}) is None
 
 
 def point(x, y, *, stamp=9, number=None, types=TYPES):

@@ -99,8 +99,13 @@ def test_what_one_peer_brought_is_forgotten_and_comes_back_by_undo(network):
     assert forget(member.feed(feed), origin=owner.key) == 100
     network.run(30)
     assert member.values(feed) == [b"my own"]
-    back = done(member.feed(feed).forgetting.undo_step(Selection(origin=owner.key), None))
-    assert back.count == 100
+    brought = Selection(origin=owner.key)
+    forgetting = member.feed(feed).forgetting
+    counted = done(forgetting.undo_step(brought, None, dry_run=True))
+    assert member.values(feed) == [b"my own"]
+    back = done(forgetting.undo_step(brought, None))
+    assert back == counted
+    assert (back.count, back.absent) == (100, 0)
     assert member.feed(feed).values.count == 101
     assert member.feed(feed).values.record().digest == owner.feed(feed).values.record().digest
 

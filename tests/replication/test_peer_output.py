@@ -44,7 +44,7 @@ class Bench:
         self.charged: list[float] = []
         self.session, self.scheduler, self.counters = Bytes(), Scheduler(), Counters()
         self.share = SimpleNamespace(unsent=OTHERS_UNSENT)
-        clock = iter(range(100))
+        clock = iter(range(1, 100))
         context = SimpleNamespace(
             work_seconds=lambda: 0.25 * next(clock),
             now=lambda: 77.0,

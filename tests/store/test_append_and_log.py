@@ -205,7 +205,12 @@ def test_a_dropped_feed_is_gone_and_its_neighbours_stay(store, run, feed):
     run(DropFeed(b"s" * 32))
 
 
-def test_a_drop_cut_short_is_finished_by_the_next_writer(tmp_path, feed):
+@pytest.mark.parametrize(
+    "next_writer",
+    [lambda store: Writer(store, deliver=lambda answer: answer()), WriterInline],
+    ids=["thread", "inline"],
+)
+def test_a_drop_cut_short_is_finished_by_the_next_writer(tmp_path, feed, next_writer):
     path = tmp_path / "store"
     with_values = Store.open(path, durable=False)
     writer = WriterInline(with_values)
@@ -220,7 +225,7 @@ def test_a_drop_cut_short_is_finished_by_the_next_writer(tmp_path, feed):
     assert with_values.verify().ok
     with_values.close()
     again = Store.open(path, durable=False)
-    Writer(again, deliver=lambda answer: answer()).close()
+    next_writer(again).close()
     assert log_entries(again) == 0
     assert again.verify().ok
     again.close()

@@ -90,6 +90,14 @@ def test_an_issuer_has_so_many_links(store, run, feed):
     assert store.verify().ok
 
 
+def test_room_is_made_to_the_second(store, run, feed):
+    end = 1_900_000_000
+    own = [link(n, expires=float(end)) for n in range(MAX_LINKS_PER_ISSUER)]
+    assert run(PutLinks(feed, own)) == MAX_LINKS_PER_ISSUER
+    assert run(PutLinks(feed, [link(-1, at=end * SECOND)])) == 0
+    assert run(PutLinks(feed, [link(-1, at=(end + 1) * SECOND)])) == 1
+
+
 @pytest.mark.parametrize(
     "fields",
     [

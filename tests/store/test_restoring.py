@@ -399,6 +399,25 @@ def test_a_snapshot_of_an_older_schema_is_restored_and_brought_up_to_date(snapsh
     assert figures(tmp_path / "new") == before
 
 
+@pytest.mark.parametrize("kind", ["restore", "seed"])
+def test_a_snapshot_of_a_newer_version_is_not_called_damaged(snapshot, tmp_path, kind):
+    """Its records may have another layout, which this program cannot read."""
+    environment = Environment(snapshot, map_bytes=1 << 24)
+    with environment.write() as txn:
+        newer = U32.pack(len(MIGRATIONS) + 2)
+        txn.put(META_SCHEMA, newer, db=environment.databases["meta"])
+        txn.put(FEED, b"another layout", db=environment.databases["feeds"])
+    environment.close()
+    (snapshot / "lock.mdb").unlink()
+    make = {
+        "restore": lambda: restore_store(snapshot, tmp_path / "new", node_key=NODE),
+        "seed": lambda: seed_store(snapshot, tmp_path / "new", feeds=None, now=NOW),
+    }[kind]
+    with pytest.raises(SchemaMismatch, match="install the newer hyperbloom"):
+        make()
+    assert not (tmp_path / "new" / "data.mdb").exists()
+
+
 def spoilt(snapshot, tmp_path, database, key, data):
     store = Store.open(tmp_path / "node")
     with store.environment.write() as txn:

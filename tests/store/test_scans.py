@@ -5,10 +5,10 @@ from contextlib import closing
 
 import pytest
 
-from hyperbloom.store import AppendValues, StoreCorrupt
+from hyperbloom.store import AppendValues, PutFeed, StoreCorrupt
 from hyperbloom.store.lmdb.layout import LOG_HEAD_BYTES, U64
 from hyperbloom.store.lmdb.transaction import write
-from hyperbloom.store.values.scan import scan_log, scan_values
+from hyperbloom.store.values.scan import last_record, scan_log, scan_values
 
 ORIGIN = b"o" * 32
 VALUES = [b"d", b"b", b"x" * 700, b"a", b"c"]
@@ -47,6 +47,32 @@ def test_the_log_is_scanned_in_order_of_arrival(filled, feed, after, last, found
 )
 def test_values_are_scanned_in_their_own_order(filled, feed, start, end, found):
     assert values_in(scan_values(filled, feed, start, end)) == found
+
+
+@pytest.mark.parametrize(
+    ("up_to", "found"), [(0, None), (1, 1), (3, 3), (5, 5), (6, 5), (2**64 - 1, 5)]
+)
+def test_the_last_record_up_to_a_number(filled, run, feed, up_to, found):
+    # Feeds before and behind it in the log are other feeds.
+    for key in (b"\x01" * 32, b"\xfe" * 32):
+        run(PutFeed(key, {}))
+        run(AppendValues(key, [b"another"], ORIGIN, 1))
+    record = last_record(filled, feed, up_to)
+    if found is None:
+        assert record is None
+    else:
+        assert (record.seq, record.value, record.origin) == (found, VALUES[found - 1], ORIGIN)
+
+
+def test_a_feed_without_values_has_no_last_record(store, run, feed):
+    assert last_record(store, feed, 9) is None
+    run(PutFeed(b"\xfe" * 32, {}))
+    run(AppendValues(b"\xfe" * 32, [b"another"], ORIGIN, 1))
+    assert last_record(store, feed, 9) is None
+    assert last_record(store, feed, 0) is None
+    run(AppendValues(feed, VALUES, ORIGIN, 1))
+    run(PutFeed(b"\xff" * 32, {}))
+    assert last_record(store, b"\xff" * 32, 9) is None
 
 
 def test_a_scan_of_values_names_the_damage_if_a_record_is_missing(filled, feed):

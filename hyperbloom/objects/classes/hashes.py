@@ -37,7 +37,6 @@ __all__ = [
 ]
 
 _INT_BITS: Final = 0xFFFFFFFF
-_LONG_BITS: Final = (1 << 64) - 1
 _NAN_BITS: Final = 0x7FF8000000000000
 _FLOAT_NAN_BITS: Final = 0x7FC00000
 
@@ -71,7 +70,6 @@ def int_hash_code(number: int) -> int:
 
 def long_hash_code(number: int) -> int:
     """java.lang.Long: the upper half exclusive-or the lower; signed."""
-    number &= _LONG_BITS
     return as_signed(number ^ (number >> 32))
 
 

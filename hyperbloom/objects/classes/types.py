@@ -320,7 +320,7 @@ class Types:
 
     def named(self, name: str | None) -> ObjectType | None:
         """The type of this name, if it is known."""
-        return None if name is None else self._by_name.get(name)
+        return self._by_name.get(name or "")
 
     def fit(self, fields: Mapping[str, Any]) -> ObjectType | None:
         """The type that an object with these fields is most likely of; None: none, or a tie."""

@@ -66,7 +66,7 @@ def decompress(data: bytes, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
 
 def is_one_frame(data: bytes) -> bool:
     """Whether the bytes are a whole frame and nothing else, by its header and its blocks' sizes."""
-    if not data.startswith(LZ4_MAGIC) or len(data) < len(LZ4_MAGIC) + 3:
+    if not data.startswith(LZ4_MAGIC) or len(data) == len(LZ4_MAGIC):
         return False
     flags = data[len(LZ4_MAGIC)]
     has_id, has_sum, has_size, has_sums = (flags >> bit & 1 for bit in (0, 2, 3, 4))

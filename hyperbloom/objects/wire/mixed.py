@@ -58,7 +58,6 @@ class MixedFrameReader(FrameReader):
         super().clear()
         self._flags = 0
         self._lengths.clear()
-        self._refused.clear()
 
     def next_frame(self) -> bytes | None:
         """The processed bytes of the message that is whole next, or None until one is.
