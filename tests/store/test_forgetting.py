@@ -291,3 +291,13 @@ def test_it_is_there_after_opening_again(tmp_path, feed):
     WriterInline(store).submit(AppendValues(feed, [b"one"], BERT, 2), answers.append)
     assert answers[0].forgotten == 1
     store.close()
+
+
+def test_a_long_value_that_is_not_here_takes_no_other_with_it(store, run, feed):
+    """Not the one that it ends with, nor one that begins as it does."""
+    tail, head = b"tail", b"h" * 2 * PART_BYTES
+    run(AppendValues(feed, [tail, head], b"o" * 32, 1))
+    absent = [b"x" * PART_BYTES + tail, b"x" * 2 * PART_BYTES + tail, head + tail, head[:-1]]
+    assert run(ForgetValues(feed, absent)).count == 0
+    assert store.has(feed, [tail, head]) == [True, True]
+    assert store.verify().ok

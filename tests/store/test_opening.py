@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import lmdb
@@ -295,3 +296,36 @@ def test_a_newer_schema_is_refused(tmp_path):
     for opener in (Store.open, Store.open_readonly):
         with pytest.raises(SchemaMismatch, match="newer"):
             opener(tmp_path)
+
+
+#: Reads a store with LMDB alone; with a line of input it tells who has a place among the readers.
+READING = """
+import os, sys, lmdb
+environment = lmdb.open(sys.argv[1], max_dbs=32, lock=True, subdir=True, create=False)
+transaction = environment.begin()
+print(os.getpid(), flush=True)
+if sys.argv[2] == "dies":
+    os._exit(9)
+sys.stdin.readline()
+print(environment.readers().replace("\\n", ";"), flush=True)
+"""
+
+
+def test_the_places_of_readers_that_were_killed_are_free_again(tmp_path):
+    """Else they would fill the table, and keep pages from being used again."""
+    path = tmp_path / "store"
+    Store.open(path).close()
+
+    def reader(fate):
+        command = [sys.executable, "-c", READING, str(path), fate]
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    with reader("stays") as stays, reader("dies") as dies:
+        pids = [one.stdout.readline().strip() for one in (stays, dies)]
+        assert dies.wait() == 9
+        with closing(Store.open(path)):
+            readers, _ = stays.communicate("tell\n")
+    assert pids[0] in readers
+    assert pids[1] not in readers

@@ -17,9 +17,10 @@ from hyperbloom.store.limits import (
     MAX_REASON_BYTES,
     MAX_VALUE_BYTES,
 )
-from hyperbloom.store.objects.offers import OfferedObject, OfferedRemoval
+from hyperbloom.store.objects.offers import OfferedChange, OfferedObject, OfferedRemoval
+from hyperbloom.store.objects.records import pack_fields
 from hyperbloom.store.objects.rule import OfferObjects
-from hyperbloom.store.operations import Operation
+from hyperbloom.store.operations import OVERHEAD_BYTES, Operation
 from hyperbloom.store.records import LinkRecord, PeerRecord
 from hyperbloom.store.tables.denied import AllowKey, DenyKey
 from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
@@ -196,3 +197,14 @@ def test_when_a_link_expires_is_a_number() -> None:
 def test_values_are_bytes(make: Make) -> None:
     with pytest.raises(TypeError, match="must be bytes"):
         make()
+
+
+def test_what_is_offered_costs_its_fields_and_a_little_more() -> None:
+    short, long = {"a": 1}, {"a": 1, "b": "x" * 500}
+    for make in (
+        lambda fields: OfferedObject(hash=1, stamp=1, fields=fields),
+        lambda fields: OfferedChange(old=1, hash=2, stamp=1, fields=fields),
+    ):
+        assert make(short).size == OVERHEAD_BYTES + len(pack_fields(short))
+        assert make(long).size - make(short).size >= 500
+    assert OfferedRemoval(hash=1, stamp=1).size == OVERHEAD_BYTES
