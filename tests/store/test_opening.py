@@ -27,6 +27,7 @@ from hyperbloom.store import (
 )
 from hyperbloom.store.backup.verify import verify_path
 from hyperbloom.store.lmdb.datafile import check_data_file
+from hyperbloom.store.lmdb.folder_lock import LOCK_FILE, FolderLock
 from hyperbloom.store.lmdb.layout import META_FORMAT, META_SCHEMA
 from hyperbloom.store.migrations import MIGRATIONS
 
@@ -329,3 +330,13 @@ def test_the_places_of_readers_that_were_killed_are_free_again(tmp_path):
             readers, _ = stays.communicate("tell\n")
     assert pids[0] in readers
     assert pids[1] not in readers
+
+
+def test_a_store_in_use_names_the_process_whatever_stood_there(tmp_path):
+    path = tmp_path / "store"
+    Store.open(path).close()
+    (path / LOCK_FILE).write_text("1234567890123\n")
+    with closing(Store.open(path)):
+        assert (path / LOCK_FILE).read_text() == f"{os.getpid()}\n"
+        with pytest.raises(StoreLocked, match=f"in use by process {os.getpid()};"):
+            FolderLock(path)

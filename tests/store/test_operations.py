@@ -13,6 +13,7 @@ from hyperbloom.store.limits import (
     MAX_ADDRESS_BYTES,
     MAX_FIELD_NAME_BYTES,
     MAX_LINK_BYTES,
+    MAX_OBJECT_BYTES,
     MAX_OBJECT_FIELDS,
     MAX_REASON_BYTES,
     MAX_VALUE_BYTES,
@@ -208,3 +209,11 @@ def test_what_is_offered_costs_its_fields_and_a_little_more() -> None:
         assert make(short).size == OVERHEAD_BYTES + len(pack_fields(short))
         assert make(long).size - make(short).size >= 500
     assert OfferedRemoval(hash=1, stamp=1).size == OVERHEAD_BYTES
+
+
+def test_an_object_is_as_large_as_the_limit_and_no_larger() -> None:
+    room = MAX_OBJECT_BYTES - len(pack_fields({"a": bytes(60_000)})) + 60_000
+    assert len(pack_fields({"a": bytes(room)})) == MAX_OBJECT_BYTES
+    OfferedObject(hash=1, stamp=1, fields={"a": bytes(room)})
+    with pytest.raises(ValueError, match="an object has at most"):
+        OfferedObject(hash=1, stamp=1, fields={"a": bytes(room + 1)})

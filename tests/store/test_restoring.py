@@ -27,6 +27,7 @@ from hyperbloom.store import (
     StoreCorrupt,
     StoreError,
     StoreExists,
+    StoreFull,
     StoreLocked,
     Writer,
     WriterInline,
@@ -505,6 +506,20 @@ def test_without_room_nothing_is_changed(snapshot, tmp_path, kind):
     assert not {".new-store"} & set(os.listdir(tmp_path / "mine"))
     assert not (tmp_path / ("mine" + REPLACED)).exists()
     restore_store(snapshot, tmp_path / "mine", node_key=NODE, replace=True)
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_what_does_not_fit_is_not_begun(snapshot, tmp_path, monkeypatch, lacking):
+    free = (snapshot / "data.mdb").stat().st_size - lacking
+    usage = shutil.disk_usage(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=free))
+        if lacking:
+            with pytest.raises(StoreFull, match="make room and try again"):
+                restore_store(snapshot, tmp_path / "new", node_key=NODE)
+            assert not (tmp_path / "new" / "data.mdb").exists()
+        else:
+            restore_store(snapshot, tmp_path / "new", node_key=NODE)
 
 
 def test_a_disk_without_second_names_is_said_and_leaves_nothing(snapshot, tmp_path, monkeypatch):
