@@ -8,6 +8,7 @@ import pytest
 from hyperbloom.store import AppendValues, PutFeed, StoreCorrupt
 from hyperbloom.store.lmdb.layout import LOG_HEAD_BYTES, U64
 from hyperbloom.store.lmdb.transaction import write
+from hyperbloom.store.values.ordered_index import PART_BYTES
 from hyperbloom.store.values.scan import last_record, scan_log, scan_values
 
 ORIGIN = b"o" * 32
@@ -103,3 +104,11 @@ def test_readers_do_not_wait_while_the_map_is_to_grow_under_a_scan(filled, feed,
     growing.join(240)
     reading.join(240)
     assert grown.is_set()
+
+
+def test_a_range_ends_where_it_says_and_not_where_another_branch_looks_alike(store, run, feed):
+    one, other, same = (letter * PART_BYTES for letter in (b"1", b"2", b"x"))
+    values = [head + same + tail for head in (one, other) for tail in (b"a", b"z")]
+    run(AppendValues(feed, values, ORIGIN, 1))
+    found = store.range_slice(feed, b"", other + same + b"m", limit=9, max_bytes=1 << 20)
+    assert found.values == values[:3]
