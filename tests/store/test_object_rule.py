@@ -15,6 +15,7 @@ from hyperbloom.store.objects.records import (
     PAST,
     Verdict,
     hash_bytes,
+    pack_fields,
     unpack_past,
 )
 from hyperbloom.store.objects.rule import OfferObjects
@@ -285,6 +286,66 @@ def test_news_of_a_version_whose_successor_is_forgotten_is_ignored(table, monkey
     ancestor = made(8, 12, ancestors=(5,))
     assert table.said(made(5), change(5, 9, 15)) == [Verdict.UNKNOWN] * 2
     assert table.said(ancestor) == [Verdict.CREATED], "of nothing that is known here"
+
+
+def test_as_many_past_versions_and_bytes_are_kept_as_may_be(table, monkeypatch):
+    fields = {"n": b"x" * 40}
+    packed = len(pack_fields(fields))
+    monkeypatch.setattr("hyperbloom.store.objects.table.MAX_PAST_OBJECTS", 3)
+    table.offer(*(made(number, fields=fields) for number in range(1, 6)))
+    for number in range(1, 5):
+        table.offer(removal(number, 50))
+    assert table.store.object_figures().past == 3
+    assert table.said(removal(1, 50), removal(2, 50)) == [Verdict.UNKNOWN, Verdict.KNOWN]
+    for bound, left in ((3 * packed, 3), (3 * packed - 1, 2)):
+        monkeypatch.setattr("hyperbloom.store.objects.table.MAX_PAST_BYTES", bound)
+        table.offer()
+        assert table.store.object_figures().past == left
+
+
+def test_a_version_knows_so_many_ancestors(table):
+    table.offer(made(), *(change(n, n + 1, 10 + n) for n in range(1, 20)))
+    assert table.store.object(20).ancestors == tuple(range(19, 3, -1))
+
+
+def test_an_ancestor_with_other_fields_is_another_object(table):
+    table.offer(made())
+    assert table.said(made(7, 30, {"other": 1}, ancestors=(1,))) == [Verdict.CREATED]
+    assert sorted(table.pool()) == [1, 7]
+
+
+def test_a_local_object_that_is_there_stays_as_it_is(table):
+    table.offer(made())
+    (outcome,) = table.offer(made(stamp=15, local=True))
+    assert (outcome.verdict, outcome.stamp, outcome.after.stamp) == (Verdict.KNOWN, 10, 10)
+
+
+def test_a_change_may_make_an_object_as_large_as_there_may_be(table):
+    empty = len(pack_fields({"name": "Ada", "n": b"x" * 60_000})) - 60_000
+    most = limits.MAX_OBJECT_BYTES - empty
+    table.offer(made())
+    assert table.said(change(1, 2, 20, n=b"x" * (most + 1))) == [Verdict.UNFIT]
+    assert table.said(change(1, 2, 20, n=b"x" * most)) == [Verdict.CHANGED]
+
+
+def test_no_number_is_the_same_as_no_number(table):
+    none = float("nan")
+    table.offer(made(fields={"x": none, "y": 1}))
+    assert table.said(made(fields={"x": none, "y": 1})) == [Verdict.KNOWN]
+    assert table.said(made(fields={"x": float("nan"), "y": 1})) == [Verdict.KNOWN]
+    assert table.said(made(fields={"x": float("nan"), "y": 2})) == [Verdict.CLASH]
+    assert table.said(made(fields={"x": 1.0, "y": 1})) == [Verdict.CLASH]
+
+
+def test_an_end_that_is_late_news_is_of_what_was_then(table):
+    table.offer(made(), removal(1, 30), made(stamp=31))
+    (known,) = table.offer(removal(1, 30))
+    assert (known.verdict, known.stamp) == (Verdict.KNOWN, 31)
+    assert table.said(change(1, 2, 30)) == [Verdict.STALE]
+    (changed,) = table.offer(change(1, 3, 31))
+    assert (changed.verdict, changed.stamp) == (Verdict.CHANGED, 32)
+    (removed,) = table.offer(removal(1, 33))
+    assert (removed.verdict, removed.stamp, removed.before.hash) == (Verdict.REMOVED, 33, 3)
 
 
 def test_offers_stay_as_they_were_made(table):

@@ -200,7 +200,7 @@ class _Verification:
         owners = dict(feed_ids)
         for key, data in self._transaction.scan("aside"):
             tag = key[U32.size :]
-            owner = owners.get(U32.unpack_from(key)[0]) if len(key) > U32.size else None
+            owner = owners.get(int.from_bytes(key[: U32.size], "big"))
             if owner is None or tag not in ASIDE_TAGS:
                 self._problems.add(f"aside: the record {key.hex()} belongs to no feed")
                 continue
@@ -220,10 +220,9 @@ class _Verification:
 
     def _check_apart(self, name: str, owner: bytes, state: FeedState, tag: bytes) -> None:
         """No value is both in the feed and forgotten."""
-        feed = self._transaction.find_feed(owner)
-        if tag != ASIDE_TAGS[0] or feed is None:
+        if tag != ASIDE_TAGS[0]:
             return
-        index = index_of(self._transaction, feed)
+        index = index_of(self._transaction, self._transaction.feed(owner))
         for key, record in self._transaction.scan("log", state.prefix):
             try:
                 is_there = index.find(record[LOG_HEAD_BYTES:]) is not None

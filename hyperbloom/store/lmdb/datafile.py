@@ -97,21 +97,21 @@ class _Walk:
     def complete(self, roots: list[int]) -> bool:
         """Whether all pages below these roots are there; False as well for what is no tree."""
         pending = [root for root in roots if root != _NO_PAGE]
-        visited = 0
         try:
-            while pending:
-                visited += 1
-                number = pending.pop()
-                if number >= self._pages or visited > self._pages:
-                    return False
-                if not self._visit(number, pending):
+            # No page is below two others, so there is no more to visit than there are pages.
+            for _ in range(self._pages):
+                if not pending:
+                    return True
+                if not self._visit(pending.pop(), pending):
                     return False
         except struct.error:
             return False
-        return True
+        return False
 
     def _visit(self, number: int, pending: list[int]) -> bool:
         """Append the pages that this one points to; whether it and its large data are there."""
+        if number >= self._pages:
+            return False
         base = number * self._page_bytes
         _, _, flags, lower, _ = _PAGE_HEADER.unpack_from(self._data, base)
         if not flags & (_BRANCH_PAGE | _LEAF_PAGE):

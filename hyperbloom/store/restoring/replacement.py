@@ -61,8 +61,8 @@ def new_store_in(target: Path, replace: bool) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(mode=0o700)
         yield aside
-        sync(aside / DATA_FILE)
         (aside / DATA_FILE).chmod(0o600)
+        sync(aside / DATA_FILE)
         if (target / DATA_FILE).exists():
             _keep(target, kept)
         # LMDB's table of readers is of the file that goes.

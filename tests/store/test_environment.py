@@ -1,0 +1,292 @@
+"""What LMDB's environment tells of itself, the files it needs, and the locks around it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from hyperbloom.store import (
+    AppendValues,
+    ForgetValues,
+    PutMeta,
+    Store,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+)
+from hyperbloom.store.condition import Condition
+from hyperbloom.store.lmdb import environment as environments
+from hyperbloom.store.lmdb.environment import LMDB_LOCK_FILE, Environment
+from hyperbloom.store.lmdb.folder_lock import LOCK_FILE, FolderLock
+from hyperbloom.store.lmdb.fsync import read_plain, require_plain
+from hyperbloom.store.lmdb.layout import META_SCHEMA
+from hyperbloom.store.lmdb.map_lock import MapLock
+from hyperbloom.store.lmdb.transaction import read, write
+
+PAGE = 4_096
+ORIGIN = b"o" * 32
+
+
+def test_what_is_free_is_what_a_compact_copy_leaves_out(store, run, feed, tmp_path):
+    values = [b"%05d" % number + b"x" * (number % 900) for number in range(1_500)]
+    run(AppendValues(feed, values, ORIGIN, 1))
+    run(AppendValues(feed, [b"long" + bytes(50_000)], ORIGIN, 1))
+    run(ForgetValues(feed, values[:900], erase=True))
+    size = store.size()
+    assert size.file_bytes == (store.path / "data.mdb").stat().st_size
+    assert size.free_bytes > 0
+    (tmp_path / "copy").mkdir()
+    store.environment.copy(tmp_path / "copy")
+    copied = (tmp_path / "copy" / "data.mdb").stat().st_size
+    assert size.used_bytes - size.free_bytes == copied
+    copy = Environment(tmp_path / "copy", map_bytes=0, readonly=True)
+    assert (copy.size().used_bytes, copy.size().free_bytes) == (copied, 0)
+    copy.close()
+    (store.path / "data.mdb").unlink()
+    assert store.size().file_bytes == size.used_bytes, "a file without a name"
+
+
+def test_the_map_has_the_room_asked_for_and_is_whole_pages(store):
+    before = store.size()
+    free = before.map_bytes - before.used_bytes
+    store.environment.reserve(free)
+    assert store.size().map_bytes == before.map_bytes
+    store.environment.reserve(free + 1)
+    assert store.size().map_bytes == before.map_bytes + PAGE
+    store.environment.reserve(free + 3 * PAGE)
+    assert store.size().map_bytes == before.map_bytes + 3 * PAGE
+
+
+def test_the_map_doubles_up_to_a_step(store, monkeypatch):
+    before = store.size().map_bytes
+    store.environment.grow()
+    assert store.size().map_bytes == 2 * before
+    monkeypatch.setattr(environments, "MAX_MAP_STEP_BYTES", 5 * PAGE)
+    store.environment.grow()
+    assert store.size().map_bytes == 2 * before + 5 * PAGE
+
+
+def test_the_table_of_readers_has_room_for_all_and_no_holes(tmp_path):
+    Store.open(tmp_path / "store").close()
+    table = (tmp_path / "store" / LMDB_LOCK_FILE).stat()
+    assert table.st_size >= 64 * environments.MAX_READERS
+    assert table.st_blocks * 512 >= table.st_size
+    Store.open(tmp_path / "store").close()
+    assert (tmp_path / "store" / LMDB_LOCK_FILE).stat().st_size == table.st_size
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_table_of_readers_without_room_is_a_full_disk(store, monkeypatch, number):
+    path = store.path
+    store.close()
+    (path / LMDB_LOCK_FILE).unlink()
+
+    def fails(*_):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", fails)
+        with pytest.raises(StoreFull, match="make room and try again"):
+            Environment(path, map_bytes=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda descriptor, data, at: len(data) - 1)
+        with pytest.raises(StoreFull, match="make room and try again"):
+            Environment(path, map_bytes=0)
+    Environment(path, map_bytes=0).close()
+
+
+def test_a_table_of_readers_that_cannot_be_opened_is_left_to_lmdb(store):
+    path = store.path
+    store.close()
+    (path / LMDB_LOCK_FILE).unlink()
+    (path / LMDB_LOCK_FILE).mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(StoreError, match=r"see the disk"):
+        Environment(path, map_bytes=0)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_was_opened_for_a_store_that_is_refused_is_closed(tmp_path):
+    lmdb.open(str(tmp_path)).close()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        with pytest.raises(StoreCorrupt):
+            Environment(tmp_path, map_bytes=0)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def told(condition: Condition) -> list[object]:
+    problems: list[object] = []
+    condition.listener = lambda: problems.append(condition.problem)
+    return problems
+
+
+def test_a_listener_is_told_of_failed_writes_and_of_the_commit_that_ends_them(store, run):
+    problems = told(store.condition)
+
+    class Fails(PutMeta):
+        def apply(self, transaction):
+            raise lmdb.Error("on purpose")
+
+    run(PutMeta("a", b"1"))
+    assert problems == []
+    for failures in (1, 2):
+        with pytest.raises(StoreError, match="on purpose"):
+            run(Fails("a", b"2"))
+        assert store.condition.failures == failures
+        assert problems[-1] is store.condition.trouble
+    assert len(problems) == 2
+    write(store.environment, lambda transaction: None)
+    assert len(problems) == 2, "a commit of nothing tells nothing of the disk"
+    run(PutMeta("a", b"3"))
+    run(PutMeta("a", b"4"))
+    assert problems[2:] == [None]
+    assert (store.condition.failures, store.condition.damage) == (0, None)
+
+
+def test_damage_is_told_once_and_does_not_heal(store, run, feed):
+    problems = told(store.condition)
+
+    def spoil(transaction):
+        transaction.put("feeds", b"h" * 32, b"short")
+
+    write(store.environment, spoil)
+    for _ in range(2):
+        with pytest.raises(StoreCorrupt):
+            store.feed(b"h" * 32)
+    first = store.condition.damage
+    assert problems == [first]
+    with pytest.raises(StoreCorrupt):
+        run(AppendValues(b"h" * 32, [b"a"], ORIGIN, 1))
+    assert store.condition.trouble is not None
+    assert problems[1:] == [store.condition.trouble]
+    run(PutMeta("a", b"1"))
+    assert store.condition.problem is store.condition.damage is first
+
+
+def test_damage_that_a_write_meets_first_is_kept():
+    condition = Condition()
+    damage = StoreCorrupt("first")
+    condition.failed(damage)
+    condition.failed(StoreCorrupt("second"))
+    condition.committed()
+    assert (condition.damage, condition.problem, condition.trouble) == (damage, damage, None)
+    condition.failed(StoreFull("full"))
+    assert condition.damage is damage
+
+
+def test_a_schema_is_four_bytes_or_none(store):
+    for version, found in ((b"\0\0\0\5", 5), (b"\5", 0), (b"\0\0\0\0\5", 0)):
+        write(store.environment, lambda txn, v=version: txn.put("meta", META_SCHEMA, v))
+        with read(store.environment) as transaction:
+            assert transaction.schema == found
+
+
+def make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("is_guest", [False, True])
+@pytest.mark.parametrize(
+    "make", [Path.mkdir, make_fifo, lambda path: path.symlink_to(path.with_name("other"))]
+)
+def test_a_lock_is_a_plain_file(tmp_path, make, is_guest):
+    (tmp_path / "other").write_text("another file of this user")
+    make(tmp_path / LOCK_FILE)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(StoreError, match="is no plain file; remove it"):
+        FolderLock(tmp_path, is_guest=is_guest)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (tmp_path / "other").read_text() == "another file of this user"
+
+
+def test_a_guest_writes_nothing_and_keeps_others_out(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        FolderLock(tmp_path, is_guest=True)
+    assert os.listdir(tmp_path) == []
+    (tmp_path / LOCK_FILE).write_text("77\n")
+    guest = FolderLock(tmp_path, is_guest=True)
+    for is_guest in (False, True):
+        with pytest.raises(StoreLocked, match="in use by process 77;"):
+            FolderLock(tmp_path, is_guest=is_guest)
+    assert (tmp_path / LOCK_FILE).read_text() == "77\n"
+    guest.release()
+    FolderLock(tmp_path).release()
+
+
+def test_a_lock_that_names_nobody_says_so(tmp_path):
+    (tmp_path / LOCK_FILE).touch()
+    guest = FolderLock(tmp_path, is_guest=True)
+    with pytest.raises(StoreLocked, match="in use by process unknown;"):
+        FolderLock(tmp_path)
+    guest.release()
+
+
+def test_a_lock_is_given_up_once_and_closes_nothing_of_others(tmp_path):
+    lock = FolderLock(tmp_path)
+    lock.release()
+    with (tmp_path / "next").open("wb") as following:
+        lock.release()
+        following.write(b"still open")
+    again = FolderLock(tmp_path)
+    with pytest.raises(StoreLocked):
+        FolderLock(tmp_path)
+    again.release()
+
+
+def test_a_lock_that_cannot_name_its_process_is_given_up(tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", fails)
+        with pytest.raises(OSError, match="No space left"):
+            FolderLock(tmp_path)
+    FolderLock(tmp_path).release()
+
+
+def test_one_after_the_other_is_alone_with_the_map():
+    map_lock = MapLock()
+    inside = threading.Event()
+
+    def second():
+        with map_lock.exclusive():
+            inside.set()
+
+    thread = threading.Thread(target=second)
+    with map_lock.exclusive():
+        thread.start()
+        assert not inside.wait(0.02)
+    thread.join(240)
+    assert inside.is_set()
+
+
+@pytest.mark.parametrize(("length", "is_read"), [(9, True), (10, True), (11, False)])
+def test_a_plain_file_is_read_to_its_limit(tmp_path, length, is_read):
+    (tmp_path / "file").write_bytes(b"x" * length)
+    if is_read:
+        assert read_plain(tmp_path / "file", 10) == b"x" * length
+    else:
+        with pytest.raises(StoreCorrupt, match="longer than 10 bytes"):
+            read_plain(tmp_path / "file", 10)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (Path.mkdir, "a folder"),
+        (make_fifo, "a FIFO"),
+        (lambda path: path.symlink_to("/dev/null"), "a symbolic link"),
+    ],
+)
+def test_what_is_no_plain_file_is_not_opened(tmp_path, make, kind):
+    make(tmp_path / "it")
+    for look in (require_plain, lambda path: read_plain(path, 10)):
+        with pytest.raises(StoreCorrupt, match=f"is {kind} and no plain file"):
+            look(tmp_path / "it")
