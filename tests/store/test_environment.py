@@ -121,6 +121,19 @@ def test_what_was_opened_for_a_store_that_is_refused_is_closed(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_what_was_opened_for_a_damaged_store_is_closed(store):
+    path = store.path
+    store.close()
+    content = bytearray((path / "data.mdb").read_bytes())
+    for page in range(2 * PAGE, len(content), PAGE):
+        content[page + 10] = 4  # no page of a tree
+    (path / "data.mdb").write_bytes(content)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(StoreCorrupt, match=r"is damaged .*restore a snapshot"):
+        Environment(path, map_bytes=0)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def told(condition: Condition) -> list[object]:
     problems: list[object] = []
     condition.listener = lambda: problems.append(condition.problem)

@@ -127,11 +127,10 @@ class Environment:
             if not self.readonly:
                 self._env.reader_check()
             self._open_databases()
-        except lmdb.Error as error:
+        except BaseException as error:
             self._env.close()
-            raise translated(error, self._data_file) from error
-        except BaseException:
-            self._env.close()
+            if isinstance(error, lmdb.Error):
+                raise translated(error, self._data_file) from error
             raise
 
     def _find_identity(self) -> tuple[int, int]:

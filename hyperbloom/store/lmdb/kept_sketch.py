@@ -44,7 +44,7 @@ _SYMBOLS_BYTES = WORDS * SKETCH_SYMBOLS * _WORD.itemsize
 _NUMBERS = 1 << 32
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class KeptSketch:
     """The record of a kept sketch while a transaction works on it.
 
@@ -57,7 +57,7 @@ class KeptSketch:
     count: int = 0
     removals: int = 0
     #: Values that are to be subtracted when the transaction ends.
-    gone: list[bytes] = field(default_factory=list, compare=False, repr=False)
+    gone: list[bytes] = field(default_factory=list)
 
     def take_out(self, seqs: Sequence[int], values: Sequence[bytes]) -> None:
         """Values with these numbers are removed from the set."""

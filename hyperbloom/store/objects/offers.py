@@ -68,7 +68,7 @@ class OfferedObject:
     type_name: str | None = None
     ancestors: tuple[int, ...] = ()
     local: bool = False
-    size: int = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_hash(self.hash)
@@ -92,7 +92,7 @@ class OfferedChange:
     hash: int
     stamp: int
     fields: Mapping[str, Any]
-    size: int = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_hash(self.old)
@@ -107,7 +107,7 @@ class OfferedRemoval:
 
     hash: int
     stamp: int
-    size: int = field(default=OVERHEAD_BYTES, init=False, repr=False, compare=False)
+    size: int = field(default=OVERHEAD_BYTES, init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_hash(self.hash)

@@ -35,7 +35,7 @@ class PutFeed:
 
     feed_key: bytes
     settings: Mapping[str, object]
-    encoded: bytes = field(init=False, repr=False, compare=False)
+    encoded: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_key("feed_key", self.feed_key)

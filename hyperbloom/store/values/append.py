@@ -27,7 +27,7 @@ class AppendValues:
     origin: bytes
     received_at: int
     restores: bool = False
-    size: int = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_key("feed_key", self.feed_key)
