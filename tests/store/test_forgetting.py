@@ -159,6 +159,22 @@ def test_beyond_the_bounds_hashes_stay_and_then_nothing(store, put, forget, feed
     assert store.verify().problems == []
 
 
+def test_one_step_makes_as_much_room_as_it_needs_and_no_more(store, put, forget, feed, monkeypatch):
+    monkeypatch.setattr(forgotten, "MAX_FORGOTTEN_VALUES", 4)
+    values = [b"%d" % number for number in range(9)]
+    put(values)
+    forget(values)
+    assert kept(store, feed) == values[5:]
+    assert store.forgotten_figures(feed).hashes == 5
+    monkeypatch.setattr(forgotten, "MAX_FORGOTTEN_HASHES", 6)
+    others = [b"other %d" % number for number in range(3)]
+    put(others)
+    forget(others, erase=True)
+    assert store.forgotten_figures(feed).hashes == 6
+    assert put([*values[:3], *others]).values == values[:2]
+    assert store.verify().problems == []
+
+
 def test_long_values_are_bounded_in_bytes(store, put, forget, feed, monkeypatch):
     monkeypatch.setattr(forgotten, "MAX_FORGOTTEN_BYTES", 1_000)
     put([b"a" * 600, b"b" * 400, b"c"])
