@@ -12,7 +12,6 @@ from hyperbloom.store.errors import SchemaMismatch, StoreCorrupt
 from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.lmdb.layout import META_FORMAT, META_SCHEMA, STORE_FORMAT, U32
 from hyperbloom.store.lmdb.transaction import WriteTransaction, read, write
-from hyperbloom.store.objects.records import COUNTS_KEY, ObjectCounts
 from hyperbloom.store.values.digest_migration import begin_sums
 
 __all__ = [
@@ -31,11 +30,10 @@ Migration = Callable[[WriteTransaction], None]
 
 
 def _begin_object_pool(transaction: WriteTransaction) -> None:
-    """1 → 2: the database `objects` has a layout, and its figures (objects/records.py).
+    """1 → 2: the database `objects` has a layout (objects/records.py).
 
     It was there and empty. A program of schema 1 would take a store without its objects' rules.
     """
-    transaction.put("objects", COUNTS_KEY, ObjectCounts().pack())
 
 
 def _begin_forgetting(transaction: WriteTransaction) -> None:

@@ -216,6 +216,49 @@ def test_a_seeded_store_has_values_and_links_and_nothing_else_of_the_node(snapsh
     store.close()
 
 
+def test_a_link_is_taken_until_the_second_in_which_it_expires(tmp_path):
+    links = (link(1, expires=NOW), link(2, expires=NOW - 0.001))
+    store = fill(tmp_path / "node", PutFeed(FEED, {}), PutLinks(FEED, links))
+    store.snapshot(tmp_path / "snapshot")
+    store.close()
+    seed_store(tmp_path / "snapshot", tmp_path / "new", feeds=None, now=NOW)
+    with closing(Store.open(tmp_path / "new", create=False)) as new:
+        assert [one.raw for one in new.links(FEED)] == [b"link 1"]
+
+
+def test_an_existing_store_is_not_seeded_over_unless_it_is_to_be_replaced(snapshot, tmp_path):
+    fill(tmp_path / "mine", PutFeed(FEED, {})).close()
+    with pytest.raises(StoreExists, match="--replace"):
+        seed_store(snapshot, tmp_path / "mine", feeds=None, now=NOW)
+    assert figures(tmp_path / "mine") == {FEED: (0, 0, bytes(32))}
+    told = []
+    seed_store(snapshot, tmp_path / "mine", feeds=None, now=NOW, replace=True, progress=told.append)
+    assert set(figures(tmp_path / "mine")) == {FEED, OTHER}
+    assert told == [6, 3_006], "values, feed by feed"
+
+
+def test_what_a_snapshot_lacks_is_said(snapshot, tmp_path):
+    """A count that is told and not there, or a feed more than there are."""
+    told = json.loads((snapshot / "snapshot.json").read_text())
+    for change in (
+        lambda feeds: feeds[0].update(count=7),
+        lambda feeds: feeds[0].update(bytes=7),
+        lambda feeds: feeds[0].update(top_seq=7),
+        lambda feeds: feeds.append({**feeds[0], "key": "ff" * 32}),
+        lambda feeds: feeds.pop(),
+    ):
+        fields = json.loads(json.dumps(told))
+        change(fields["feeds"])
+        (snapshot / "snapshot.json").write_text(json.dumps(fields))
+        for make in (
+            lambda: restore_store(snapshot, tmp_path / "new", node_key=NODE),
+            lambda: seed_store(snapshot, tmp_path / "new", feeds=None, now=NOW),
+        ):
+            with pytest.raises(StoreCorrupt, match="than it says"):
+                make()
+        assert not (tmp_path / "new" / "data.mdb").exists()
+
+
 def test_only_the_chosen_feeds_are_seeded(snapshot, tmp_path):
     seed_store(snapshot, tmp_path / "new", feeds=[OTHER], now=NOW)
     assert set(figures(tmp_path / "new")) == {OTHER}
