@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hyperbloom.sketches import no_symbols
 from hyperbloom.store import AppendValues, DropFeed, ForgetValues, PutFeed, PutMeta, RestoreValues
 from hyperbloom.store.limits import (
     FORGET_STEP,
@@ -18,14 +19,17 @@ from hyperbloom.store.limits import (
     MAX_REASON_BYTES,
     MAX_VALUE_BYTES,
 )
+from hyperbloom.store.lmdb.kept_sketch import KeptSketch
 from hyperbloom.store.objects.offers import OfferedChange, OfferedObject, OfferedRemoval
 from hyperbloom.store.objects.records import pack_fields
 from hyperbloom.store.objects.rule import OfferObjects
 from hyperbloom.store.operations import OVERHEAD_BYTES, Operation
 from hyperbloom.store.records import LinkRecord, PeerRecord
+from hyperbloom.store.sketches.writing import DropSketch, KeepSketch
 from hyperbloom.store.tables.denied import AllowKey, DenyKey
 from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
 from hyperbloom.store.tables.peers import DropPeer, PutPeer
+from hyperbloom.store.values.forgotten import DropForgottenHashes
 from hyperbloom.store.values.refused import RememberRefused
 
 KEY = b"k" * 32
@@ -56,7 +60,11 @@ WITH_A_KEY: dict[str, Make] = {
     "append": lambda key: AppendValues(key, [b"v"], KEY, 1),
     "append of": lambda key: AppendValues(KEY, [b"v"], key, 1),
     "forget": lambda key: ForgetValues(key, [b"v"]),
+    "forget what one brought": lambda key: ForgetValues(KEY, [b"v"], brought_by=key),
+    "forget hashes": DropForgottenHashes,
     "restore": lambda key: RestoreValues(key, [b"v"]),
+    "keep sketch": lambda key: KeepSketch(key, b"", KeptSketch(), 1, 1, no_symbols(16), None),
+    "drop sketch": lambda key: DropSketch(key, b""),
     "refuse": lambda key: RememberRefused(key, [(b"v", "no")], 1),
     "deny": lambda key: DenyKey(key, 1),
     "allow": AllowKey,
@@ -131,6 +139,10 @@ def offered(**fields: object) -> OfferedObject:
     return OfferedObject(**{"hash": 1, "stamp": 1, "fields": {"a": 1}} | fields)
 
 
+def changed(**fields: object) -> OfferedChange:
+    return OfferedChange(**{"old": 1, "hash": 2, "stamp": 1, "fields": {"a": 1}} | fields)
+
+
 #: What is made of so many bytes or pieces, and the most of them; of some the least is one.
 BOUNDED: dict[str, tuple[Make, int, int]] = {
     "appended value": (lambda n: AppendValues(KEY, [b"v", bytes(n)], KEY, 1), 0, MAX_VALUE_BYTES),
@@ -152,6 +164,10 @@ BOUNDED: dict[str, tuple[Make, int, int]] = {
     "ancestors": (lambda n: offered(ancestors=tuple(range(n))), 0, 16),
     "stamp": (lambda n: offered(stamp=n), 0, 2**63 - 1),
     "removal": (lambda n: OfferedRemoval(hash=1, stamp=n), 0, 2**63 - 1),
+    "change": (lambda n: changed(stamp=n), 0, 2**63 - 1),
+    "changed hash": (lambda n: changed(old=n), -(2**63), 2**63 - 1),
+    "new hash": (lambda n: changed(hash=n), -(2**63), 2**63 - 1),
+    "removed hash": (lambda n: OfferedRemoval(hash=n, stamp=1), -(2**63), 2**63 - 1),
     "hash": (lambda n: offered(hash=n), -(2**63), 2**63 - 1),
     "ancestor": (lambda n: offered(ancestors=(n,)), -(2**63), 2**63 - 1),
 }  # fmt: skip
