@@ -1,5 +1,8 @@
 """A store to test with, and a way to do one operation and have its result."""
 
+import gc
+import os
+
 import pytest
 
 from hyperbloom.store import PutFeed, Store, WriterInline
@@ -34,3 +37,10 @@ def run(store):
 
     run_operation(PutFeed(FEED, {}))
     return run_operation
+
+
+@pytest.fixture
+def open_files():
+    """Counts the files that this process has open, from now on."""
+    gc.collect()  # what earlier tests left is closed now and not in between
+    return lambda: len(os.listdir("/proc/self/fd"))

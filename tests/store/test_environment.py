@@ -101,37 +101,36 @@ def test_a_table_of_readers_without_room_is_a_full_disk(store, monkeypatch, numb
     Environment(path, map_bytes=0).close()
 
 
-def test_a_table_of_readers_that_cannot_be_opened_is_left_to_lmdb(store):
+def test_a_table_of_readers_that_cannot_be_opened_is_left_to_lmdb(store, open_files):
     path = store.path
     store.close()
     (path / LMDB_LOCK_FILE).unlink()
     (path / LMDB_LOCK_FILE).mkdir()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     with pytest.raises(StoreError, match=r"see the disk"):
         Environment(path, map_bytes=0)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
 
 
-def test_what_was_opened_for_a_store_that_is_refused_is_closed(tmp_path):
+def test_what_was_opened_for_a_store_that_is_refused_is_closed(tmp_path, open_files):
     lmdb.open(str(tmp_path)).close()
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(2):
-        with pytest.raises(StoreCorrupt):
-            Environment(tmp_path, map_bytes=0)
-    assert len(os.listdir("/proc/self/fd")) == before
+    before = open_files()
+    with pytest.raises(StoreCorrupt) as refused:
+        Environment(tmp_path, map_bytes=0)
+    assert open_files() == before, refused
 
 
-def test_what_was_opened_for_a_damaged_store_is_closed(store):
+def test_what_was_opened_for_a_damaged_store_is_closed(store, open_files):
     path = store.path
     store.close()
     content = bytearray((path / "data.mdb").read_bytes())
     for page in range(2 * PAGE, len(content), PAGE):
         content[page + 10] = 4  # no page of a tree
     (path / "data.mdb").write_bytes(content)
-    before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(StoreCorrupt, match=r"is damaged .*restore a snapshot"):
+    before = open_files()
+    with pytest.raises(StoreCorrupt, match=r"is damaged .*restore a snapshot") as refused:
         Environment(path, map_bytes=0)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before, refused
 
 
 def told(condition: Condition) -> list[object]:
@@ -209,13 +208,13 @@ def make_fifo(path: Path) -> None:
 @pytest.mark.parametrize(
     "make", [Path.mkdir, make_fifo, lambda path: path.symlink_to(path.with_name("other"))]
 )
-def test_a_lock_is_a_plain_file(tmp_path, make, is_guest):
+def test_a_lock_is_a_plain_file(tmp_path, open_files, make, is_guest):
     (tmp_path / "other").write_text("another file of this user")
     make(tmp_path / LOCK_FILE)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     with pytest.raises(StoreError, match="is no plain file; remove it"):
         FolderLock(tmp_path, is_guest=is_guest)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
     assert (tmp_path / "other").read_text() == "another file of this user"
 
 

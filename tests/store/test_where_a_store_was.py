@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -22,10 +21,6 @@ def path(tmp_path: Path) -> Path:
         WriterInline(store).submit(PutMeta("name", b"kept"), lambda result: None)
         store.snapshot(tmp_path / "snapshot")
     return tmp_path / "store"
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("create", [True, False])
@@ -59,18 +54,18 @@ def test_a_store_opens_where_no_mark_can_be_left(path):
         assert store.get_meta("name") == b"kept"
 
 
-def test_a_refused_store_leaves_nothing_open(path):
+def test_a_refused_store_leaves_nothing_open(path, open_files):
     newer = [*MIGRATIONS, lambda transaction: None]
     Store.open(path, migrations=newer).close()
     before = open_files()
     for opener in (Store.open, Store.open_readonly):
-        with pytest.raises(SchemaMismatch):
+        with pytest.raises(SchemaMismatch) as refused:
             opener(path)
-        assert open_files() == before
+        assert open_files() == before, refused
     Store.open(path, migrations=newer).close()
 
 
-def test_a_closed_store_leaves_nothing_open(path):
+def test_a_closed_store_leaves_nothing_open(path, open_files):
     before = open_files()
     for opener in (Store.open, Store.open_readonly):
         store = opener(path)

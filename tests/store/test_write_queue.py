@@ -175,3 +175,13 @@ def test_what_is_put_back_comes_first_and_has_its_turn_again(waiting):
     assert waiting.queue.bytes == before - 1
     assert waiting.take(half) == ["own 5", "a 0"]
     assert waiting.take() == ["a 1", "a 2", "b 3"]
+
+
+def test_what_is_put_back_comes_before_what_others_wait_with(waiting):
+    half = QUANTUM_BYTES // 2
+    waiting.add(A, *[half] * 6)
+    waiting.add(B, half)
+    group = waiting.queue.take(3 * half)
+    assert [str(one.done) for one in group] == ["a 0", "a 1", "b 6"]
+    waiting.queue.put_back(group[2:])
+    assert waiting.take(3 * half) == ["b 6", "a 2", "a 3"]
