@@ -72,13 +72,25 @@ def test_the_map_doubles_up_to_a_step(store, monkeypatch):
     assert store.size().map_bytes == 2 * before + 5 * PAGE
 
 
-def test_the_table_of_readers_has_room_for_all_and_no_holes(tmp_path):
+def test_the_table_of_readers_has_room_for_all_and_no_holes(tmp_path, monkeypatch):
+    written, pwrite = [], os.pwrite
+
+    def noted(descriptor, data, at):
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+        if name == LMDB_LOCK_FILE:
+            written.append((at, len(data)))
+        return pwrite(descriptor, data, at)
+
     Store.open(tmp_path / "store").close()
-    table = (tmp_path / "store" / LMDB_LOCK_FILE).stat()
-    assert table.st_size >= 64 * environments.MAX_READERS
-    assert table.st_blocks * 512 >= table.st_size
-    Store.open(tmp_path / "store").close()
-    assert (tmp_path / "store" / LMDB_LOCK_FILE).stat().st_size == table.st_size
+    table = tmp_path / "store" / LMDB_LOCK_FILE
+    monkeypatch.setattr(os, "pwrite", noted)
+    size = table.stat().st_size
+    assert size >= 64 * environments.MAX_READERS
+    for length in (size, 1_000, 0):
+        os.truncate(table, length)
+        Store.open(tmp_path / "store").close()
+        assert written.pop() == (length, size - length)
+        assert table.stat().st_size == size
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
