@@ -43,9 +43,10 @@ def read_plain(path: Path, limit: int) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         _require_plain_mode(path, found.st_mode)
-        if found.st_size > limit:
-            raise StoreCorrupt(f"{path} is longer than {limit} bytes; use another snapshot")
-        return file.read(limit)
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise StoreCorrupt(f"{path} is longer than {limit} bytes; use another snapshot")
+    return content
 
 
 def sync(path: Path) -> None:

@@ -39,6 +39,7 @@ import numpy as np
 from hyperbloom.digests import (
     ELEMENT_BYTES,
     EMPTY_DIGEST,
+    SUM_BATCH,
     SUM_MODULUS,
     element_sum,
     set_digest,
@@ -186,8 +187,8 @@ class KeptSum:
 
     ``left`` values are not in it yet: those whose sequence numbers are above ``done`` and not above
     ``last``. That is so in a store that an older version wrote, until SumUp has gone through it.
-    What single operations add waits in ``_added`` and is added up together, which takes half the
-    time.
+    What single operations add is added up in batches (``_added`` waits for it), which takes half
+    the time; a batch is bounded, for an operation's time is what ends a group.
     """
 
     total: int = 0
@@ -199,6 +200,8 @@ class KeptSum:
     def add(self, values: Sequence[bytes]) -> None:
         """Count values in."""
         self._added += values
+        if len(self._added) >= SUM_BATCH:
+            self._add_up()
 
     def take_out(self, values: Sequence[bytes]) -> None:
         """Count values out that were in."""
