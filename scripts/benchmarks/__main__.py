@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from cases import CASES, run_case
+from crowd import Size
 
 
 def matching(name: str) -> list[str]:
@@ -23,7 +24,11 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="times each case is run")
     parser.add_argument("--scale", type=float, default=1.0, help="size of the inputs, 1 is full")
     parser.add_argument("--folder", type=Path, help="where the stores are made (a real disk)")
+    parser.add_argument(
+        "--peers", type=int, default=Size.peers, help="members of a crowd, at scale 1"
+    )
     options = parser.parse_args()
+    Size.peers = options.peers
     names = [case for name in options.cases for case in (matching(name) or [name])]
     unknown = [name for name in names if name not in CASES]
     if unknown:

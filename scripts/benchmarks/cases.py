@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from crowd import CROWD_CASES
 from dht import dht_nodes_case, dht_packets_case, dht_simulated_case
 from forgetting import forgetting_case
 from hostile import HOSTILE_CASES
@@ -463,6 +464,7 @@ CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     "objects-changes": changes_case,
     "objects-initialize": initialize_case,
     **RECONCILE_CASES,
+    **CROWD_CASES,
     **HOSTILE_CASES,
 }
 
