@@ -110,8 +110,9 @@ class Members:
         """Until each member has received that many values; raises when it takes too long."""
         deadline = time.perf_counter() + PATIENCE
         while (seen := self.report())["fewest"] < count:
-            if time.perf_counter() > deadline:
-                raise RuntimeError(f"a member has {seen['fewest']} values, not {count}")
+            if seen["lost"] or time.perf_counter() > deadline:
+                lost, fewest = seen["lost"], seen["fewest"]
+                raise RuntimeError(f"{lost} members are lost, one has {fewest} of {count} values")
             time.sleep(0.25)
         return seen
 
@@ -141,7 +142,7 @@ class Members:
 def owner(folder: Path, members: int, values: int) -> BenchNode:
     """A node that owns a feed of so many values and takes so many members."""
     node = BenchNode(folder / "owner", OWNER, OWNER.public_key)
-    node.prepare(limits=f"connections = {members + 24}")
+    node.prepare(limits=f"connections = {members * 5 // 4 + 24}")
     batches = (
         [b"%060d" % number for number in range(start, min(start + 50_000, values))]
         for start in range(0, values, 50_000)
