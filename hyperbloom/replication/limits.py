@@ -12,6 +12,7 @@ from typing import Any
 
 __all__ = [
     "BROADCASTS_PER_TURN",
+    "BROADCAST_SECONDS",
     "DIGEST_SECONDS",
     "DOUBT_FACTOR",
     "DOUBT_SECONDS",
@@ -26,14 +27,17 @@ __all__ = [
     "IDS_A_STEP",
     "ID_VALUES",
     "LEAST_REPLY_SCALE",
+    "LEAST_SLICE_BYTES",
     "LONGEST_VALUE_BYTES",
     "MAX_ASKED_BYTES",
     "MAX_FETCHES",
     "MAX_FOUND",
     "MAX_HELD_SKETCHES",
+    "MAX_JOIN_SECONDS",
     "MAX_KEPT_SUMS",
     "MAX_REPLY_SCALES",
     "MAX_SALTED_KEYS",
+    "MAX_STREAM_BYTES",
     "MAX_TRIES",
     "MAX_TRY_SYMBOLS",
     "MAX_UNPACKED_FILTERS",
@@ -45,6 +49,7 @@ __all__ = [
     "REPLY_BYTES",
     "RETENTION_PAUSE",
     "RETENTION_SECONDS",
+    "ROUND_BYTES",
     "SALTED_SECONDS",
     "SKETCH_FAR_BEHIND",
     "SKETCH_PAUSE",
@@ -53,6 +58,7 @@ __all__ = [
     "SKETCH_SECONDS",
     "SLICE_BYTES",
     "SLICE_VALUES",
+    "STREAM_SECONDS",
     "SYNC_SHARE",
     "TOMBSTONE_SLICE",
     "TURN_SECONDS",
@@ -81,9 +87,24 @@ TOMBSTONE_SLICE = 1_024
 FRAMES_PER_TURN = 128
 TURN_SECONDS = 0.01
 
-#: Messages sent in the turn in which their values are stored: a signature costs about 0.03 ms, a
-#: message to one peer 0.01 ms. What is more follows from the log, many values in a message.
+#: Peers that are told of new values in one turn of the reactor, and the seconds of it after which
+#: no other is: telling one takes some 0.02 ms, and as long again to hand it to the system.
 BROADCASTS_PER_TURN = 256
+BROADCAST_SECONDS = 0.003
+
+#: Seconds that values wait at the most to go out together, where many peers are being told.
+MAX_JOIN_SECONDS = 0.1
+
+#: What a feed keeps of its stream for all its peers: values that were just stored, and slices that
+#: were encoded, for some seconds after they were told, for peers that were busy meanwhile. Who is
+#: further behind reads the log.
+MAX_STREAM_BYTES = 4_194_304
+STREAM_SECONDS = 5.0
+
+#: A slice for many peers is smaller, so that all of them together have no more in their buffers
+#: than so much; but this much it has.
+ROUND_BYTES = 67_108_864
+LEAST_SLICE_BYTES = 65_536
 
 #: Values of one key that the writer has at a time, over all its connections, in transactions as
 #: large as they are now: while one is written, the next one waits. The others wait before it, where

@@ -9,9 +9,11 @@ from hyperbloom.keys import Identity
 from hyperbloom.trust import Chain
 from hyperbloom.wire.dialect import DIALECT_2, Dialect
 from hyperbloom.wire.errors import LocalProtocolError
+from hyperbloom.wire.framing import encode_frame
 from hyperbloom.wire.messages import Data
+from hyperbloom.wire.packing import pack_values
 
-__all__ = ["Credentials", "check_chain", "sign_data"]
+__all__ = ["Credentials", "check_chain", "sign_data", "signed_frames"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,18 @@ def sign_data(credentials: Credentials, values: Sequence[bytes]) -> Data:
         covered = credentials.dialect.data_input(credentials.feed_key, values)
         signature = credentials.identity.sign(covered)
     return Data(values=tuple(values), signature=signature)
+
+
+def signed_frames(credentials: Credentials, values: Sequence[bytes]) -> list[bytes]:
+    """The values as signed Data in as many frames as they need, in the clear.
+
+    They suit every peer of the feed (`Session.send_encoded_data`). LocalProtocolError as
+    `pack_values` raises it.
+    """
+    return [
+        encode_frame(Data.message_id, sign_data(credentials, part).encode())
+        for part in pack_values(values)
+    ]
 
 
 def check_chain(chain: Chain, feed_key: bytes, identity: Identity) -> None:

@@ -320,9 +320,10 @@ class Session:
         target = self._next_state(Input.SEND_DATA, LocalProtocolError)
         return self._encrypt(sign_data(self._own(), values), target)
 
-    def send_signed_data(self, data: Data) -> bytes:
-        """Send a Data that `sign_data` made for this feed: many peers cost one signature."""
-        return self._encrypt(data, self._next_state(Input.SEND_DATA, LocalProtocolError))
+    def send_encoded_data(self, frame: bytes) -> bytes:
+        """Send a frame that `signed_frames` made for this feed: many peers cost one signature."""
+        target = self._next_state(Input.SEND_DATA, LocalProtocolError)
+        return self._encrypt_frame(frame, target)
 
     def send_request(self, request: Request) -> bytes:
         """Ask for the values in a range."""
@@ -402,9 +403,11 @@ class Session:
         return self._encrypt(message, target)
 
     def _encrypt(self, message: _Sendable, target: State) -> bytes:
+        return self._encrypt_frame(encode_frame(message.message_id, message.encode()), target)
+
+    def _encrypt_frame(self, frame: bytes, target: State) -> bytes:
         if self._outgoing is None:
             raise LocalProtocolError("there is no cipher before send_open")
-        frame = encode_frame(message.message_id, message.encode())
         self._state = target
         return self._outgoing.process(frame)
 

@@ -5,75 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from twisted.internet.task import Clock
 
-from hyperbloom.keys import Identity
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.peers import FeedPeers, ReplyScales
 from hyperbloom.replication.limits import LEAST_REPLY_SCALE, MAX_REPLY_SCALES
 from hyperbloom.replication.status import SyncState
-from hyperbloom.store.records import Appended
-from hyperbloom.trust import owner_chain
-from hyperbloom.wire import DIALECTS, Credentials
-
-OWNER = Identity(bytes(32))
 
 
 @dataclass(eq=False)
 class Peer:
-    """A peer that takes what it is offered, or fails."""
+    """A peer of which no more is known than who it is and how it stands."""
 
     remote_key: bytes = b"k"
-    fails: bool = False
     name: str = "192.0.2.1:1"
     counters: Counters = field(default_factory=Counters)
     sync_state: SyncState | None = None
-    offered: list = field(default_factory=list)
-
-    def offer(self, appended, origin):
-        if self.fails:
-            raise RuntimeError("this peer fails")
-        self.offered.append(appended)
-
-
-def credentials():
-    dialect = DIALECTS["2"]
-    chain = owner_chain(OWNER, format=dialect.link_format)
-    return Credentials(feed_key=OWNER.public_key, identity=OWNER, chain=chain, dialect=dialect)
 
 
 @pytest.fixture
 def peers():
-    return FeedPeers(credentials, Clock())
-
-
-def appended(*values):
-    return Appended(values=list(values), first_seq=1, top_seq=len(values))
-
-
-def test_a_peer_that_fails_keeps_nothing_from_the_others(peers):
-    first, failing, last = Peer(), Peer(fails=True), Peer()
-    for peer in (first, failing, last):
-        peers.add(peer)
-    news = appended(b"v")
-    peers.offer(news, b"")
-    assert first.offered == last.offered == [news]
-
-
-def test_what_goes_to_many_is_signed_once(peers):
-    signed = []
-
-    class Asking(Peer):
-        def offer(self, appended, origin):
-            signed.append(peers.signed(appended))
-
-    for _ in range(3):
-        peers.add(Asking())
-    peers.offer(appended(b"v"), b"")
-    assert signed[0] is signed[1] is signed[2]
-    peers.offer(appended(b"w"), b"")
-    assert signed[3] is not signed[0]
-    assert [message.values for message in signed[3]] == [(b"w",)]
+    return FeedPeers()
 
 
 def test_what_a_peer_has_moved_counts_when_it_is_gone(peers):

@@ -81,8 +81,8 @@ def test_values_are_counted_and_told(bench: Bench) -> None:
     assert bench.session.sent == []
     bench.output.send_values([b"a", b"b"])
     assert [(kind, list(values)) for kind, values in bench.session.sent] == [("data", [b"a", b"b"])]
-    bench.output.send_signed([SimpleNamespace(values=[b"c"])])  # type: ignore[list-item]
-    assert [kind for kind, _ in bench.session.sent] == ["data", "signed_data"]
+    bench.output.send_frames([b"frame"], [b"c"])
+    assert [kind for kind, _ in bench.session.sent] == ["data", "encoded_data"]
     assert bench.told == [[b"a", b"b"], [b"c"]]
     assert bench.counters.values_out == 3
     assert len(bench.written) == 2
@@ -141,7 +141,7 @@ def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
         getattr(bench.output, f"send_{kind}")(f"a {kind}")
     bench.output.send_values([b"a"])
     bench.output.send_answer([b"a"])
-    bench.output.send_signed([SimpleNamespace(values=[b"c"])])  # type: ignore[list-item]
+    bench.output.send_frames([b"frame"], [b"c"])
     assert bench.session.sent == []
     assert bench.written == []
     assert bench.told == []

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import pytest
 from twisted.internet.defer import ensureDeferred, succeed
 from twisted.internet.task import Clock
 
 from hyperbloom.replication.counters import Counters
-from hyperbloom.replication.limits import SLICE_BYTES, SLICE_VALUES
 from hyperbloom.replication.sync.plan import Asked as OpenQuestions
-from hyperbloom.replication.sync.send_jobs import FollowUps, PlanJob, is_small
+from hyperbloom.replication.sync.send_jobs import FollowUps, PlanJob
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.wire import Request
 
@@ -21,20 +19,6 @@ def result_of(coroutine):
     ensureDeferred(coroutine).addBoth(results.append)
     (result,) = results
     return result
-
-
-@pytest.mark.parametrize(
-    ("values", "small"),
-    [
-        ([], True),
-        ([b"v"] * SLICE_VALUES, True),
-        ([b"v"] * (SLICE_VALUES + 1), False),
-        ([bytes(SLICE_BYTES)], True),
-        ([bytes(SLICE_BYTES), b"v"], False),
-    ],
-)
-def test_what_is_longer_than_a_slice_is_read_from_the_log(values, small):
-    assert is_small(values) is small
 
 
 class Peer:

@@ -56,7 +56,7 @@ from hyperbloom.wire import (
     Sync,
     UntrustedPeer,
 )
-from hyperbloom.wire.credentials import sign_data
+from hyperbloom.wire.credentials import sign_data, signed_frames
 from hyperbloom.wire.dialect import DIALECT_2
 from hyperbloom.wire.errors import PeerTurnedAway
 from hyperbloom.wire.events import (
@@ -367,7 +367,7 @@ def test_data_without_a_signature_breaks_this_dialect() -> None:
 def test_one_signature_does_for_many_peers() -> None:
     client, server = pair(credentials_of(2), credentials_of())
     assert client.credentials is not None
-    server.receive_data(client.send_signed_data(sign_data(client.credentials, [b"v"])))
+    server.receive_data(client.send_encoded_data(*signed_frames(client.credentials, [b"v"])))
     assert events(server) == [DataReceived(values=(b"v",), size=70)]
 
 

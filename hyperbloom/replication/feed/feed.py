@@ -10,6 +10,7 @@ from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.forgetting import Forgetting
 from hyperbloom.replication.feed.peers import FeedPeers
 from hyperbloom.replication.feed.ranges import union
+from hyperbloom.replication.feed.stream import FeedStream
 from hyperbloom.replication.feed.trust import FeedTrust
 from hyperbloom.replication.feed.values import FeedValues
 from hyperbloom.replication.settings import FeedSettings, KeyRange
@@ -35,10 +36,17 @@ class Feed:
         self.discovery_key = self.dialect.discovery_key(settings.key)
         self.trust = FeedTrust(self.key, self.dialect, context)
         self.values = FeedValues(lambda: self.settings, record, context)
-        self.peers = FeedPeers(self.trust.credentials, context.clock)
-        self.values.subscribe(self.peers.offer)
+        self.peers = FeedPeers()
+        self.stream = FeedStream(
+            self.values.top_seq,
+            self.peers,
+            self.trust.credentials,
+            self.values.read_log,
+            context.clock,
+        )
+        self.values.subscribe(self.stream.offer)
         self.forgetting = Forgetting(
-            self.key, context, shrunk=self.values.shrunk, restored=self._restored
+            self.key, context, shrunk=self._shrunk, restored=self._restored
         )
 
     @property
@@ -73,6 +81,10 @@ class Feed:
         """
         self.trust.require_chain()
         return self.values.insert(values)
+
+    def _shrunk(self, count: int, size: int) -> None:
+        self.values.shrunk(count, size)
+        self.stream.forget()
 
     def _restored(self, appended: Appended) -> None:
         self.values.stored(appended, self.context.identity.public_key)

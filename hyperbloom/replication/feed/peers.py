@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
-
 from hyperbloom.connections.close_reason import CloseReason
-from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.limits import (
-    BROADCASTS_PER_TURN,
     LEAST_REPLY_SCALE,
     MAX_REPLY_SCALES,
     MAX_SALTED_KEYS,
     SALTED_SECONDS,
-    TURN_SECONDS,
 )
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import SyncRound, SyncState
-from hyperbloom.store.records import Appended, Holding
-from hyperbloom.wire import Credentials, Data
-from hyperbloom.wire.credentials import sign_data
-from hyperbloom.wire.packing import pack_values
+from hyperbloom.store.records import Holding
 
 __all__ = ["FeedPeer", "FeedPeers", "ReplyScales", "SaltedTries"]
-
-log = Logger()
 
 
 class FeedPeer(Protocol):
@@ -59,7 +48,7 @@ class FeedPeer(Protocol):
 
     def hurry(self) -> None: ...
     def request(self, bounds: KeyRange, limit: int | None = None) -> None: ...
-    def offer(self, appended: Appended, origin: bytes) -> None: ...
+    def tell(self) -> None: ...
     def close(self, why: CloseReason) -> None: ...
 
 
@@ -115,24 +104,17 @@ class SaltedTries:
 
 
 class FeedPeers:
-    """The secure peers of one feed, in the order in which they came.
+    """The secure peers of one feed, in the order in which they came."""
 
-    `credentials` gives what this node signs with, None where it may not write.
-    """
-
-    def __init__(self, credentials: Callable[[], Credentials | None], clock: IReactorTime) -> None:
+    def __init__(self) -> None:
         self.reply_scales = ReplyScales()
         self.salted_tries = SaltedTries()
         #: Calls that wait until peers are in sync.
         self.waits = 0
-        self._credentials = credentials
         self._peers: dict[FeedPeer, None] = {}
         self._changed: list[Callable[[], None]] = []
         #: What connections that are over have moved.
         self._past = Counters()
-        #: Broadcasts that go out in the turn in which their values are stored.
-        self._turns = ReactorBudget(clock, most=BROADCASTS_PER_TURN, seconds=TURN_SECONDS)
-        self._signed: Sequence[Data] | None = None
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -186,29 +168,3 @@ class FeedPeers:
         for counters in (self._past, *(peer.counters for peer in self._peers)):
             moved.add(counters)
         return moved
-
-    # What is told to all of them
-
-    def offer(self, appended: Appended, origin: bytes) -> None:
-        """Values are on disk: each peer is told, at once or when it is its turn."""
-        if not self._peers:
-            return
-        self._signed = None
-        for peer in self:
-            try:
-                peer.offer(appended, origin)
-            except Exception:
-                log.failure("{peer} was not told of new values", peer=peer.name)
-        self._signed = None
-
-    def may_send_now(self) -> bool:
-        """Whether one more peer may be told in this turn of the reactor."""
-        return self._turns.take()
-
-    def signed(self, appended: Appended) -> Sequence[Data]:
-        """What is being offered, as signed Data: one signature for all peers it goes to."""
-        if self._signed is None:
-            credentials = self._credentials()
-            portions = pack_values(appended.values) if credentials is not None else ()
-            self._signed = [sign_data(credentials, portion) for portion in portions if credentials]
-        return self._signed

@@ -15,7 +15,6 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.connections.shares import Share
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.range_digests import RangeDigests
 from hyperbloom.replication.feed.ranges import union, within
@@ -142,15 +141,24 @@ class FeedValues:
 
         return succeed(read()) if limit <= 64 else self._context.own_work(read)
 
-    def log_after(
-        self, seq: int, *, limit: int, max_bytes: int, share: Share | None = None
-    ) -> Deferred[LogSlice]:
-        """A slice of the arrivals behind `seq`, oldest first; for a peer, if its share is given."""
+    def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]:
+        """A slice of the arrivals behind `seq`, oldest first."""
 
         def read() -> LogSlice:
             return self._context.store.log_slice(self.key, seq, limit=limit, max_bytes=max_bytes)
 
-        return self._context.work_for(share, read)
+        return self._context.own_work(read)
+
+    def read_log(self, seq: int, limit: int, max_bytes: int) -> Deferred[tuple[LogSlice, float]]:
+        """The same, and the seconds of work it has taken."""
+        work_seconds = self._context.work_seconds
+
+        def read() -> tuple[LogSlice, float]:
+            begun = work_seconds()
+            piece = self._context.store.log_slice(self.key, seq, limit=limit, max_bytes=max_bytes)
+            return piece, work_seconds() - begun
+
+        return self._context.own_work(read)
 
     # Values on their way in
 

@@ -31,7 +31,7 @@ from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.replication.sync.sync_driver import SyncDriver
 from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
 from hyperbloom.store import StoreError
-from hyperbloom.store.records import Appended, Holding
+from hyperbloom.store.records import Holding
 from hyperbloom.trust import Chain
 from hyperbloom.wire import FilterOptions, LocalProtocolError, Request, Session, Sync
 from hyperbloom.wire.events import (
@@ -216,9 +216,9 @@ class Peering:
         """Somebody waits until this peer is in sync: do not wait for the interval."""
         self.sync.hurry()
 
-    def offer(self, appended: Appended, origin: bytes) -> None:
-        """Values are on disk: tell the peer, at once or when it is its turn."""
-        self._broadcast.offer(appended, origin)
+    def tell(self) -> None:
+        """There is more in the feed's stream: tell the peer, at once or when it is its turn."""
+        self._broadcast.tell()
 
     def close(self, why: CloseReason) -> None:
         """End the connection."""

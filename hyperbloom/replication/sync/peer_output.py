@@ -13,7 +13,6 @@ from hyperbloom.replication.limits import MAX_UNSENT_BYTES
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.trust import TrustLink
 from hyperbloom.wire import (
-    Data,
     Digest,
     DigestRequest,
     FilterOptions,
@@ -95,11 +94,13 @@ class PeerOutput:
             self._write(self._session.send_data(portion))
             self._count(portion)
 
-    def send_signed(self, messages: Sequence[Data]) -> None:
-        """Send Data that was signed for all peers of the feed."""
-        for message in () if self._stopped else messages:
-            self._write(self._session.send_signed_data(message))
-            self._count(message.values)
+    def send_frames(self, frames: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Send values whose frames were signed for all peers of the feed."""
+        if self._stopped or not frames:
+            return
+        for frame in frames:
+            self._write(self._session.send_encoded_data(frame))
+        self._count(values)
 
     def send_answer(self, values: Sequence[bytes]) -> None:
         """Send values that were asked for: signing and encrypting them counts as its work."""

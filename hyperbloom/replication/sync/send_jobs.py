@@ -6,16 +6,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from hyperbloom.replication.feed.feed import Feed
-from hyperbloom.replication.limits import (
-    MAX_UNPACKED_FILTERS,
-    PEER_KNOWN_VALUES,
-    SLICE_BYTES,
-    SLICE_VALUES,
-)
+from hyperbloom.replication.feed.stream import StreamSlice
+from hyperbloom.replication.limits import MAX_UNPACKED_FILTERS, PEER_KNOWN_VALUES
 from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, SyncPlan
 from hyperbloom.replication.sync.reply import Answer
-from hyperbloom.store.records import Appended
 from hyperbloom.wire import Request, Sync
 
 __all__ = ["Broadcast", "FollowUps", "PlanJob", "Replies", "plan_of"]
@@ -25,7 +20,7 @@ FULL_SECONDS = 0.1
 
 
 class Broadcast:
-    """Sends what is stored from now on, read from the arrival log, never queued in memory.
+    """Sends what is stored from now on: where the peer stands in the feed's stream.
 
     `cursor` is the seq up to which the peer has been told. Values that the peer brought itself,
     or sent as well while they waited here, are left out.
@@ -33,26 +28,20 @@ class Broadcast:
 
     def __init__(self, peer: PeerPort, cursor: int) -> None:
         self._peer = peer
+        self._stream = peer.feed.stream
         self.cursor = cursor
         self.ready_at = 0.0
         self._known: deque[int] = deque(maxlen=PEER_KNOWN_VALUES)
 
-    def offer(self, appended: Appended, origin: bytes) -> None:
-        """New values were stored: send them now where the peer is up to date, else soon."""
-        feed, remote = self._peer.feed, self._peer.remote_key
-        follows = self.cursor == appended.first_seq - 1
-        if follows and origin == remote:
-            self.cursor = appended.top_seq
-        elif (
-            follows
-            and self._peer.scheduler.is_idle
-            and is_small(appended.values)
-            and feed.peers.may_send_now()
-        ):
-            self.cursor = appended.top_seq
-            self._peer.output.send_signed(feed.peers.signed(appended))
-        if self.cursor < feed.values.top_seq:
-            self._peer.scheduler.add(self)
+    def tell(self) -> None:
+        """The stream has more: send it now where that is possible, else when it is its turn."""
+        stream, peer = self._stream, self._peer
+        if self.cursor < stream.top and peer.scheduler.is_idle and peer.output.has_room:
+            piece = stream.slice_after(self.cursor)
+            if piece is not None:
+                self._send(piece)
+        if self.cursor < stream.top:
+            peer.scheduler.add(self)
 
     def peer_has(self, values: Sequence[bytes]) -> None:
         """The peer sent these itself; worth remembering only while something waits for it."""
@@ -60,33 +49,35 @@ class Broadcast:
             self._known.extend(map(hash, values))
 
     async def step(self) -> bool:
-        """Send the next slice of the log; more is to come while it has not reached the top."""
-        feed = self._peer.feed
-        top = feed.values.top_seq
-        if self.cursor >= top:
+        """Send the next slice; more is to come while the peer has not reached the stream's top."""
+        stream, peer = self._stream, self._peer
+        if self.cursor >= stream.top:
             return False
-        if not self._peer.output.has_room:
-            self.ready_at = self._peer.context.clock.seconds() + FULL_SECONDS
+        shares, now = peer.context.shares, peer.context.clock.seconds()
+        rest = shares.rests(peer.share)
+        if rest or not peer.output.has_room:
+            self.ready_at = now + (rest or FULL_SECONDS)
             return True
-        piece = await feed.values.log_after(
-            self.cursor, limit=SLICE_VALUES, max_bytes=SLICE_BYTES, share=self._peer.share
-        )
-        known = set(self._known)
-        origin = self._peer.remote_key
-        # What arrived behind the last record has been forgotten meanwhile.
-        self.cursor = max(self.cursor, piece.last_seq if piece.records else top)
-        self._peer.output.send_values(
-            [r.value for r in piece.records if r.origin != origin and hash(r.value) not in known]
-        )
-        if self.cursor < feed.values.top_seq and piece.records:
-            return True
-        self._known.clear()
-        return False
+        await stream.turn(peer.share)
+        piece = stream.slice_after(self.cursor)
+        if piece is None:
+            piece = await stream.read_after(self.cursor)
+            shares.charge(peer.share, piece.seconds)
+        self._send(piece)
+        return self.cursor < stream.top
 
-
-def is_small(values: Sequence[bytes]) -> bool:
-    """Whether values may be sent in one go; more are read from the log slice by slice."""
-    return len(values) <= SLICE_VALUES and sum(map(len, values)) <= SLICE_BYTES
+    def _send(self, piece: StreamSlice) -> None:
+        """Send a slice as it is, or what of it the peer does not have."""
+        peer, origin = self._peer, self._peer.remote_key
+        self.cursor = max(self.cursor, piece.last_seq)
+        if origin in piece.of or self._known:
+            known = set(self._known)
+            pairs = zip(piece.values, piece.origins, strict=True)
+            peer.output.send_values([v for v, of in pairs if of != origin and hash(v) not in known])
+        else:
+            peer.output.send_frames(piece.frames, piece.values)
+        if self.cursor >= peer.feed.values.top_seq:
+            self._known.clear()
 
 
 class Replies:
