@@ -90,7 +90,7 @@ TURN_SECONDS = 0.01
 #: Peers that are told of new values in one turn of the reactor, and the seconds of it after which
 #: no other is: telling one takes some 0.02 ms, and as long again to hand it to the system.
 BROADCASTS_PER_TURN = 256
-BROADCAST_SECONDS = 0.003
+BROADCAST_SECONDS = 0.001
 
 #: Seconds that values wait at the most to go out together, where many peers are being told.
 MAX_JOIN_SECONDS = 0.1

@@ -15,9 +15,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hostile import MANY_CONNECTIONS, Attack, attackers
 from light_peers import Task, marked_value
 from nodes import BenchNode, prefill, running
 
@@ -142,7 +144,7 @@ class Members:
 def owner(folder: Path, members: int, values: int) -> BenchNode:
     """A node that owns a feed of so many values and takes so many members."""
     node = BenchNode(folder / "owner", OWNER, OWNER.public_key)
-    node.prepare(limits=f"connections = {members * 5 // 4 + 24}")
+    node.prepare(limits=f"connections = {members * 5 // 4 + 300}")
     batches = (
         [b"%060d" % number for number in range(start, min(start + 50_000, values))]
         for start in range(0, values, 50_000)
@@ -152,18 +154,20 @@ def owner(folder: Path, members: int, values: int) -> BenchNode:
 
 
 @contextlib.contextmanager
-def crowd(folder: Path, count: int, values: int = 1) -> Iterator[tuple[BenchNode, Members]]:
-    """An owner and its members, all secure, all with all values, at rest."""
+def crowd(
+    folder: Path, count: int, values: int = 1, *, attack: Attack | None = None
+) -> Iterator[tuple[BenchNode, Members]]:
+    """An owner and its members, all secure, all with all values, at rest but for an attack."""
     node = owner(folder, count, values)
     members = Members(node, count)
-    with running(node):
-        try:
-            members.connect()
-            members.wait_for(values)
-            time.sleep(3)
-            yield node, members
-        finally:
-            members.stop()
+    with running(node), contextlib.ExitStack() as stack:
+        stack.callback(members.stop)
+        members.connect()
+        members.wait_for(values)
+        if attack is not None:
+            stack.enter_context(attackers(node.port, attack))
+        time.sleep(3)
+        yield node, members
 
 
 def check_all(node: BenchNode, members: Members, count: int) -> bool:
@@ -184,11 +188,11 @@ def percentile(delays: Counter[int], part: float) -> float:
     return 0.0
 
 
-def put_case(folder: Path, scale: float) -> Figures:
+def put_case(folder: Path, scale: float, *, attack: Attack | None = None) -> Figures:
     """One value at a time, once a second: until the last member has it."""
     count = int(Size.peers * scale)
     puts = 30
-    with crowd(folder, count) as (node, members), node.client() as client:
+    with crowd(folder, count, attack=attack) as (node, members), node.client() as client:
         node.stall()
         begun = node.cpu_seconds()
         for _ in range(puts):
@@ -245,11 +249,11 @@ def keep_putting(
     return took
 
 
-def puts_case(folder: Path, scale: float) -> Figures:
+def puts_case(folder: Path, scale: float, *, attack: Attack | None = None) -> Figures:
     """100 single puts a second while all members listen: when they are acknowledged."""
     count = int(Size.peers * scale)
     rate, seconds = 100.0, 15.0
-    with crowd(folder, count) as (node, members):
+    with crowd(folder, count, attack=attack) as (node, members):
         node.stall()
         begun, cpu = time.perf_counter(), node.cpu_seconds()
         took = keep_putting(node, rate=rate, seconds=seconds, values=1, callers=16)
@@ -389,4 +393,10 @@ CROWD_CASES: dict[str, Callable[[Path, float], Figures]] = {
     "crowd-batches": batches_case,
     "crowd-newcomers": newcomers_case,
     "crowd-rest": rest_case,
+    # A hostile member, with as many connections as it may have, changes nothing.
+    **{
+        f"crowd-{name}-{kind}": partial(case, attack=Attack(kind, MANY_CONNECTIONS, 0.0))
+        for name, case in (("put", put_case), ("puts", puts_case))
+        for kind in ("filters", "requests")
+    },
 }
