@@ -16,6 +16,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from itertools import islice
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 __all__ = ["ReactorBudget"]
@@ -66,6 +67,19 @@ class ReactorBudget:
         rows.setdefault(who, deque()).append(go_on)
         if self._call is None:
             self._call = self._clock.callLater(0, self._next)
+
+    def turn(self, who: Hashable) -> Deferred[None]:
+        """Fires when one piece of work may be done for this peer, and counts it."""
+        granted: Deferred[None] = Deferred()
+
+        def ask() -> None:
+            if self.take(who):
+                granted.callback(None)
+            else:
+                self.wait(who, ask)
+
+        ask()
+        return granted
 
     def _has_part(self, who: Hashable, now: float) -> bool:
         """While others wait: whether it is this peer's turn, and that is not over."""

@@ -37,6 +37,7 @@ __all__ = [
     "MAX_KEPT_SUMS",
     "MAX_REPLY_SCALES",
     "MAX_SALTED_KEYS",
+    "MAX_SHARED_BYTES",
     "MAX_STREAM_BYTES",
     "MAX_TRIES",
     "MAX_TRY_SYMBOLS",
@@ -51,6 +52,7 @@ __all__ = [
     "RETENTION_SECONDS",
     "ROUND_BYTES",
     "SALTED_SECONDS",
+    "SHARED_SLICE_BYTES",
     "SKETCH_FAR_BEHIND",
     "SKETCH_PAUSE",
     "SKETCH_QUIET_SECONDS",
@@ -126,6 +128,15 @@ MAX_UNSENT_BYTES = 8_388_608
 #: One slice of a scan, read in one short read transaction: about 5 ms of work.
 SLICE_VALUES = 8_192
 SLICE_BYTES = 1_048_576
+
+#: Values of one frame of an answer that many may be sent alike. So much lies encrypted in the
+#: transport of each of them, and a thousand may ask at once; a transport is full with as much.
+SHARED_SLICE_BYTES = 65_536
+
+#: Slices of such answers of one feed that are kept while others ask for the same: some 120 of them,
+#: so that peers that read at different speeds find them still here. The one that was not asked for
+#: longest goes; who needs it has it read again.
+MAX_SHARED_BYTES = 8_388_608
 
 #: What one reply of a peer that cannot split its replies may weigh: such a peer's connection dies
 #: above 262,144 bytes a frame, so half of it leaves room for values longer than the mean.

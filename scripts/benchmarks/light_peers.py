@@ -7,14 +7,18 @@ connections, and the end of standard input ends the process.
 Each connection is a member with a key and an address of its own. All that comes is decrypted, cut
 into frames and checked: a chain and a signature over both nonces, and each Data's signature, once
 for equal bodies of one sender. A value that begins with MARK carries the time it was put
-(`marked_value`). Comparisons by digest are answered with what really came.
+(`marked_value`). It asks as a node with an empty store does: for the other's digest, then with an
+empty filter. It compares again a second after the last value, and every minute; comparisons are
+answered with what really came.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import random
 import selectors
 import socket
 import sys
@@ -26,7 +30,7 @@ from typing import Any
 from hyperbloom.digests import SUM_MODULUS, element_sum, set_digest
 from hyperbloom.keys import Identity
 from hyperbloom.trust import issue_link, verify_chain
-from hyperbloom.wire import Credentials, Data, Digest, DigestRequest, Sync
+from hyperbloom.wire import Credentials, Data, Digest, DigestRequest, Range, Sync
 from hyperbloom.wire.framing import FrameReader, encode_frame, encode_open, split_frame
 from hyperbloom.wire.messages import Handshake, Open
 from hyperbloom.wire.set_digest import SET_DIGEST
@@ -37,6 +41,11 @@ MARK = b"put at: "
 #: Bodies whose signature is known to hold.
 KNOWN_BODIES = 64
 READ_BYTES = 1 << 18
+#: Seconds between two comparisons, and after the last value; a node has the same by default.
+INTERVAL, JITTER, DOUBT_SECONDS = 60.0, 0.2, 1.0
+#: Seconds between two looks at who is to compare.
+LOOK_SECONDS = 0.25
+EVERYTHING = Range(start=b"", end=None)
 
 
 def marked_value(length: int = 64) -> bytes:
@@ -107,7 +116,10 @@ class LightPeer:
         self.frames = FrameReader()
         self.opened: Open | None = None
         self.remote: Any = None
-        self.values = self.total = self.bytes_in = 0
+        self.values = self.total = self.bytes_in = self.compared = 0
+        self.is_asked = self.is_ended = False
+        #: When it compares again; never before it has asked.
+        self.due = math.inf
         source = f"127.{1 + number // 60_000}.{number // 250 % 250}.{1 + number % 250}"
         self.socket = socket.create_connection(
             ("127.0.0.1", task.port), timeout=60, source_address=(source, 0)
@@ -162,8 +174,12 @@ class LightPeer:
             self.remote = verify_handshake(
                 Handshake.decode(body), self.credentials, signed=signed, now=time.time(), leeway=0
             )
-            if self.task.asks:
-                self.send(Sync(filter=bytes(8), size=64, n=1, seed=0))
+            if self.task.asks and self.task.compares:
+                self.compare()
+            elif self.task.asks:
+                self._ask()
+        elif message_id == Digest.message_id:
+            self._take_digest(Digest.decode(body))
         elif message_id == DigestRequest.message_id:
             request = DigestRequest.decode(body)
             digest = set_digest(self.values, self.total)
@@ -178,7 +194,24 @@ class LightPeer:
                 )
             )
 
+    def compare(self) -> None:
+        """Ask what the owner holds."""
+        self.compared += 1
+        self.due = time.perf_counter() + INTERVAL * (1 + JITTER * random.uniform(-1, 1))
+        self.send(DigestRequest(number=self.compared, ranges=(EVERYTHING,)))
+
+    def _take_digest(self, digest: Digest) -> None:
+        is_same = digest.digest == set_digest(self.values, self.total)
+        if not (is_same or self.is_asked):
+            self._ask()
+
+    def _ask(self) -> None:
+        self.is_asked = True
+        self.send(Sync(filter=bytes(8), size=64, n=1, seed=0))
+
     def _take_data(self, body: bytes) -> None:
+        if self.compared == 1:
+            self.due = time.perf_counter() + DOUBT_SECONDS
         known = self.figures.known
         checked = known.get(body)
         if checked is None:
@@ -223,6 +256,7 @@ class Crowd:
         self.peers: list[LightPeer] = []
         self.lost = 0
         self._input = b""
+        self._look_at = 0.0
 
     def run(self) -> None:
         """Connect, say so, and serve until standard input ends."""
@@ -237,8 +271,16 @@ class Crowd:
         sys.stdout.flush()
         os.set_blocking(0, False)
         self.selector.register(0, selectors.EVENT_READ, None)
-        while self._serve(None):
-            pass
+        while self._serve(LOOK_SECONDS):
+            self._compare()
+
+    def _compare(self) -> None:
+        now = time.perf_counter()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            for peer in self.peers:
+                if peer.due <= now and not peer.is_ended:
+                    peer.compare()
 
     def _serve(self, timeout: float | None) -> bool:
         for key, _ in self.selector.select(timeout):
@@ -251,6 +293,7 @@ class Crowd:
         return True
 
     def _end(self, peer: LightPeer) -> None:
+        peer.is_ended = True
         self.selector.unregister(peer.socket)
         peer.socket.close()
 
@@ -273,6 +316,7 @@ class Crowd:
         sets = Counter((peer.values, peer.total) for peer in self.peers)
         return {
             "frames": self.figures.frames,
+            "compared": sum(peer.compared for peer in self.peers),
             "lost": self.lost,
             "bytes_in": sum(peer.bytes_in for peer in self.peers),
             "sets": {set_digest(*one).hex(): count for one, count in sets.items()},

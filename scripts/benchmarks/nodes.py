@@ -234,11 +234,14 @@ class BenchNode:
 
 
 @contextlib.contextmanager
-def running(*nodes: BenchNode) -> Iterator[None]:
-    """Start nodes one after the other; all are stopped at the end."""
+def running(*nodes: BenchNode, tac: bool = True) -> Iterator[None]:
+    """Start nodes one after the other; all are stopped at the end.
+
+    Without `tac` there is no stall meter, which takes a processor's second a minute itself.
+    """
     try:
         for node in nodes:
-            node.start()
+            node.start(tac=tac)
         yield
     finally:
         for node in nodes:

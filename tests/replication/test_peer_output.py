@@ -6,8 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred, succeed
 
 from hyperbloom.replication.counters import Counters
+from hyperbloom.replication.feed.shared_slices import SignedValues
 from hyperbloom.replication.limits import MAX_UNSENT_BYTES
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
 
@@ -40,7 +42,8 @@ class Scheduler:
 class Bench:
     def __init__(self) -> None:
         self.written: list[bytes] = []
-        self.told: list[list[bytes]] = []
+        self.told: list[int] = []
+        self.turns: list[Deferred[None]] = []
         self.charged: list[float] = []
         self.session, self.scheduler, self.counters = Bytes(), Scheduler(), Counters()
         self.share = SimpleNamespace(unsent=OTHERS_UNSENT)
@@ -55,6 +58,7 @@ class Bench:
             name="peer",
             outgoing=True,
             write=self.written.append,
+            turn=lambda: self.turns.pop(0) if self.turns else succeed(None),
             release=nothing,
             strike=nothing,
             close=nothing,
@@ -67,8 +71,11 @@ class Bench:
             self.share,  # type: ignore[arg-type]
             self.counters,
             context,  # type: ignore[arg-type]
-            lambda values: self.told.append(list(values)),
+            self.told.append,
         )
+
+    def answer(self, signed: SignedValues) -> None:
+        Deferred.fromCoroutine(self.output.send_answer(signed))
 
 
 @pytest.fixture
@@ -83,7 +90,7 @@ def test_values_are_counted_and_told(bench: Bench) -> None:
     assert [(kind, list(values)) for kind, values in bench.session.sent] == [("data", [b"a", b"b"])]
     bench.output.send_frames([b"frame"], [b"c"])
     assert [kind for kind, _ in bench.session.sent] == ["data", "encoded_data"]
-    assert bench.told == [[b"a", b"b"], [b"c"]]
+    assert bench.told == [2, 1]
     assert bench.counters.values_out == 3
     assert len(bench.written) == 2
 
@@ -92,14 +99,28 @@ def test_many_values_go_in_as_many_messages_as_they_need(bench: Bench) -> None:
     values = [bytes([number]) * 60_000 for number in range(40)]
     bench.output.send_values(values)
     assert 1 < len(bench.written) < len(values)
-    assert [value for portion in bench.told for value in portion] == values
+    assert sum(bench.told) == 40 * 60_000
     assert bench.counters.values_out == len(values)
 
 
 def test_the_work_of_an_answer_is_charged(bench: Bench) -> None:
-    bench.output.send_answer([b"a"])
-    assert bench.charged == [0.25]
-    assert bench.told == [[b"a"]]
+    bench.answer(SignedValues([b"a frame", b"another"], 3, 70))
+    assert bench.session.sent == [("encoded_data", b"a frame"), ("encoded_data", b"another")]
+    assert bench.charged == [0.25, 0.25]
+    assert bench.told == [70]
+    assert bench.counters.values_out == 3
+
+
+def test_each_frame_of_an_answer_waits_for_its_turn(bench: Bench) -> None:
+    bench.turns = [Deferred(), Deferred()]
+    first, second = bench.turns
+    bench.answer(SignedValues([b"a frame", b"another"], 3, 70))
+    assert bench.session.sent == []
+    first.callback(None)
+    assert bench.session.sent == [("encoded_data", b"a frame")]
+    bench.output.stop()
+    second.callback(None)
+    assert len(bench.session.sent) == 1, "the connection ended while it waited"
 
 
 def test_what_is_not_read_is_counted_while_the_connection_is_full(bench: Bench) -> None:
@@ -140,7 +161,7 @@ def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
     for kind in QUESTIONS:
         getattr(bench.output, f"send_{kind}")(f"a {kind}")
     bench.output.send_values([b"a"])
-    bench.output.send_answer([b"a"])
+    bench.answer(SignedValues([b"a frame"], 3, 70))
     bench.output.send_frames([b"frame"], [b"c"])
     assert bench.session.sent == []
     assert bench.written == []

@@ -49,9 +49,11 @@ QUIET = Situation(
     was_asked=False,
     is_receiving=False,
     is_sending=False,
+    is_answered=False,
     awaits_reply=False,
     values_new=0,
     values_moved=0,
+    values_sent=0,
     filters_bytes=1_000.0,
     peers=1,
 )
@@ -261,7 +263,7 @@ def test_the_way_that_moves_the_fewest_bytes_is_chosen(peer_bytes, way):
 def test_what_the_peer_was_sent_counts_as_what_it_holds():
     one = Driven(NPM)
     one.asked(900.0)
-    one.schedule.peer_was_sent([b"v" * 60, b"w" * 40])
+    one.schedule.peer_was_sent(100)
     assert one.wake() == PLAN
 
 

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hyperbloom.replication.limits import LONGEST_VALUE_BYTES, SLICE_BYTES, SLICE_VALUES
+from hyperbloom.replication.limits import (
+    LONGEST_VALUE_BYTES,
+    SHARED_SLICE_BYTES,
+    SLICE_BYTES,
+    SLICE_VALUES,
+)
 from hyperbloom.store import Store
 from hyperbloom.store.records import RangeSlice
 
@@ -45,9 +50,16 @@ class FeedSlices:
         limit = min(most or SLICE_VALUES, SLICE_VALUES)
         return self._store.range_slice(self._key, start, end, limit=limit, max_bytes=SLICE_BYTES)
 
-    def was_here(self) -> Callable[[list[bytes]], list[bytes]]:
-        """Tells of values which of them were here at this moment."""
-        asked_at = self._top_seq()
+    def portion(self, start: bytes, end: bytes | None) -> RangeSlice:
+        """The next values of a range, as many as a frame of an answer has."""
+        return self._store.range_slice(
+            self._key, start, end, limit=SLICE_VALUES, max_bytes=SHARED_SLICE_BYTES
+        )
+
+    def was_here(self, asked_at: int | None = None) -> Callable[[list[bytes]], list[bytes]]:
+        """Tells of values which of them were here when `asked_at` arrived; None: at this moment."""
+        if asked_at is None:
+            asked_at = self._top_seq()
 
         def was_here(values: list[bytes]) -> list[bytes]:
             if self._top_seq() <= asked_at or not values:

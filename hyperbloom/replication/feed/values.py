@@ -19,6 +19,7 @@ from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.range_digests import RangeDigests
 from hyperbloom.replication.feed.ranges import union, within
 from hyperbloom.replication.feed.refused_values import RefusedValues
+from hyperbloom.replication.feed.shared_slices import SharedSlices
 from hyperbloom.replication.feed.slices import FeedSlices
 from hyperbloom.replication.settings import FeedSettings, KeyRange
 from hyperbloom.store import AppendValues
@@ -62,6 +63,8 @@ class FeedValues:
         self.key = record.key
         self.top_seq = record.top_seq
         self.slices = FeedSlices(context.store, self.key, lambda: self.top_seq)
+        #: Slices of answers that several peers are sent alike.
+        self.shared_slices = SharedSlices()
         #: Digests of parts of the feed, which peers are compared by.
         self.range_digests = RangeDigests(self.holding)
         #: Ranges that somebody here waits for, beside those that this node keeps.
@@ -257,6 +260,7 @@ class FeedValues:
         """So many values of so many bytes have been removed from disk."""
         self._count -= count
         self._bytes -= size
+        self.shared_slices.clear()
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` for all that is stored from now on; returns how to end that."""

@@ -25,7 +25,13 @@ from hyperbloom.replication.status import PeerStatus, SyncRound, SyncState
 from hyperbloom.replication.sync.peer_intake import PeerIntake
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
 from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, reply_limit
-from hyperbloom.replication.sync.reply import Answer, reply_to_request, reply_to_sync
+from hyperbloom.replication.sync.reply import (
+    Answer,
+    asks_for_everything,
+    reply_to_request,
+    reply_to_sync,
+    shared_reply,
+)
 from hyperbloom.replication.sync.send_jobs import Broadcast, FollowUps, Replies
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.replication.sync.sync_driver import SyncDriver
@@ -181,9 +187,14 @@ class Peering:
         return self.intake.unwritten > 0 or len(self._follow_ups) > 0
 
     @property
+    def is_answered(self) -> bool:
+        """Whether the peer has questions that wait here."""
+        return len(self._replies) > 0
+
+    @property
     def is_sending(self) -> bool:
         """Whether the peer has questions that wait here, or was not sent all that is new."""
-        return len(self._replies) > 0 or self._broadcast.cursor < self.feed.values.top_seq
+        return self.is_answered or self._broadcast.cursor < self.feed.values.top_seq
 
     @property
     def awaits_reply(self) -> bool:
@@ -234,8 +245,7 @@ class Peering:
             case SyncReceived():
                 self._take_sync(event.sync)
             case RequestReceived():
-                slices = self.feed.values.slices
-                self.answer(reply_to_request(event.request, slices.at_most, slices.was_here()))
+                self.answer(self._reply_to(event.request))
             case DigestRequested():
                 self.sync.digests.take_request(event.request)
             case DigestReceived():
@@ -284,8 +294,17 @@ class Peering:
             self.connection.strike(f"its filter has {sync.n} hash functions")
             return
         self.sync.peer_asked(sync)
-        slices = self.feed.values.slices
-        self.answer(reply_to_sync(sync, slices.at_most, slices.was_here()))
+        self.answer(self._reply_to(sync))
+
+    def _reply_to(self, question: Sync | Request) -> Answer:
+        values = self.feed.values
+        slices, signer = values.slices, self.own_chain.holder
+        if asks_for_everything(question):
+            return shared_reply(question, values.top_seq, signer, slices, values.shared_slices)
+        read, was_here = slices.at_most, slices.was_here()
+        if isinstance(question, Request):
+            return reply_to_request(question, read, was_here)
+        return reply_to_sync(question, read, was_here)
 
     def answer(self, reply: Answer) -> None:
         """Put an answer behind the others; a peer that reads none gets no more of them."""

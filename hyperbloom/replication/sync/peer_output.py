@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from twisted.internet.defer import Deferred
+
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.shares import Share
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.counters import Counters
+from hyperbloom.replication.feed.shared_slices import SignedValues
 from hyperbloom.replication.limits import MAX_UNSENT_BYTES
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.trust import TrustLink
@@ -23,6 +26,7 @@ from hyperbloom.wire import (
     Sync,
     ValuesWanted,
 )
+from hyperbloom.wire.credentials import signed_frames
 from hyperbloom.wire.packing import pack_values
 
 __all__ = ["Connection", "PeerOutput"]
@@ -32,14 +36,16 @@ __all__ = ["Connection", "PeerOutput"]
 class Connection:
     """What a peer needs of its connection.
 
-    write: bytes to the transport. release: the peer is no longer behind, frames may be taken.
-    strike: the peer broke a rule, in words. close: end the connection. tell: a kind of event and
-    what it was, for the log.
+    write: bytes to the transport. turn: fires when the peer may be sent something that costs time,
+    in this turn of the reactor or in a later one. release: the peer is no longer behind, frames may
+    be taken. strike: the peer broke a rule, in words. close: end the connection. tell: a kind of
+    event and what it was, for the log.
     """
 
     name: str
     outgoing: bool
     write: Callable[[bytes], None]
+    turn: Callable[[], Deferred[None]]
     release: Callable[[], None]
     strike: Callable[[str], None]
     close: Callable[[CloseReason], None]
@@ -49,7 +55,7 @@ class Connection:
 class PeerOutput:
     """Everything that one peer is told; nothing any more after `stop`.
 
-    `sent` is called with the values that the peer was sent.
+    `sent` is called with the bytes of the values that the peer was sent.
     """
 
     def __init__(
@@ -60,7 +66,7 @@ class PeerOutput:
         share: Share,
         counters: Counters,
         context: FeedContext,
-        sent: Callable[[Sequence[bytes]], None],
+        sent: Callable[[int], None],
     ) -> None:
         self._connection = connection
         self._session = session
@@ -92,7 +98,7 @@ class PeerOutput:
             return
         for portion in pack_values(values):
             self._write(self._session.send_data(portion))
-            self._count(portion)
+            self._count(len(portion), sum(map(len, portion)))
 
     def send_frames(self, frames: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Send values whose frames were signed for all peers of the feed."""
@@ -100,14 +106,25 @@ class PeerOutput:
             return
         for frame in frames:
             self._write(self._session.send_encoded_data(frame))
-        self._count(values)
+        self._count(len(values), sum(map(len, values)))
 
-    def send_answer(self, values: Sequence[bytes]) -> None:
-        """Send values that were asked for: signing and encrypting them counts as its work."""
+    def sign(self, values: Sequence[bytes]) -> SignedValues:
+        """Values as they can be sent to this peer. May be called in a thread."""
+        credentials = self._session.credentials
+        frames = [] if credentials is None else signed_frames(credentials, values)
+        return SignedValues(frames, len(values), sum(map(len, values)))
+
+    async def send_answer(self, signed: SignedValues) -> None:
+        """Send values that were asked for, one frame a turn: encrypting them counts as its work."""
         work_seconds = self._context.work_seconds
-        begun = work_seconds()
-        self.send_values(values)
-        self._context.shares.charge(self._share, work_seconds() - begun)
+        for frame in signed.frames:
+            await self._connection.turn()
+            if self._stopped:
+                return
+            begun = work_seconds()
+            self._write(self._session.send_encoded_data(frame))
+            self._context.shares.charge(self._share, work_seconds() - begun)
+        self._count(signed.count, signed.size)
 
     def _write(self, data: bytes) -> None:
         """Send bytes, and count what the peer has not read while the connection is full."""
@@ -118,9 +135,9 @@ class PeerOutput:
         self._unsent += len(data)
         self._connection.write(data)
 
-    def _count(self, values: Sequence[bytes]) -> None:
-        self._counters.values_out += len(values)
-        self._sent(values)
+    def _count(self, values: int, size: int) -> None:
+        self._counters.values_out += values
+        self._sent(size)
 
     # Everything else
 

@@ -9,29 +9,55 @@ meanwhile are not thrown back at it.
 The work is counted (`tested`, in values of 64 bytes) so that the caller can slow a peer that asks
 too much. A question costs something even if nothing answers it, its filter costs by its length, and
 a value as many times as much as hash functions were needed to know whether it is in the filter.
+
+Who asks for everything in a range is answered by slices that others who ask the same are sent, too
+(`shared_slices`); each is charged for them as if they were made for it alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.replication.feed.range_digests import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.replication.feed.ranges import ValueSlice
+from hyperbloom.replication.feed.shared_slices import (
+    AnswerSlice,
+    Question,
+    SharedSlices,
+    SignedValues,
+)
+from hyperbloom.replication.feed.slices import FeedSlices
 from hyperbloom.replication.limits import ID_VALUES, IDS_A_STEP
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.sketches import Ids
 from hyperbloom.wire import Request, Sync
 from hyperbloom.wire.limits import SEND_FRAME_BYTES
 
-__all__ = ["Answer", "Reply", "ValuesById", "WasHere", "reply_to_request", "reply_to_sync"]
+__all__ = [
+    "Answer",
+    "Reply",
+    "SharedReply",
+    "ValuesById",
+    "WasHere",
+    "asks_for_everything",
+    "reply_to_request",
+    "reply_to_sync",
+    "shared_reply",
+]
 
 #: (start, end, most values; 0: as many as a slice holds) → the next values in byte order.
 ReadUpTo = Callable[[bytes, bytes | None, int], ValueSlice]
 
 #: Values → those of them that were here when the question came.
 WasHere = Callable[[list[bytes]], list[bytes]]
+
+#: Values → as they are sent. It is called in a thread.
+Sign = Callable[[Sequence[bytes]], SignedValues]
 
 #: A portion is handed over once it is about this many bytes.
 PORTION_BYTES = SEND_FRAME_BYTES
@@ -44,6 +70,12 @@ FILTER_BYTES_OF_A_VALUE = 64
 
 #: Memory of a question beside its filter.
 _WEIGHT = 1_024
+
+
+class Work(Protocol):
+    """Does something in a thread, for the peer, when it is its turn."""
+
+    def __call__(self, call: Callable[[], Any], /) -> Deferred[Any]: ...
 
 
 class Answer(Protocol):
@@ -70,11 +102,33 @@ class Answer(Protocol):
     def is_unfolded(self) -> bool: ...
 
     def fold(self) -> None: ...
-    def next_portion(self) -> list[bytes]: ...
+    async def next_signed(self, work: Work, sign: Sign) -> SignedValues: ...
     def take_tested(self) -> int: ...
+    def end(self) -> None: ...
 
 
-class Reply:
+class _Alone(ABC):
+    """What only one peer is sent: its values are read and signed in one step of a thread."""
+
+    @abstractmethod
+    def next_portion(self) -> list[bytes]:
+        """The next values to send (reads the store: run it in a thread)."""
+
+    @abstractmethod
+    def fold(self) -> None:
+        """Drop what can be made again."""
+
+    async def next_signed(self, work: Work, sign: Sign) -> SignedValues:
+        """The next values to send; there may be none before it is done."""
+        signed: SignedValues = await work(lambda: sign(self.next_portion()))
+        return signed
+
+    def end(self) -> None:
+        """Nothing more is asked of it."""
+        self.fold()
+
+
+class Reply(_Alone):
     """An answer under way. `bloom` None answers a Request: everything in the range.
 
     The filter is unpacked, at eight times its size, only when the answer's turn has come.
@@ -163,7 +217,7 @@ class Reply:
         return values
 
 
-class ValuesById:
+class ValuesById(_Alone):
     """The values of these ids, as far as they are here, in the order of the ids."""
 
     about: KeyRange | None = None
@@ -205,6 +259,95 @@ class ValuesById:
             portion += values
             weight += size
         return portion
+
+
+class SharedReply:
+    """Everything in a range, as it stood when it was asked for: others may be sent the same.
+
+    `about` and `filter_bytes` are those of a Sync.
+    """
+
+    was_cut = is_unfolded = False
+
+    def __init__(
+        self,
+        question: Question,
+        slices: FeedSlices,
+        shared: SharedSlices,
+        *,
+        about: KeyRange | None = None,
+        filter_bytes: int = 0,
+    ) -> None:
+        self.about = about
+        self.weight = _WEIGHT
+        self.tested = QUESTION_VALUES + filter_bytes // FILTER_BYTES_OF_A_VALUE
+        self._question = question
+        self._slices = slices
+        self._shared = shared
+        self._was_here = slices.was_here(question.asked_at)
+        self._joined = False
+        is_empty = question.end is not None and question.end <= question.start
+        self._position = None if is_empty else question.start
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be sent."""
+        return self._position is None
+
+    def fold(self) -> None:
+        """There is nothing to drop."""
+
+    def take_tested(self) -> int:
+        """The work since the last time this was asked."""
+        tested, self.tested = self.tested, 0
+        return tested
+
+    async def next_signed(self, work: Work, sign: Sign) -> SignedValues:
+        """The next values to send; there may be none before it is done."""
+        start = self._position
+        if start is None:
+            return SignedValues([], 0, 0)
+        if not self._joined:
+            self._joined = True
+            self._shared.join(self._question)
+        made = await self._shared.get(self._question, start, lambda: self._make(start, sign), work)
+        self._position = made.next_start
+        self.tested += made.tested
+        return made.signed
+
+    def _make(self, start: bytes, sign: Sign) -> AnswerSlice:
+        piece = self._slices.portion(start, self._question.end)
+        return AnswerSlice(
+            signed=sign(self._was_here(piece.values)),
+            next_start=piece.next_start,
+            tested=max(len(piece.values), sum(map(len, piece.values)) // VALUE_BYTES),
+        )
+
+    def end(self) -> None:
+        """Nothing more is asked of it."""
+        self._position = None
+        if self._joined:
+            self._joined = False
+            self._shared.leave(self._question)
+
+
+def asks_for_everything(question: Sync | Request) -> bool:
+    """Whether it asks for all values of a range, without a limit and with nothing in its filter."""
+    if question.limit is not None:
+        return False
+    return isinstance(question, Request) or not question.filter.strip(b"\0")
+
+
+def shared_reply(
+    question: Sync | Request, asked_at: int, signer: bytes, slices: FeedSlices, shared: SharedSlices
+) -> SharedReply:
+    """The answer to a question that `asks_for_everything`; for the rest see `SharedReply`."""
+    if isinstance(question, Request):
+        asked = Question(question.start, question.end, asked_at, signer)
+        return SharedReply(asked, slices, shared)
+    bounds = (b"", None) if question.range is None else (question.range.start, question.range.end)
+    asked = Question(*bounds, asked_at, signer)
+    return SharedReply(asked, slices, shared, about=bounds, filter_bytes=len(question.filter))
 
 
 def reply_to_sync(sync: Sync, read: ReadUpTo, was_here: WasHere) -> Reply:

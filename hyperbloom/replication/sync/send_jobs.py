@@ -106,9 +106,9 @@ class Replies:
             self.ready_at = self._peer.context.clock.seconds() + FULL_SECONDS
             return True
         reply = self._waiting[0]
-        values = await self._peer.work(reply.next_portion)
+        signed = await reply.next_signed(self._peer.work, self._peer.output.sign)
         self._keep_filter(reply)
-        self._peer.output.send_answer(values)
+        await self._peer.output.send_answer(signed)
         wait = self._peer.answered(reply.take_tested())
         self.ready_at = self._peer.context.clock.seconds() + wait if wait else 0.0
         if reply.done and self._waiting:
@@ -127,6 +127,7 @@ class Replies:
                 self._keeps_filter = True
 
     def _forget(self, reply: Answer) -> None:
+        reply.end()
         share = self._peer.share
         share.asked -= reply.weight
         if self._keeps_filter:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from twisted.internet.interfaces import IDelayedCall
 
 from hyperbloom.bloom import estimate_count, optimal_parameters
@@ -92,9 +90,9 @@ class SyncDriver:
             self._schedule.peer_asked(held, now=self._clock.seconds(), situation=self._situation())
         )
 
-    def peer_was_sent(self, values: Sequence[bytes]) -> None:
-        """The peer holds these, too, from now on."""
-        self._schedule.peer_was_sent(values)
+    def peer_was_sent(self, size: int) -> None:
+        """The peer holds values of so many bytes more from now on."""
+        self._schedule.peer_was_sent(size)
 
     def peer_was_answered(self, bounds: KeyRange) -> None:
         """A Sync of the peer, about this range and without a limit, was answered to its end."""
@@ -121,9 +119,11 @@ class SyncDriver:
             was_asked=peer.counters.last_sync_sent is not None,
             is_receiving=peer.is_receiving,
             is_sending=peer.is_sending,
+            is_answered=peer.is_answered,
             awaits_reply=peer.awaits_reply,
             values_new=peer.counters.values_new,
             values_moved=peer.counters.values_in + peer.counters.values_out,
+            values_sent=peer.counters.values_out,
             filters_bytes=bits / 8 - sent,
             peers=len(feed.peers),
         )

@@ -8,6 +8,7 @@ moment (`Situation`). What is to be done comes out: at most one command, and the
     RESTING      the time has come, or the peer's first Sync         COMPARING, or else PLANNING
     COMPARING    equal digests                                       RESTING
     COMPARING    different digests                                   RECONCILING, or else PLANNING
+    COMPARING    the same, while the peer is sent all it has         RESTING
     COMPARING    no answer in DIGEST_SECONDS                         PLANNING
     RECONCILING  what differs is known and on its way                RESTING
     RECONCILING  it does not decode                                  RECONCILING, salted, or else
@@ -154,8 +155,10 @@ class Situation:
     is_reconciled: the peer has a try under way. keeps_anything: there is something to ask for.
     was_asked: a Sync was sent on this connection before. is_receiving: values of the peer are not
     on disk yet, or not asked for yet. is_sending: the peer waits for answers, or for new values.
+    is_answered: it waits for answers.
     awaits_reply: a peer that cannot split its replies has not answered yet. values_new,
-    values_moved: values of the peer that were new here; those that came from it and went to it.
+    values_moved, values_sent: values of the peer that were new here; those that came from it and
+    went to it; those that went to it.
     filters_bytes: see `choose_way`. peers: connected about this feed.
     """
 
@@ -168,9 +171,11 @@ class Situation:
     was_asked: bool
     is_receiving: bool
     is_sending: bool
+    is_answered: bool
     awaits_reply: bool
     values_new: int
     values_moved: int
+    values_sent: int
     filters_bytes: float
     peers: int
 
@@ -246,6 +251,8 @@ class SyncSchedule:
         self._rung = _Rung.SKETCH
         #: Rounds by symbols since the digests were equal, or the last plan.
         self._sketch_rounds = 0
+        #: Until when a peer that is sent all it has is not asked, None: it was not spared yet.
+        self._patient_until: float | None = None
         self._over_at = now
         self._full_plan_at = now + FULL_PLAN_SECONDS
 
@@ -323,10 +330,10 @@ class SyncSchedule:
                 self._phase = _Resting(now, look)
         return None
 
-    def peer_was_sent(self, values: Sequence[bytes]) -> None:
-        """The peer holds these, too, from now on."""
+    def peer_was_sent(self, size: int) -> None:
+        """The peer holds values of so many bytes more from now on."""
         if self._peer_bytes is not None:
-            self._peer_bytes += sum(map(len, values))
+            self._peer_bytes += size
 
     def peer_was_answered(self, bounds: KeyRange) -> None:
         """A Sync of the peer, about this range and without a limit, was answered to its end."""
@@ -422,7 +429,7 @@ class SyncSchedule:
         if state is None or now >= self._full_plan_at:
             return self._begin_plan(now, situation)
         if is_same:
-            self._rung, self._sketch_rounds = _Rung.SKETCH, 0
+            self._rung, self._sketch_rounds, self._patient_until = _Rung.SKETCH, 0, None
             self._end_round(seconds, now, situation)
             return None
         return self._bring_together(counts, now, situation)
@@ -430,7 +437,18 @@ class SyncSchedule:
     def _bring_together(
         self, counts: tuple[int, int] | None, now: float, situation: Situation
     ) -> Command | None:
-        """The digests differ: by symbols, or by a plan."""
+        """The digests differ: by symbols, or by a plan.
+
+        But a peer that is being sent what it asked for, and has no more than it was sent until now,
+        has nothing for us as far as can be told. That is seen once it has its answer, or after the
+        interval.
+        """
+        if counts is not None and situation.is_answered and counts[1] <= situation.values_sent:
+            if self._patient_until is None:
+                self._patient_until = now + self._interval(0.0)
+            if now < self._patient_until:
+                self._rest_and_look(DOUBT_SECONDS, self._patient_until, now, situation)
+                return None
         is_used_up = self._rung is _Rung.PLAN or self._sketch_rounds >= SKETCH_ROUNDS
         if is_used_up or not situation.can_reconcile or counts is None:
             return self._begin_plan(now, situation)
@@ -455,7 +473,7 @@ class SyncSchedule:
 
     def _begin_plan(self, now: float, situation: Situation) -> Command | None:
         self._full_plan_at = now + FULL_PLAN_SECONDS
-        self._rung, self._sketch_rounds = _Rung.SKETCH, 0
+        self._rung, self._sketch_rounds, self._patient_until = _Rung.SKETCH, 0, None
         if not situation.keeps_anything:
             self._end_round(0.0, now, situation)
             return None
