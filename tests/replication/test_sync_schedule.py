@@ -49,7 +49,6 @@ QUIET = Situation(
     was_asked=False,
     is_receiving=False,
     is_sending=False,
-    is_answered=False,
     awaits_reply=False,
     values_new=0,
     values_moved=0,
@@ -117,6 +116,49 @@ def test_different_digests_lead_to_a_plan():
     assert one.compared(1, in_sync(False)) == PLAN
     assert one.schedule.next_deadline is None, "nothing is due while the plan is asked"
     assert not one.schedule.state.in_sync
+
+
+def compared_with(one, there):
+    """The round's comparison: the peer has so many values, and they are not those that are here."""
+    command = one.wake()
+    assert one.schedule.digest_came(command.number, now=one.now)
+    state, counts = in_sync(False), (100_000, there)
+    return one.schedule.compared(
+        command.number, state, 0.0, now=one.now, situation=one.situation, counts=counts
+    )
+
+
+def test_a_new_peer_is_not_asked_while_it_has_no_more_than_it_was_sent():
+    one = Driven()
+    assert compared_with(one, 0) is None
+    assert one.wait == DOUBT_SECONDS
+    one.situation = replace(QUIET, values_sent=500, values_moved=500)
+    assert one.wake() is None, "it is being answered"
+    assert one.wait == DOUBT_SECONDS
+    assert compared_with(one, 500) is None
+    assert not one.schedule.state.in_sync
+    one.situation = replace(QUIET, values_sent=500, values_moved=500)
+    assert compared_with(one, 501) == PLAN, "it has a value of its own"
+
+
+def test_a_new_peer_that_has_all_it_was_sent_is_asked_after_the_interval_at_the_latest():
+    one = Driven()
+    begun = one.now
+    while compared_with(one, 0) is None:
+        assert one.now < begun + INTERVAL
+    assert one.now == begun + INTERVAL
+
+
+@pytest.mark.parametrize("first", ["equal", "planned"])
+def test_only_a_new_peer_is_spared(first):
+    one = Driven(replace(QUIET, values_sent=500))
+    one.wake()
+    if first == "equal":
+        one.compared(1, in_sync())
+    else:
+        one.compared(1, None)
+        one.planned()
+    assert compared_with(one, 400) == PLAN, "it lost values of late, or has others"
 
 
 def test_a_digest_without_a_result_leads_to_a_plan_and_leaves_what_was_known():
@@ -493,7 +535,7 @@ def test_different_digests_lead_to_symbols_where_both_speak_them():
 
 @pytest.mark.parametrize(
     "counts",
-    [None, (0, 40_000), (40_000, 0), (19_999, 40_000), (40_000, 19_999), (40_000, 79_000)],
+    [None, (0, 40_000), (40_000, 1), (19_999, 40_000), (40_000, 19_999), (40_000, 79_000)],
 )
 def test_where_symbols_gain_nothing_there_is_a_plan(counts):
     one = Driven(SPEAKS)

@@ -187,14 +187,9 @@ class Peering:
         return self.intake.unwritten > 0 or len(self._follow_ups) > 0
 
     @property
-    def is_answered(self) -> bool:
-        """Whether the peer has questions that wait here."""
-        return len(self._replies) > 0
-
-    @property
     def is_sending(self) -> bool:
         """Whether the peer has questions that wait here, or was not sent all that is new."""
-        return self.is_answered or self._broadcast.cursor < self.feed.values.top_seq
+        return len(self._replies) > 0 or self._broadcast.cursor < self.feed.values.top_seq
 
     @property
     def awaits_reply(self) -> bool:

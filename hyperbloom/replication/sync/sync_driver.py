@@ -119,7 +119,6 @@ class SyncDriver:
             was_asked=peer.counters.last_sync_sent is not None,
             is_receiving=peer.is_receiving,
             is_sending=peer.is_sending,
-            is_answered=peer.is_answered,
             awaits_reply=peer.awaits_reply,
             values_new=peer.counters.values_new,
             values_moved=peer.counters.values_in + peer.counters.values_out,

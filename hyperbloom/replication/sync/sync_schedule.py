@@ -8,7 +8,7 @@ moment (`Situation`). What is to be done comes out: at most one command, and the
     RESTING      the time has come, or the peer's first Sync         COMPARING, or else PLANNING
     COMPARING    equal digests                                       RESTING
     COMPARING    different digests                                   RECONCILING, or else PLANNING
-    COMPARING    the same, while the peer is sent all it has         RESTING
+    COMPARING    the same, of a new peer that has only what it got   RESTING
     COMPARING    no answer in DIGEST_SECONDS                         PLANNING
     RECONCILING  what differs is known and on its way                RESTING
     RECONCILING  it does not decode                                  RECONCILING, salted, or else
@@ -155,7 +155,6 @@ class Situation:
     is_reconciled: the peer has a try under way. keeps_anything: there is something to ask for.
     was_asked: a Sync was sent on this connection before. is_receiving: values of the peer are not
     on disk yet, or not asked for yet. is_sending: the peer waits for answers, or for new values.
-    is_answered: it waits for answers.
     awaits_reply: a peer that cannot split its replies has not answered yet. values_new,
     values_moved, values_sent: values of the peer that were new here; those that came from it and
     went to it; those that went to it.
@@ -171,7 +170,6 @@ class Situation:
     was_asked: bool
     is_receiving: bool
     is_sending: bool
-    is_answered: bool
     awaits_reply: bool
     values_new: int
     values_moved: int
@@ -251,8 +249,8 @@ class SyncSchedule:
         self._rung = _Rung.SKETCH
         #: Rounds by symbols since the digests were equal, or the last plan.
         self._sketch_rounds = 0
-        #: Until when a peer that is sent all it has is not asked, None: it was not spared yet.
-        self._patient_until: float | None = None
+        #: Until when a new peer that has no more than it was sent is not asked for what differs.
+        self._patient_until = now
         self._over_at = now
         self._full_plan_at = now + FULL_PLAN_SECONDS
 
@@ -282,6 +280,7 @@ class SyncSchedule:
     def begin(self, wait: float, *, now: float) -> None:
         """The peer is secure: the first round begins after `wait`, or with its first Sync."""
         self._phase = _Resting(now + wait)
+        self._patient_until = now + wait + self._interval(0.0)
 
     def stop(self) -> None:
         """The connection is over: nothing is asked any more."""
@@ -429,7 +428,7 @@ class SyncSchedule:
         if state is None or now >= self._full_plan_at:
             return self._begin_plan(now, situation)
         if is_same:
-            self._rung, self._sketch_rounds, self._patient_until = _Rung.SKETCH, 0, None
+            self._rung, self._sketch_rounds, self._patient_until = _Rung.SKETCH, 0, now
             self._end_round(seconds, now, situation)
             return None
         return self._bring_together(counts, now, situation)
@@ -439,16 +438,12 @@ class SyncSchedule:
     ) -> Command | None:
         """The digests differ: by symbols, or by a plan.
 
-        But a peer that is being sent what it asked for, and has no more than it was sent until now,
-        has nothing for us as far as can be told. That is seen once it has its answer, or after the
-        interval.
+        But a peer that has no more than it was sent has nothing for us as far as can be told: it
+        has come for what is here. That is seen once it has its answer, or after the interval.
         """
-        if counts is not None and situation.is_answered and counts[1] <= situation.values_sent:
-            if self._patient_until is None:
-                self._patient_until = now + self._interval(0.0)
-            if now < self._patient_until:
-                self._rest_and_look(DOUBT_SECONDS, self._patient_until, now, situation)
-                return None
+        if counts is not None and counts[1] <= situation.values_sent and now < self._patient_until:
+            self._rest_and_look(DOUBT_SECONDS, self._patient_until, now, situation)
+            return None
         is_used_up = self._rung is _Rung.PLAN or self._sketch_rounds >= SKETCH_ROUNDS
         if is_used_up or not situation.can_reconcile or counts is None:
             return self._begin_plan(now, situation)
@@ -473,7 +468,7 @@ class SyncSchedule:
 
     def _begin_plan(self, now: float, situation: Situation) -> Command | None:
         self._full_plan_at = now + FULL_PLAN_SECONDS
-        self._rung, self._sketch_rounds, self._patient_until = _Rung.SKETCH, 0, None
+        self._rung, self._sketch_rounds, self._patient_until = _Rung.SKETCH, 0, now
         if not situation.keeps_anything:
             self._end_round(0.0, now, situation)
             return None
