@@ -9,7 +9,7 @@ from sim import pair
 from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.node import PURGE_SECONDS
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
-from hyperbloom.trust import issue_link, verify_chain
+from hyperbloom.trust import Chain, issue_link, verify_chain
 
 
 def test_a_peer_whose_chain_outlives_ours_stays_connected(network):
@@ -151,3 +151,19 @@ def test_values_that_came_while_our_chain_had_run_out_reach_everyone_in_the_end(
             network.connect(hub, peer, feed)  # as the dialler would
     network.run(5)
     assert owner.values(feed) == [b"late"]
+
+
+def test_looking_at_who_is_there_works_out_no_chain_anew(network, monkeypatch):
+    """It is done every second, for each of a thousand peers."""
+    owner, member, feed = pair(network)
+    network.connect(member, owner, feed)
+    network.run(1)
+    worked_out = []
+    expires = Chain.expires.fget
+    monkeypatch.setattr(
+        Chain, "expires", property(lambda self: worked_out.append(self) or expires(self))
+    )
+    for _ in range(10):
+        owner.node.connections.look()
+    assert len(owner.feed(feed).peers) == 1
+    assert worked_out == []

@@ -54,6 +54,21 @@ def test_those_in_the_row_come_in_turn_and_nobody_starves():
     assert [served.count(name) for name in "abc"] == [4, 4, 4]
 
 
+def test_a_turn_that_is_asked_for_comes_in_its_row():
+    clock = Clock()
+    budget = ReactorBudget(clock, most=2, seconds=1.0)
+    given = []
+    for name in "aabbc":
+        budget.turn(name).addCallback(lambda _, name=name: given.append(name))
+    assert given == ["a", "a"], "there was room at once"
+    turn(clock)
+    assert given == ["a", "a", "b", "c"], "who waits comes in turn, one row after the other"
+    turn(clock)
+    assert given == ["a", "a", "b", "c", "b"]
+    turn(clock)
+    assert not clock.getDelayedCalls()
+
+
 def test_frames_of_many_floods_are_taken_turn_by_turn(network, monkeypatch):
     owner, first, feed = pair(network)
     nodes = [first]

@@ -251,9 +251,9 @@ class Admission(Registry[AdmittedPeer]):
             peering = peer.peering
             if peering is None or peer.close_reason is not None:
                 continue
-            if peering.remote.expires + self.context.leeway < now:
+            if peering.remote_until + self.context.leeway < now:
                 peer.close(CloseReason("expired", "a link of its chain has expired"))
-            elif peering.own_chain.expires + self.context.leeway < now:
+            elif peering.own_until + self.context.leeway < now:
                 # What is stored from now on could not be sent: the next connection asks anew.
                 peer.close(CloseReason("no-chain", "this node's own chain has expired"))
             elif peering.scheduler.stalled_since(moment) > self.context.limits.stall_seconds:

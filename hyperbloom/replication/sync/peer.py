@@ -102,6 +102,8 @@ class Peering:
         #: Whether the peer was lost for what it was asked, and will be asked for less.
         self.was_asked_too_much = False
         self._session = session
+        #: Until when the peer may take part, and this node here; looked at every second.
+        self.remote_until, self.own_until = remote.expires, self.own_chain.expires
         self._stopped = False
         self._work: Deferred[Any] | None = None
         #: What all connections of this key together may use.
