@@ -95,6 +95,11 @@ class Registry(Generic[C]):
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def ended(self) -> int:
+        """How many connections there have been and are no more."""
+        return self.opened.total() - len(self._open)
+
     # Called by the connections
 
     def admit(self, connection: C) -> CloseReason | None:

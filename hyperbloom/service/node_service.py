@@ -40,6 +40,7 @@ from hyperbloom.objects.service import ObjectsService
 from hyperbloom.passphrase import load_passphrase
 from hyperbloom.process.crashes import CrashFile
 from hyperbloom.process.descriptors import make_room
+from hyperbloom.process.free_memory import MemoryRelease
 from hyperbloom.process.store_log import StoreLog
 from hyperbloom.process.systemd import Notifier, listening_endpoints
 from hyperbloom.replication.context import FeedContext
@@ -191,6 +192,9 @@ class NodeService(MultiService):
         self._reload = ConfigReload(config, node, set_log_level=self._set_log_level)
         discovery = self._build_discovery(node, store, self._writer)
         objects = self._build_objects(store, self._writer)
+        MemoryRelease(
+            lambda: node.connections.ended, self._reactor, self._in_thread
+        ).setServiceParent(self)
         self._build_api(node, discovery, objects)
 
     def _make_room(self, config: Config) -> None:

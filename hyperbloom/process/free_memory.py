@@ -1,0 +1,81 @@
+"""Gives memory back to the system once a crowd of connections has gone.
+
+What a connection is made of refers to each other in circles, which Python looks for only when much
+new is made: a node at rest would keep what a thousand peers have left behind. And the C library
+keeps what was freed for later. So some time after many connections have ended, when no others end,
+both are told to let go. Python's own blocks go back where nothing in a megabyte of them is in use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Callable
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+__all__ = ["LOOK_SECONDS", "MANY", "MemoryRelease", "trim"]
+
+log = Logger()
+
+#: Connections that have to have ended: those of fewer are some MB, and are used again.
+MANY = 256
+
+#: How often is looked whether so many have ended, and whether none has since the last time.
+LOOK_SECONDS = 20.0
+
+
+def trim() -> None:
+    """Have the C library give back what it holds and does not use, where it can (glibc)."""
+    try:
+        malloc_trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):
+        return
+    malloc_trim(ctypes.c_size_t(0))
+
+
+class MemoryRelease(Service):
+    """Looks from `startService` on; `ended` counts the connections that have ended so far.
+
+    `in_thread` runs `trim`, which may take some milliseconds, beside the reactor.
+    """
+
+    def __init__(
+        self,
+        ended: Callable[[], int],
+        clock: IReactorTime,
+        in_thread: Callable[[Callable[[], None]], Deferred[None]],
+        *,
+        collect: Callable[[], object] = gc.collect,
+        trim: Callable[[], None] = trim,
+    ) -> None:
+        self._ended = ended
+        self._in_thread = in_thread
+        self._collect, self._trim = collect, trim
+        #: How many had ended at the last look, and when memory was given back last.
+        self._seen = self._released = 0
+        self._call = LoopingCall(self._look)
+        self._call.clock = clock
+
+    def startService(self) -> None:
+        """Begin to look."""
+        super().startService()  # type: ignore[no-untyped-call]
+        self._call.start(LOOK_SECONDS, now=False)
+
+    def stopService(self) -> None:
+        """Look no more."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        if self._call.running:
+            self._call.stop()
+
+    def _look(self) -> None:
+        seen, self._seen = self._seen, self._ended()
+        if self._seen == seen and seen - self._released >= MANY:
+            self._released = seen
+            self._collect()
+            released = self._in_thread(self._trim)
+            released.addErrback(lambda failure: log.failure("Memory was not given back", failure))
