@@ -1,7 +1,8 @@
 """Adding values to a feed."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from hyperbloom.store.limits import MAX_VALUE_BYTES, PIECE_BYTES, VALUE_COST_BYTES
 from hyperbloom.store.lmdb.layout import LOG_HEAD, FeedState
@@ -61,16 +62,18 @@ def apply_run(transaction: WriteTransaction, run: Sequence[Operation]) -> Sequen
     return _append_together(transaction, [one for one in run if isinstance(one, AppendValues)])
 
 
-def runs_of(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
+def runs_of(
+    operations: Sequence[Operation], most_bytes: int = PIECE_BYTES
+) -> Iterator[Sequence[Operation]]:
     """The operations in their order; those next to one another that can be applied as one are.
 
-    These append to one feed, and weigh at most PIECE_BYTES together: no more than one piece of
+    These append to one feed, and weigh at most `most_bytes` together, by default as one piece of
     what a peer has sent. Everything else is by itself.
     """
     start = size = 0
     for end, operation in enumerate(operations):
         size += operation.size
-        if end > start and (size > PIECE_BYTES or not _go_together(operations[start], operation)):
+        if end > start and (size > most_bytes or not _go_together(operations[start], operation)):
             yield operations[start:end]
             start, size = end, operation.size
     if operations:
@@ -94,36 +97,64 @@ def _append_together(
     So many who insert a value each share the way into the index, and the adding up.
     """
     feed = transaction.feed(operations[0].feed_key)
-    #: Each value with the first operation that has it.
-    owners: dict[bytes, int] = {}
-    for number, operation in enumerate(operations):
-        for value in operation.values:
-            owners.setdefault(value, number)
-    wanted, refused = _wanted(transaction, feed, owners, restores=operations[0].restores)
+    values = list(chain.from_iterable(operation.values for operation in operations))
+    wanted, refused = _wanted(transaction, feed, values, restores=operations[0].restores)
     heads = [LOG_HEAD.pack(operation.received_at, operation.origin) for operation in operations]
     top_seq = feed.top_seq
-    added, seqs = add_values(transaction, feed, wanted, [heads[owners[v]] for v in wanted])
-    new: list[list[bytes]] = [[] for _ in operations]
-    tops = [0] * len(operations)
-    for value, seq in zip(added, seqs, strict=True):
-        number = owners[value]
-        new[number].append(value)
-        tops[number] = seq
+    if len(wanted) == len(values):
+        own_heads: Sequence[bytes] = [
+            head for head, one in zip(heads, operations, strict=True) for _ in one.values
+        ]
+    else:
+        owners = _owners(operations)
+        own_heads = [heads[owners[value]] for value in wanted]
+    added, seqs = add_values(transaction, feed, wanted, own_heads)
+    new, tops = _each_its_own(operations, added, seqs)
     results = []
-    for operation, values, top in zip(operations, new, tops, strict=True):
+    for operation, own, top in zip(operations, new, tops, strict=True):
         first_seq, top_seq = top_seq + 1, top or top_seq
         forgotten = len(refused.intersection(operation.values)) if refused else 0
         results.append(
-            Appended(values=values, first_seq=first_seq, top_seq=top_seq, forgotten=forgotten)
+            Appended(values=own, first_seq=first_seq, top_seq=top_seq, forgotten=forgotten)
         )
     return results
 
 
+def _each_its_own(
+    operations: Sequence[AppendValues], added: Sequence[bytes], seqs: Sequence[int]
+) -> tuple[list[list[bytes]], list[int]]:
+    """Of the values that are new, those of each operation and the last of their numbers, or 0."""
+    tops = [0] * len(operations)
+    if len(added) == sum(len(operation.values) for operation in operations):
+        end = -1
+        for number, operation in enumerate(operations):
+            end += len(operation.values)
+            tops[number] = seqs[end] if operation.values else 0
+        return [list(operation.values) for operation in operations], tops
+    owners = _owners(operations)
+    new: list[list[bytes]] = [[] for _ in operations]
+    for value, seq in zip(added, seqs, strict=True):
+        number = owners[value]
+        new[number].append(value)
+        tops[number] = seq
+    return new, tops
+
+
+def _owners(operations: Sequence[AppendValues]) -> dict[bytes, int]:
+    """Each value with the first operation that has it."""
+    owners: dict[bytes, int] = {}
+    for number, operation in enumerate(operations):
+        for value in operation.values:
+            owners.setdefault(value, number)
+    return owners
+
+
 def _wanted(
-    transaction: WriteTransaction, feed: FeedState, values: Collection[bytes], *, restores: bool
-) -> tuple[list[bytes], set[bytes]]:
+    transaction: WriteTransaction, feed: FeedState, values: Sequence[bytes], *, restores: bool
+) -> tuple[Sequence[bytes], set[bytes]]:
     """Which of the values are to be added, each once, and which are refused as forgotten."""
-    distinct = list(dict.fromkeys(values))
+    is_distinct = len(set(values)) == len(values)
+    distinct = values if is_distinct else list(dict.fromkeys(values))
     forgotten = forgotten_among(transaction, feed, distinct)
     if not forgotten:
         return distinct, forgotten

@@ -8,7 +8,8 @@ what comes is added to that later (kept_sketch.py). See `_added` and `_removed`.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import compress, islice
+from itertools import compress, islice, repeat
+from operator import concat
 
 import lmdb
 
@@ -47,12 +48,10 @@ def add_values(
         seqs, keys = list(compress(seqs, is_new)), list(compress(keys, is_new))
     if not values:
         return [], []
-    prefix = state.prefix
-    items = [
-        (prefix + key, head + value) for key, value, head in zip(keys, values, heads, strict=True)
-    ]
+    # Made as they are put, which takes less than half of what a list of them would.
+    items = zip(map(concat, repeat(state.prefix), keys), map(concat, heads, values), strict=True)
     _, added = transaction.cursor("log").putmulti(items, overwrite=False)
-    if added != len(items):
+    if added != len(values):
         raise lmdb.CorruptedError("the log has records beyond the feed's top number")
     _added(transaction, state, seqs, values)
     return values, seqs
