@@ -69,9 +69,10 @@ def test_a_peer_does_not_wait_behind_own_operations_either():
 
 
 def test_own_operations_go_alone_behind_a_group_of_others(store, monkeypatch):
-    groups, done = [], threading.Event()
+    groups, runs, done = [], [], threading.Event()
 
     def commit(environment, operations, *, is_late, run_bytes):
+        runs.append(run_bytes)
         groups.append([operation.name for operation in operations])
         if len(groups) == 1:
             desk.writer.submit(Weight(300, [], "own"), lambda result: None)
@@ -88,6 +89,9 @@ def test_own_operations_go_alone_behind_a_group_of_others(store, monkeypatch):
     assert done.wait(30)
     desk.finish()
     assert groups[1] == ["own"]
+    assert runs[1] == GROUP_BYTES, "nobody else waits for it in this group"
+    assert {*runs} - {GROUP_BYTES} == {PIECE_BYTES}
+    assert runs[0] == PIECE_BYTES
     assert [name for group in groups for name in group if name != "own"] == list(range(40))
     assert len(groups) <= 5, "others have their turn behind it"
 

@@ -24,7 +24,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
-from operator import concat, lt
+from operator import add, lt
 from typing import Final
 
 import lmdb
@@ -138,7 +138,7 @@ class OrderedIndex:
         if not all(map(lt, values, islice(values, 1, None))):
             order = sorted(range(len(values)), key=values.__getitem__)
             values, seqs = [values[i] for i in order], [seqs[i] for i in order]
-        return zip(map(concat, repeat(self._root), values), seqs, strict=True)
+        return zip(map(add, repeat(self._root), values), seqs, strict=True)
 
     def _insert_long(self, values: list[bytes], first_seq: int) -> set[bytes]:
         def read_value(seq: int) -> bytes:

@@ -9,7 +9,7 @@ what comes is added to that later (kept_sketch.py). See `_added` and `_removed`.
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import compress, islice, repeat
-from operator import concat
+from operator import add
 
 import lmdb
 
@@ -49,7 +49,7 @@ def add_values(
     if not values:
         return [], []
     # Made as they are put, which takes less than half of what a list of them would.
-    items = zip(map(concat, repeat(state.prefix), keys), map(concat, heads, values), strict=True)
+    items = zip(map(add, repeat(state.prefix), keys), map(add, heads, values), strict=True)
     _, added = transaction.cursor("log").putmulti(items, overwrite=False)
     if added != len(values):
         raise lmdb.CorruptedError("the log has records beyond the feed's top number")
