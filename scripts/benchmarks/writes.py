@@ -231,13 +231,17 @@ def raw_puts(folder: Path, values: list[bytes], *, in_order: bool, each: int = 0
 def writes_case(folder: Path, scale: float) -> Iterator[Figures]:
     """How near the ways in come to LMDB alone: a line each, as parts of its rate.
 
-    LMDB alone puts all of the records in one transaction, in the faster of two orders. One caller
-    of batches has a synced transaction for each, and its line says what LMDB alone does with them.
+    LMDB alone puts all of the records in one transaction, in two orders, before the others and
+    after them; the fastest of these four counts. One caller of batches has a synced transaction for
+    each, and `raw_synced_each_1000_per_s` is what LMDB alone does with these.
     """
     values = random_values(int(1_000_000 * scale), 2)
-    orders = [raw_puts(folder / "raw", values, in_order=one) for one in (False, True)]
-    raw = max(orders)
     few = values[: int(200_000 * scale)]
+
+    def alone() -> list[float]:
+        return [raw_puts(folder / "raw", values, in_order=one) for one in (False, True)]
+
+    orders = alone()
     synced = raw_puts(folder / "raw", few, in_order=True, each=1_000)
     rates = {
         "first-replication": replicate(folder / "nodes", values)["values_per_s"],
@@ -248,16 +252,17 @@ def writes_case(folder: Path, scale: float) -> Iterator[Figures]:
             folder / "one", operations=int(200 * scale), size=1_000, callers=1
         ),
     }
+    orders = [max(both) for both in zip(orders, alone(), strict=True)]
     for way, rate in rates.items():
         yield {
             "way": way,
             "values_per_s": rate,
-            "raw_per_s": raw,
-            "raw_as_they_come_and_in_order_per_s": orders,
+            "raw_as_they_come_per_s": orders[0],
+            "raw_in_order_per_s": orders[1],
             "raw_synced_each_1000_per_s": synced,
-            "ratio": rate / raw,
+            "ratio": rate / max(orders),
             "must": f">= {WRITES_MUST[way]}",
-            "ok": rate / raw >= WRITES_MUST[way],
+            "ok": rate / max(orders) >= WRITES_MUST[way],
         }
 
 

@@ -1,8 +1,9 @@
 """Adding values to a feed."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 
 from hyperbloom.store.limits import MAX_VALUE_BYTES, PIECE_BYTES, VALUE_COST_BYTES
 from hyperbloom.store.lmdb.layout import LOG_HEAD, FeedState
@@ -46,7 +47,8 @@ class AppendValues:
 
     def apply(self, transaction: WriteTransaction) -> Appended:
         feed = transaction.feed(self.feed_key)
-        values, refused = _wanted(transaction, feed, self.values, restores=self.restores)
+        refused = _refused(transaction, feed, self.values, restores=self.restores)
+        values = _without(self.values, refused)
         head = LOG_HEAD.pack(self.received_at, self.origin)
         first_seq = feed.top_seq + 1
         new, _ = add_values(transaction, feed, values, [head] * len(values))
@@ -96,69 +98,47 @@ def _append_together(
 
     So many who insert a value each share the way into the index, and the adding up.
     """
-    feed = transaction.feed(operations[0].feed_key)
+    feed, restores = transaction.feed(operations[0].feed_key), operations[0].restores
     values = list(chain.from_iterable(operation.values for operation in operations))
-    wanted, refused = _wanted(transaction, feed, values, restores=operations[0].restores)
+    refused = _refused(transaction, feed, values, restores=restores)
+    parts = [_without(operation.values, refused) for operation in operations]
     heads = [LOG_HEAD.pack(operation.received_at, operation.origin) for operation in operations]
-    top_seq = feed.top_seq
-    if len(wanted) == len(values):
-        own_heads: Sequence[bytes] = [
-            head for head, one in zip(heads, operations, strict=True) for _ in one.values
-        ]
-    else:
-        owners = _owners(operations)
-        own_heads = [heads[owners[value]] for value in wanted]
-    added, seqs = add_values(transaction, feed, wanted, own_heads)
-    new, tops = _each_its_own(operations, added, seqs)
+    top_seq, end_seq, start = feed.top_seq, feed.top_seq + 1, 0
+    added, seqs = add_values(
+        transaction,
+        feed,
+        list(chain.from_iterable(parts)),
+        list(chain.from_iterable(map(repeat, heads, map(len, parts)))),
+    )
     results = []
-    for operation, own, top in zip(operations, new, tops, strict=True):
-        first_seq, top_seq = top_seq + 1, top or top_seq
+    for operation, part in zip(operations, parts, strict=True):
+        # Numbers are given in the order of the operations.
+        end_seq += len(part)
+        end = bisect_left(seqs, end_seq, start)
+        first_seq, top_seq = top_seq + 1, seqs[end - 1] if end > start else top_seq
         forgotten = len(refused.intersection(operation.values)) if refused else 0
         results.append(
-            Appended(values=own, first_seq=first_seq, top_seq=top_seq, forgotten=forgotten)
+            Appended(
+                values=list(added[start:end]),
+                first_seq=first_seq,
+                top_seq=top_seq,
+                forgotten=forgotten,
+            )
         )
+        start = end
     return results
 
 
-def _each_its_own(
-    operations: Sequence[AppendValues], added: Sequence[bytes], seqs: Sequence[int]
-) -> tuple[list[list[bytes]], list[int]]:
-    """Of the values that are new, those of each operation and the last of their numbers, or 0."""
-    tops = [0] * len(operations)
-    if len(added) == sum(len(operation.values) for operation in operations):
-        end = -1
-        for number, operation in enumerate(operations):
-            end += len(operation.values)
-            tops[number] = seqs[end] if operation.values else 0
-        return [list(operation.values) for operation in operations], tops
-    owners = _owners(operations)
-    new: list[list[bytes]] = [[] for _ in operations]
-    for value, seq in zip(added, seqs, strict=True):
-        number = owners[value]
-        new[number].append(value)
-        tops[number] = seq
-    return new, tops
-
-
-def _owners(operations: Sequence[AppendValues]) -> dict[bytes, int]:
-    """Each value with the first operation that has it."""
-    owners: dict[bytes, int] = {}
-    for number, operation in enumerate(operations):
-        for value in operation.values:
-            owners.setdefault(value, number)
-    return owners
-
-
-def _wanted(
+def _refused(
     transaction: WriteTransaction, feed: FeedState, values: Sequence[bytes], *, restores: bool
-) -> tuple[Sequence[bytes], set[bytes]]:
-    """Which of the values are to be added, each once, and which are refused as forgotten."""
-    is_distinct = len(set(values)) == len(values)
-    distinct = values if is_distinct else list(dict.fromkeys(values))
-    forgotten = forgotten_among(transaction, feed, distinct)
-    if not forgotten:
-        return distinct, forgotten
-    if restores:
+) -> set[bytes]:
+    """Which of the values are forgotten and stay out; with `restores` they are taken back."""
+    forgotten = forgotten_among(transaction, feed, values)
+    if forgotten and restores:
         take_back(transaction, feed, list(forgotten))
-        return distinct, set()
-    return [value for value in distinct if value not in forgotten], forgotten
+        return set()
+    return forgotten
+
+
+def _without(values: Sequence[bytes], refused: set[bytes]) -> Sequence[bytes]:
+    return [value for value in values if value not in refused] if refused else values

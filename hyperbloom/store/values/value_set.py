@@ -31,10 +31,11 @@ __all__ = [
 def add_values(
     transaction: WriteTransaction, state: FeedState, values: Sequence[bytes], heads: Sequence[bytes]
 ) -> tuple[Sequence[bytes], Sequence[int]]:
-    """Add values that differ from one another, each with the head of its log record.
+    """Add values, each with the head of its log record; of equal ones the first.
 
-    The new ones in the order given, and their numbers. Raises lmdb.CorruptedError if the log has
-    records that the set does not know of.
+    The new ones in the order given, and their numbers: the i-th of ``values`` has i more than what
+    follows the top number. Raises lmdb.CorruptedError if the log has records that the set does not
+    know of.
     """
     first_seq = state.top_seq + 1
     index = index_of(transaction, state)
@@ -43,7 +44,7 @@ def add_values(
     seqs: Sequence[int] = range(first_seq, first_seq + len(values))
     keys = packed_range(first_seq, len(values))
     if known:
-        is_new = [value not in known for value in values]
+        is_new = [seq not in known for seq in seqs]
         values, heads = list(compress(values, is_new)), list(compress(heads, is_new))
         seqs, keys = list(compress(seqs, is_new)), list(compress(keys, is_new))
     if not values:
