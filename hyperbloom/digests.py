@@ -63,27 +63,40 @@ _WORD: Final = np.dtype("<u4")
 def element_sum(values: Sequence[bytes]) -> int:
     """The sum of the values' elements, modulo SUM_MODULUS.
 
-    A value of 64 bytes takes some 0.65 µs, of which the adding up is a tenth: in batches numpy adds
+    A value of 64 bytes takes some 0.5 µs, of which the adding up is a sixth: in batches numpy adds
     words of 32 bits into 64 bits, which is exact for up to 2^32 of them. A few values are added as
     whole numbers, for numpy takes 15 µs however few there are.
     """
-    total, key = 0, ELEMENT_KEY
+    hasher = blake3(key=ELEMENT_KEY)
+    # One hasher for all: to make one takes as long as to hash a short value.
+    again, take, element = hasher.reset, hasher.update, hasher.digest
+    total = 0
     if len(values) <= _FEW:
         for value in values:
-            total += int.from_bytes(blake3(value, key=key).digest(ELEMENT_BYTES), "little")
+            again()
+            take(value)
+            total += int.from_bytes(element(ELEMENT_BYTES), "little")
         return total % SUM_MODULUS
     for start in range(0, len(values), SUM_BATCH):
-        batch = values[start : start + SUM_BATCH]
-        elements = b"".join([blake3(value, key=key).digest(ELEMENT_BYTES) for value in batch])
-        words = np.frombuffer(elements, _WORD).reshape(len(batch), -1)
+        elements = []
+        for value in values[start : start + SUM_BATCH]:
+            again()
+            take(value)
+            elements.append(element(ELEMENT_BYTES))
+        words = np.frombuffer(b"".join(elements), _WORD).reshape(len(elements), -1)
         total += _number(np.add.reduce(words, axis=0, dtype=np.uint64))
     return total % SUM_MODULUS
 
 
 def value_ids(values: Iterable[bytes]) -> bytes:
     """The ids of values, ID_BYTES each, one behind the other; half the time of their elements."""
-    key = ELEMENT_KEY
-    return b"".join([blake3(value, key=key).digest(ID_BYTES) for value in values])
+    hasher = blake3(key=ELEMENT_KEY)
+    ids = []
+    for value in values:
+        hasher.reset()
+        hasher.update(value)
+        ids.append(hasher.digest(ID_BYTES))
+    return b"".join(ids)
 
 
 def _number(columns: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> int:

@@ -56,6 +56,7 @@ __all__ = [
     "SKETCH_FAR_BEHIND",
     "SKETCH_PAUSE",
     "SKETCH_QUIET_SECONDS",
+    "SKETCH_QUIET_VALUES",
     "SKETCH_ROUNDS",
     "SKETCH_SECONDS",
     "SLICE_BYTES",
@@ -72,11 +73,13 @@ __all__ = [
 RETENTION_SECONDS = 60.0
 RETENTION_PAUSE = 0.25
 
-#: A feed's sketch is brought up to date on disk once no values have come for so many seconds: it
-#: would take the processor from their writing. With so many values behind it does not wait: that
-#: many take whoever asks for the sketch a second or two. Between steps of some 12 ms it pauses.
+#: A feed's sketch is brought up to date on disk once no more than so many values have come for so
+#: many seconds: it would take the processor from their writing, and a first replication is over
+#: sooner without. With so many values behind it does not wait: to add them up takes whoever asks
+#: for the sketch some ten seconds, half of SKETCH_SECONDS. Between steps of some 10 ms it pauses.
 SKETCH_QUIET_SECONDS = 3.0
-SKETCH_FAR_BEHIND = 1_048_576
+SKETCH_QUIET_VALUES = 3_000
+SKETCH_FAR_BEHIND = 8_388_608
 SKETCH_PAUSE = 0.02
 
 #: Values of the log looked through for tombstones at once: were each one, they would keep a thread

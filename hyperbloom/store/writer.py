@@ -75,16 +75,18 @@ def commit_group(
     operations: Sequence[Operation],
     *,
     is_late: Callable[[int], bool] = lambda index: False,
+    run_bytes: int = PIECE_BYTES,
 ) -> list[object]:
     """Do all in one transaction if none fails; return each one's result or its exception.
 
-    Before each operation but the first ``is_late`` is asked, with its index: if so, it and what
+    Appends that stand next to one another are applied as one, up to ``run_bytes`` (`runs_of`).
+    Before each run but the first ``is_late`` is asked, with its index: if so, it and what
     follows is left undone, and there are fewer results than operations.
     """
 
     def change(transaction: WriteTransaction) -> list[object]:
         results: list[object] = []
-        for run in runs_of(operations):
+        for run in runs_of(operations, run_bytes):
             if results and is_late(len(results)):
                 break
             results += apply_run(transaction, run)
@@ -181,6 +183,7 @@ class Writer:
                 self._environment,
                 [queued.operation for queued in group],
                 is_late=self._lateness(group, began),
+                run_bytes=GROUP_BYTES if _is_own(group) else PIECE_BYTES,
             )
             seconds = self._clock() - began
             self.figures.committed(results, seconds)
@@ -213,7 +216,7 @@ class Writer:
         Others' operations have less of it while own ones are in the group, or wait. A group of own
         ones alone has more, and as much as it needs while nobody waits for the next.
         """
-        if all(queued.origin is OWN for queued in group):
+        if _is_own(group):
             return lambda index: self._clock() - began > OWN_GROUP_SECONDS and bool(self._queue)
         others_began: float | None = None
 
@@ -299,6 +302,10 @@ class WriterInline:
     def close(self) -> None:
         """Take no more operations."""
         self._closed = True
+
+
+def _is_own(group: Sequence[Queued]) -> bool:
+    return all(queued.origin is OWN for queued in group)
 
 
 def _closed_error() -> StoreClosed:

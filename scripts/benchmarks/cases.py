@@ -9,9 +9,7 @@ import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,16 @@ from nodes import BenchNode, member_links, prefill, running
 from pools import changes_case, codec_case, initialize_case
 from reconcile import RECONCILE_CASES
 from steady import steady_state
+from writes import (
+    FEED,
+    MEMBER,
+    OWNER,
+    WRITES_CASES,
+    batches,
+    random_values,
+    two_nodes,
+    wait_for_counts,
+)
 
 from hyperbloom.addresses import Address
 from hyperbloom.bloom import BloomFilter
@@ -36,22 +44,13 @@ from hyperbloom.discovery.tracker.record import (
     sign_record,
 )
 from hyperbloom.discovery.tracker.topic import Topic
-from hyperbloom.keys import Identity
 from hyperbloom.store import (
-    AppendValues,
-    PutFeed,
     Store,
-    Writer,
 )
-from hyperbloom.store.records import Appended
 
 __all__ = ["CASES"]
 
 Figures = dict[str, Any]
-
-OWNER = Identity(b"o" * 32)
-MEMBER = Identity(b"m" * 32)
-FEED = OWNER.public_key
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -59,18 +58,6 @@ def timed(call: Callable[[], object]) -> float:
     begun = time.perf_counter()
     call()
     return time.perf_counter() - begun
-
-
-def random_values(count: int, seed: int, length: int = 64) -> list[bytes]:
-    """Values that are the same in every run."""
-    numbers = random.Random(seed)
-    return [numbers.randbytes(length) for _ in range(count)]
-
-
-def batches(values: list[bytes], size: int = 50_000) -> Iterator[list[bytes]]:
-    """The values in parts."""
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
 
 
 def bloom_case(folder: Path, scale: float) -> Figures:
@@ -92,63 +79,6 @@ def bloom_case(folder: Path, scale: float) -> Figures:
         "test_us": tested * 1e6,
         "must": "<= 1 us a value each",
         "ok": max(built, tested) <= 1e-6,
-    }
-
-
-def wait_for_counts(nodes: list[BenchNode], count: int, seconds: float) -> None:
-    """Until every node has that many values; raises when it takes too long."""
-    deadline = time.perf_counter() + seconds
-    while any(node.count() < count for node in nodes):
-        if time.perf_counter() > deadline:
-            counts = [node.count() for node in nodes]
-            raise RuntimeError(f"counts are {counts}, not {count}, after {seconds} s")
-        time.sleep(0.02)
-
-
-def two_nodes(folder: Path, owner: list[bytes], member: list[bytes]) -> tuple[BenchNode, BenchNode]:
-    """An owner and a member that dials it, with these values in their stores."""
-    links = member_links(OWNER, MEMBER)
-    one = BenchNode(folder / "owner", OWNER, FEED)
-    two = BenchNode(folder / "member", MEMBER, FEED, peers=f"127.0.0.1:{one.port}")
-    for node, values in ((one, owner), (two, member)):
-        node.prepare()
-        prefill(node.folder, node.identity, FEED, batches(values), links=links)
-    return one, two
-
-
-def first_replication_case(folder: Path, scale: float) -> Figures:
-    """An empty member takes a whole feed over loopback, durable on both sides.
-
-    A value of 200 KiB and values of one byte are among them; in the end the member's values are
-    read back and compared, in order.
-    """
-    count = int(1_000_000 * scale)
-    odd = [bytes([byte]) for byte in range(256)] + random_values(1, 10, 200 * 1024)
-    values = random_values(count - len(odd), 2) + odd
-    one, two = two_nodes(folder, values, [])
-    with running(one):
-        one.stall()
-        begun = time.perf_counter()
-        started = two.start()
-        try:
-            wait_for_counts([two], count, 120)
-            seconds = time.perf_counter() - begun - started
-            stalls = [one.stall(), two.stall()]
-            cpu = [one.cpu_seconds(), two.cpu_seconds()]
-            with two.client() as client:
-                ordered = list(client.range(feed=FEED.hex())) == sorted(values)
-        finally:
-            two.stop()
-    rate = count / seconds
-    return {
-        "values": count,
-        "seconds": seconds,
-        "values_per_s": rate,
-        "stall_ms": [round(stall * 1e3, 1) for stall in stalls],
-        "cpu_s": cpu,
-        "in_exact_order": ordered,
-        "must": ">= 150,000 values/s",
-        "ok": rate >= 150_000 and ordered,
     }
 
 
@@ -184,78 +114,6 @@ def steady_case(folder: Path, scale: float) -> Figures:
     values = random_values(int(1_000_000 * scale), 6)
     one, two = two_nodes(folder, values, values)
     return {"values": len(values), **steady_state(one, two)}
-
-
-class Answers:
-    """Takes the writer's answers back to the caller's thread, as a reactor would."""
-
-    def __init__(self) -> None:
-        self._ready: deque[Callable[[], None]] = deque()
-        self._event = threading.Event()
-
-    def deliver(self, call: Callable[[], None]) -> None:
-        self._ready.append(call)
-        self._event.set()
-
-    def run_one(self) -> None:
-        while not self._ready:
-            self._event.wait()
-            self._event.clear()
-        self._ready.popleft()()
-
-
-def insert_rate(folder: Path, *, operations: int, size: int, callers: int) -> float:
-    """Values a second of `callers` that each wait for one insert before the next."""
-    store = Store.open(folder)
-    answers = Answers()
-    writer = Writer(store, deliver=answers.deliver)
-    left = operations
-    done_count = 0
-    values = random_values(operations * size, 6)
-
-    def submit() -> None:
-        nonlocal left
-        if left:
-            left -= 1
-            batch = values[left * size : (left + 1) * size]
-            writer.submit(
-                AppendValues(
-                    feed_key=FEED, values=batch, origin=FEED, received_at=time.time_ns() // 1000
-                ),
-                done,
-            )
-
-    def done(outcome: Appended | BaseException) -> None:
-        nonlocal done_count
-        if isinstance(outcome, BaseException):
-            raise outcome
-        done_count += 1
-        submit()
-
-    writer.submit(PutFeed(feed_key=FEED, settings={}), lambda _: None)
-    begun = time.perf_counter()
-    for _ in range(callers):
-        submit()
-    while done_count < operations:
-        answers.run_one()
-    seconds = time.perf_counter() - begun
-    writer.close()
-    store.close()
-    return operations * size / seconds
-
-
-def inserts_case(folder: Path, scale: float) -> Figures:
-    """Durable inserts in process by 64 callers: one value each, and batches of 1,000 each."""
-    single = insert_rate(folder / "a", operations=int(60_000 * scale), size=1, callers=64)
-    batch = insert_rate(folder / "b", operations=int(1_000 * scale), size=1_000, callers=64)
-    alone = insert_rate(folder / "c", operations=int(200 * scale), size=1_000, callers=1)
-    return {
-        "single_per_s": single,
-        "batch_per_s": batch,
-        "batch_of_one_caller_per_s": alone,
-        "must": ">= 10,000/s single, >= 150,000/s in batches",
-        "ok": single >= 10_000 and batch >= 150_000,
-    }
 
 
 def call_socket(path: Path, requests: int, thread: int, problems: list[str]) -> None:
@@ -446,10 +304,8 @@ def export_case(folder: Path, scale: float) -> Figures:
 
 CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     "bloom": bloom_case,
-    "first-replication": first_replication_case,
     "shared-sync": shared_sync_case,
     "steady": steady_case,
-    "inserts": inserts_case,
     "socket": socket_case,
     "range": range_case,
     "start": start_case,
@@ -463,6 +319,7 @@ CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     "objects-codec": codec_case,
     "objects-changes": changes_case,
     "objects-initialize": initialize_case,
+    **WRITES_CASES,
     **RECONCILE_CASES,
     **CROWD_CASES,
     **HOSTILE_CASES,

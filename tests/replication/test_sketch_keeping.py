@@ -24,6 +24,7 @@ RUN_OF = 20
 def _small(monkeypatch):
     set_limits(monkeypatch.setattr, RUN_VALUES=RUN_OF, SKETCH_STEP=7)
     monkeypatch.setattr(sketch_keeping, "RUN_VALUES", RUN_OF)
+    monkeypatch.setattr(sketch_keeping, "SKETCH_QUIET_VALUES", 0)
 
 
 @pytest.fixture
@@ -56,6 +57,21 @@ def test_it_waits_while_values_come(network, owner):
     assert lag(owner) == 60
     network.run(5)
     assert lag(owner) == 0
+
+
+def test_few_values_that_come_all_the_time_do_not_hold_it_up(network, owner, monkeypatch):
+    monkeypatch.setattr(sketch_keeping, "SKETCH_QUIET_VALUES", 6)
+    for number in range(60):
+        insert(owner, b"%d" % number)
+        network.run(0.5, step=0.1)
+    assert lag(owner) <= RUN_OF + 1
+    for number in range(60, 180):
+        insert(owner, b"%d" % number)
+        network.run(0.25, step=0.05)
+    assert lag(owner) > 100
+    network.run(5)
+    assert lag(owner) == 0
+    check(owner.store, owner.key)
 
 
 def test_it_does_not_wait_with_much_behind(network, owner, monkeypatch):

@@ -11,7 +11,12 @@ from hyperbloom.store.writer import commit_group
 FEEDS = [b"1" * 32, b"2" * 32]
 WORDS = [b"a", b"b", b"c", b"ab", b"k" * 600, b"k" * 599 + b"l", b"k" * 498]
 
-some_values = st.lists(st.sampled_from(WORDS), max_size=3)
+MANY = [b"%03d" % number for number in range(60)]
+
+#: A few of all lengths, and so many short ones that they are put by one call; some come twice.
+some_values = st.lists(st.sampled_from(WORDS), max_size=3) | st.lists(
+    st.sampled_from(MANY), min_size=10, max_size=40
+)
 appends = st.builds(
     lambda feed, values, who, at, restores: AppendValues(
         feed, values, bytes([who]) * 32, at, restores=restores
@@ -36,12 +41,16 @@ def opened(tmp_path_factory, name):
     return store
 
 
+def held_by(store, feed):
+    return store.log_slice(feed, 0, limit=99, max_bytes=99_999).records
+
+
 @settings(max_examples=60, deadline=None)
-@given(st.lists(appends | forgets, max_size=14))
-def test_a_group_does_what_its_operations_do_one_by_one(tmp_path_factory, operations):
+@given(st.lists(appends | forgets, max_size=14), st.sampled_from([1_000, PIECE_BYTES]))
+def test_a_group_does_what_its_operations_do_one_by_one(tmp_path_factory, operations, run_bytes):
     together, alone = (opened(tmp_path_factory, name) for name in ("together", "alone"))
     try:
-        results = commit_group(together.environment, operations)
+        results = commit_group(together.environment, operations, run_bytes=run_bytes)
         by_one = [commit_group(alone.environment, [operation])[0] for operation in operations]
         assert [getattr(one, "values", one) for one in results] == [
             getattr(one, "values", one) for one in by_one
@@ -51,10 +60,11 @@ def test_a_group_does_what_its_operations_do_one_by_one(tmp_path_factory, operat
         ]
         for feed in FEEDS:
             assert together.feed(feed).digest == alone.feed(feed).digest
-            held = [
-                store.log_slice(feed, 0, limit=99, max_bytes=99_999).records
+            assert [
+                store.range_slice(feed, b"", None, limit=99, max_bytes=99_999).values
                 for store in (together, alone)
-            ]
+            ] == [sorted(one.value for one in held_by(alone, feed))] * 2
+            held = [held_by(store, feed) for store in (together, alone)]
             assert [(one.value, one.origin, one.received_at) for one in held[0]] == [
                 (one.value, one.origin, one.received_at) for one in held[1]
             ]
@@ -97,3 +107,18 @@ def test_a_run_has_one_feed_one_kind_and_the_weight_of_a_piece():
     assert [len(run) for run in runs] == [2, 1, 1, 1, 1, 1, 2]
     assert [one for run in runs for one in run] == operations
     assert list(runs_of([])) == []
+    runs = list(runs_of([heavy] * 5, 2 * heavy.size))
+    assert [len(run) for run in runs] == [2, 2, 1]
+
+
+def test_values_out_of_order_have_their_own_numbers(store, run, feed):
+    values = [b"%d" % number for number in range(40)]
+    first = run(AppendValues(feed, values, b"o" * 32, 1))
+    again = run(AppendValues(feed, [*reversed(values), *(v + b"!" for v in values)], b"p" * 32, 2))
+    assert (first.values, again.values) == (values, [v + b"!" for v in values])
+    records = store.log_slice(feed, 0, limit=99, max_bytes=99_999).records
+    assert [record.value for record in records] == [*values, *(v + b"!" for v in values)]
+    assert list(store.range_slice(feed, b"", None, limit=99, max_bytes=99_999).values) == sorted(
+        record.value for record in records
+    )
+    assert store.verify().ok

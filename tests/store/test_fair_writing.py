@@ -69,9 +69,10 @@ def test_a_peer_does_not_wait_behind_own_operations_either():
 
 
 def test_own_operations_go_alone_behind_a_group_of_others(store, monkeypatch):
-    groups, done = [], threading.Event()
+    groups, runs, done = [], [], threading.Event()
 
-    def commit(environment, operations, *, is_late):
+    def commit(environment, operations, *, is_late, run_bytes):
+        runs.append(run_bytes)
         groups.append([operation.name for operation in operations])
         if len(groups) == 1:
             desk.writer.submit(Weight(300, [], "own"), lambda result: None)
@@ -88,6 +89,9 @@ def test_own_operations_go_alone_behind_a_group_of_others(store, monkeypatch):
     assert done.wait(30)
     desk.finish()
     assert groups[1] == ["own"]
+    assert runs[1] == GROUP_BYTES, "nobody else waits for it in this group"
+    assert {*runs} - {GROUP_BYTES} == {PIECE_BYTES}
+    assert runs[0] == PIECE_BYTES
     assert [name for group in groups for name in group if name != "own"] == list(range(40))
     assert len(groups) <= 5, "others have their turn behind it"
 
@@ -99,7 +103,7 @@ def test_callers_who_were_answered_together_are_written_together_again(
     """Else callers that once were parted into two groups would stay so, with two syncs for one."""
     written, began, go_on, answered = [], threading.Event(), threading.Event(), threading.Event()
 
-    def commit(environment, operations, *, is_late):
+    def commit(environment, operations, *, is_late, run_bytes):
         written.append([getattr(operation, "name", None) for operation in operations])
         if written[-1] == ["first"]:
             began.set()
@@ -313,7 +317,7 @@ def test_a_transaction_of_others_is_short_by_what_the_disk_took_while_own_insert
     """Where values lie far apart the disk takes most of the time, behind the last operation."""
     groups = []
 
-    def commit(environment, operations, *, is_late):
+    def commit(environment, operations, *, is_late, run_bytes):
         groups.append([getattr(operation, "name", "own") for operation in operations])
         desk.now += 0.02 * len(operations)
         return [None for _ in operations]

@@ -1,9 +1,9 @@
 """A feed's sketch is kept on disk up to a number of its log, and goes on from there in quiet times.
 
 Comparing by sketch (sketches.py) needs that of all values. What is behind the kept one is added up
-in memory when a peer asks, so this is never urgent: it waits until no values have come for a while,
-or until much is behind. It works in steps, in a thread, with a pause behind each; what they come to
-is written in one transaction for each RUN_VALUES values.
+in memory when a peer asks, so this is never urgent: it waits until few values have come for a
+while, or until much is behind. It works in steps, in a thread, with a pause behind each; what they
+come to is written in one transaction for each RUN_VALUES values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from twisted.internet.task import deferLater
 
 from hyperbloom.replication.feed.background_task import BackgroundTask
 from hyperbloom.replication.feed.feed import Feed
-from hyperbloom.replication.limits import SKETCH_FAR_BEHIND, SKETCH_PAUSE, SKETCH_QUIET_SECONDS
+from hyperbloom.replication.limits import (
+    SKETCH_FAR_BEHIND,
+    SKETCH_PAUSE,
+    SKETCH_QUIET_SECONDS,
+    SKETCH_QUIET_VALUES,
+)
 from hyperbloom.store import Operation, StoreError
 from hyperbloom.store.limits import RUN_VALUES
 from hyperbloom.store.sketches.writing import SketchPiece
@@ -58,7 +63,7 @@ class SketchKeeping:
 
     async def _run(self) -> None:
         feed = self._feed
-        top_seq = -1
+        top_seq = -math.inf
         try:
             while True:
                 top_seq = await self._quiet(top_seq)
@@ -79,13 +84,16 @@ class SketchKeeping:
             await deferLater(self._feed.context.clock, SKETCH_PAUSE)
         return operation
 
-    async def _quiet(self, top_seq: int) -> int:
-        """Wait until no values came for a while; not if much is behind.
+    async def _quiet(self, top_seq: float) -> float:
+        """Wait until few values came for a while; not if much is behind.
 
         `top_seq` is the last arrival when it was quiet before; returns what it is now.
         """
         values, store = self._feed.values, self._feed.context.store
-        while values.top_seq != top_seq and store.sketch_lag(self._feed.key) < SKETCH_FAR_BEHIND:
+        while (
+            values.top_seq - top_seq > SKETCH_QUIET_VALUES
+            and store.sketch_lag(self._feed.key) < SKETCH_FAR_BEHIND
+        ):
             top_seq = values.top_seq
             await deferLater(self._feed.context.clock, SKETCH_QUIET_SECONDS)
-        return top_seq
+        return values.top_seq

@@ -49,7 +49,8 @@ class PeerIntake:
         self._failed = failed
         #: Values that wait for the disk, in bytes, with what each costs there.
         self.unwritten = 0
-        self._pieces: deque[Sequence[bytes]] = deque()
+        #: What is not with the writer yet, with what each piece weighs.
+        self._pieces: deque[tuple[Sequence[bytes], int]] = deque()
         self._is_giving = False
         #: What was written in this turn of the reactor: the writer answers for a group at once.
         self._written = 0
@@ -59,12 +60,13 @@ class PeerIntake:
 
     def take(self, values: Sequence[bytes]) -> None:
         """Values have come; they are written though the connection ends."""
-        size = written_bytes(values)
+        pieces = [(piece, written_bytes(piece)) for piece in pieces_of(values)]
+        size = sum(weight for _, weight in pieces)
         self._counters.values_in += len(values)
         self._counters.last_data = self._context.now()
         self.unwritten += size
         self._share.unwritten += size
-        self._pieces.extend(pieces_of(values))
+        self._pieces.extend(pieces)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -74,7 +76,7 @@ class PeerIntake:
         self._is_giving = True
         try:
             while self._pieces and self._has_room():
-                self._write(self._pieces.popleft())
+                self._write(*self._pieces.popleft())
         finally:
             self._is_giving = False
 
@@ -89,8 +91,7 @@ class PeerIntake:
             share.wake_after_rest(context.clock)
         return False
 
-    def _write(self, piece: Sequence[bytes]) -> None:
-        size = written_bytes(piece)
+    def _write(self, piece: Sequence[bytes], size: int) -> None:
         self._share.writing += size
 
         def written(_: object) -> None:

@@ -1,7 +1,9 @@
 """Adding values to a feed."""
 
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 
 from hyperbloom.store.limits import MAX_VALUE_BYTES, PIECE_BYTES, VALUE_COST_BYTES
 from hyperbloom.store.lmdb.layout import LOG_HEAD, FeedState
@@ -45,7 +47,8 @@ class AppendValues:
 
     def apply(self, transaction: WriteTransaction) -> Appended:
         feed = transaction.feed(self.feed_key)
-        values, refused = _wanted(transaction, feed, self.values, restores=self.restores)
+        refused = _refused(transaction, feed, self.values, restores=self.restores)
+        values = _without(self.values, refused)
         head = LOG_HEAD.pack(self.received_at, self.origin)
         first_seq = feed.top_seq + 1
         new, _ = add_values(transaction, feed, values, [head] * len(values))
@@ -61,16 +64,18 @@ def apply_run(transaction: WriteTransaction, run: Sequence[Operation]) -> Sequen
     return _append_together(transaction, [one for one in run if isinstance(one, AppendValues)])
 
 
-def runs_of(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
+def runs_of(
+    operations: Sequence[Operation], most_bytes: int = PIECE_BYTES
+) -> Iterator[Sequence[Operation]]:
     """The operations in their order; those next to one another that can be applied as one are.
 
-    These append to one feed, and weigh at most PIECE_BYTES together: no more than one piece of
+    These append to one feed, and weigh at most `most_bytes` together, by default as one piece of
     what a peer has sent. Everything else is by itself.
     """
     start = size = 0
     for end, operation in enumerate(operations):
         size += operation.size
-        if end > start and (size > PIECE_BYTES or not _go_together(operations[start], operation)):
+        if end > start and (size > most_bytes or not _go_together(operations[start], operation)):
             yield operations[start:end]
             start, size = end, operation.size
     if operations:
@@ -93,41 +98,47 @@ def _append_together(
 
     So many who insert a value each share the way into the index, and the adding up.
     """
-    feed = transaction.feed(operations[0].feed_key)
-    #: Each value with the first operation that has it.
-    owners: dict[bytes, int] = {}
-    for number, operation in enumerate(operations):
-        for value in operation.values:
-            owners.setdefault(value, number)
-    wanted, refused = _wanted(transaction, feed, owners, restores=operations[0].restores)
+    feed, restores = transaction.feed(operations[0].feed_key), operations[0].restores
+    values = list(chain.from_iterable(operation.values for operation in operations))
+    refused = _refused(transaction, feed, values, restores=restores)
+    parts = [_without(operation.values, refused) for operation in operations]
     heads = [LOG_HEAD.pack(operation.received_at, operation.origin) for operation in operations]
-    top_seq = feed.top_seq
-    added, seqs = add_values(transaction, feed, wanted, [heads[owners[v]] for v in wanted])
-    new: list[list[bytes]] = [[] for _ in operations]
-    tops = [0] * len(operations)
-    for value, seq in zip(added, seqs, strict=True):
-        number = owners[value]
-        new[number].append(value)
-        tops[number] = seq
+    top_seq, end_seq, start = feed.top_seq, feed.top_seq + 1, 0
+    added, seqs = add_values(
+        transaction,
+        feed,
+        list(chain.from_iterable(parts)),
+        list(chain.from_iterable(map(repeat, heads, map(len, parts)))),
+    )
     results = []
-    for operation, values, top in zip(operations, new, tops, strict=True):
-        first_seq, top_seq = top_seq + 1, top or top_seq
+    for operation, part in zip(operations, parts, strict=True):
+        # Numbers are given in the order of the operations.
+        end_seq += len(part)
+        end = bisect_left(seqs, end_seq, start)
+        first_seq, top_seq = top_seq + 1, seqs[end - 1] if end > start else top_seq
         forgotten = len(refused.intersection(operation.values)) if refused else 0
         results.append(
-            Appended(values=values, first_seq=first_seq, top_seq=top_seq, forgotten=forgotten)
+            Appended(
+                values=list(added[start:end]),
+                first_seq=first_seq,
+                top_seq=top_seq,
+                forgotten=forgotten,
+            )
         )
+        start = end
     return results
 
 
-def _wanted(
-    transaction: WriteTransaction, feed: FeedState, values: Collection[bytes], *, restores: bool
-) -> tuple[list[bytes], set[bytes]]:
-    """Which of the values are to be added, each once, and which are refused as forgotten."""
-    distinct = list(dict.fromkeys(values))
-    forgotten = forgotten_among(transaction, feed, distinct)
-    if not forgotten:
-        return distinct, forgotten
-    if restores:
+def _refused(
+    transaction: WriteTransaction, feed: FeedState, values: Sequence[bytes], *, restores: bool
+) -> set[bytes]:
+    """Which of the values are forgotten and stay out; with `restores` they are taken back."""
+    forgotten = forgotten_among(transaction, feed, values)
+    if forgotten and restores:
         take_back(transaction, feed, list(forgotten))
-        return distinct, set()
-    return [value for value in distinct if value not in forgotten], forgotten
+        return set()
+    return forgotten
+
+
+def _without(values: Sequence[bytes], refused: set[bytes]) -> Sequence[bytes]:
+    return [value for value in values if value not in refused] if refused else values

@@ -21,9 +21,10 @@ Everything here iterates, nothing recurses.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice, repeat
+from operator import add, lt
 from typing import Final
 
 import lmdb
@@ -65,6 +66,10 @@ def decode_entry(data: bytes) -> tuple[bool, int]:
     return data[:1] == _BUCKET, U64.unpack_from(data, 1)[0]
 
 
+def _numbers(packed: Iterable[bytes]) -> set[int]:
+    return {int.from_bytes(one, "big") for one in packed}
+
+
 @dataclass(slots=True)
 class _Frame:
     """A bucket that a walk is inside; ``on_end`` if the range's end is in the bucket, too."""
@@ -99,42 +104,62 @@ class OrderedIndex:
 
     # Writing
 
-    def insert_batch(self, values: list[bytes], first_seq: int) -> set[bytes]:
-        """Give the i-th value the number ``first_seq + i``; return those that were there before.
+    def insert_batch(self, values: list[bytes], first_seq: int) -> set[int]:
+        """Give the i-th value the number ``first_seq + i``; return the numbers that were not given.
 
-        The values differ from one another. They go in in their own order, which spares LMDB most
-        of the way down its tree.
+        These are of values that were there before, and of those that come a second time. Values go
+        in in their own order, which spares LMDB most of the way down its tree.
         """
-        known: set[bytes] = set()
         if not values:
-            return known
-        if max(map(len, values)) > PART_BYTES:
-            return self._insert_long(values, first_seq)
-        # The hot path, positional for speed.
-        put, root, database = self._txn.put, self._root, self._database
-        seqs = dict(zip(values, packed_range(first_seq, len(values)), strict=True))
-        items = [(root + value, seqs[value]) for value in sorted(values)]
-        if len(items) >= _MANY:
-            # One call for all; a cursor finds the next key from where it is.
-            _, added = self._txn.cursor(database).putmulti(items, True, False)
-            if added == len(items):
-                return known
-            # What has another number was there; the number of each is read to know.
-            get = self._txn.get
-            return {key[HEAD_BYTES:] for key, seq in items if get(key, None, database) != seq}
-        for key, seq in items:
-            if not put(key, seq, True, False, False, database):
-                known.add(key[HEAD_BYTES:])
-        return known
+            return set()
+        seqs: Sequence[bytes] = packed_range(first_seq, len(values))
+        if max(map(len, values)) <= PART_BYTES:
+            return self._insert_short(values, seqs)
+        is_short = [len(value) <= PART_BYTES for value in values]
+        known = self._insert_long(values, first_seq)
+        return known | self._insert_short(
+            list(compress(values, is_short)), list(compress(seqs, is_short))
+        )
 
-    def _insert_long(self, values: list[bytes], first_seq: int) -> set[bytes]:
+    def _insert_short(self, values: list[bytes], seqs: Sequence[bytes]) -> set[int]:
+        # The hot path, positional for speed.
+        database, items = self._database, self._sorted_items(values, seqs)
+        if len(values) < _MANY:
+            put = self._txn.put
+            return _numbers(
+                seq for key, seq in items if not put(key, seq, True, False, False, database)
+            )
+        # One call for all; a cursor finds the next key from where it is.
+        _, added = self._txn.cursor(database).putmulti(items, True, False)
+        if added == len(values):
+            return set()
+        # What has another number was there; the number of each is read to know.
+        get, items = self._txn.get, self._sorted_items(values, seqs)
+        return _numbers(seq for key, seq in items if get(key, None, database) != seq)
+
+    def _sorted_items(
+        self, values: list[bytes], seqs: Sequence[bytes]
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and data of short values in their order, made as they are taken.
+
+        A list of them would take twice the time.
+        """
+        if not all(map(lt, values, islice(values, 1, None))):
+            order = sorted(range(len(values)), key=values.__getitem__)
+            values, seqs = [values[i] for i in order], [seqs[i] for i in order]
+        return zip(map(add, repeat(self._root), values), seqs, strict=True)
+
+    def _insert_long(self, values: list[bytes], first_seq: int) -> set[int]:
+        """The same for those of the values that are too long for a key."""
+
         def read_value(seq: int) -> bytes:
             if seq >= first_seq:
                 return values[seq - first_seq]
             return self._read_value(seq)
 
-        order = sorted(range(len(values)), key=values.__getitem__)
-        return {values[i] for i in order if not self._insert(values[i], first_seq + i, read_value)}
+        long = (i for i, value in enumerate(values) if len(value) > PART_BYTES)
+        seqs = [first_seq + i for i in sorted(long, key=values.__getitem__)]
+        return {seq for seq in seqs if not self._insert(values[seq - first_seq], seq, read_value)}
 
     def _insert(self, value: bytes, seq: int, read_value: Callable[[int], bytes]) -> bool:
         head, offset = self._root, 0
