@@ -326,7 +326,7 @@ def test_a_peer_that_says_nothing_is_asked_by_a_plan(network, deaf):
 
 def test_a_peer_that_has_no_symbols_is_asked_by_a_plan_at_once(network, deaf):
     owner, member, feed = different(network, 3_000, 10, 10, owner={"sync": SELDOM})
-    deaf(owner, lambda peer, request: peer.output.send_sketch(Sketch.nothing(request.number, 0)))
+    deaf(owner, lambda peer, request: peer.output.send_extension(Sketch.nothing(request.number, 0)))
     connection = network.connect(member, owner, feed)
     network.run(1)
     assert way(member) == "filters"
@@ -345,7 +345,7 @@ def symbols_seen(intruder):
 
 def ask(network, intruder, *, number=7, salt=b"", ranges=WHOLE, seconds=0.5, **part):
     request = SketchRequest(number=number, salt=salt, ranges=ranges, **part)
-    intruder.send(network, intruder.session.send_sketch_request(request), seconds=seconds)
+    intruder.send(network, intruder.session.send_extension(request), seconds=seconds)
 
 
 def test_the_blocks_of_a_try_are_of_one_sequence_whatever_comes_meanwhile(network):
@@ -371,7 +371,7 @@ def test_a_sequence_is_dropped_when_the_peer_needs_no_more(network):
     ask(network, intruder, first=0, count=10)
     slots = owner.context.sketch_slots
     assert len(slots._held) == 1
-    intruder.send(network, intruder.session.send_values_wanted(ValuesWanted(number=7, ids=b"")))
+    intruder.send(network, intruder.session.send_extension(ValuesWanted(number=7, ids=b"")))
     assert len(slots._held) == 0
     ask(network, intruder, first=10, count=10)
     assert seen[-1] == Sketch.nothing(7, 10)
@@ -439,7 +439,7 @@ def test_values_are_sent_by_their_ids_as_far_as_they_are_here(network):
     intruder.connection.peering.intake.take = taken.extend
     ids = sorted(value_ids([value]) for value in (b"one", b"gone", b"never was"))
     wanted = ValuesWanted(number=7, ids=b"".join(ids))
-    intruder.send(network, intruder.session.send_values_wanted(wanted))
+    intruder.send(network, intruder.session.send_extension(wanted))
     assert taken == [b"one"]
 
 
@@ -450,7 +450,7 @@ def test_ids_and_symbols_count_as_the_peers_work(network):
     (there,) = owner.feed(feed).peers
     before = there.counters.values_tested
     ids = b"".join(number.to_bytes(16, "big") for number in range(1_000))
-    intruder.send(network, intruder.session.send_values_wanted(ValuesWanted(number=7, ids=ids)))
+    intruder.send(network, intruder.session.send_extension(ValuesWanted(number=7, ids=ids)))
     assert there.counters.values_tested - before == 500 + 8 * 1_000
     seen = symbols_seen(intruder)
     for number in range(10):
@@ -547,7 +547,7 @@ def test_more_ids_than_one_message_takes_are_asked_for_in_several(network, monke
     monkeypatch.setattr("hyperbloom.replication.sync.sketch_exchange.MAX_WANTED_IDS", 16)
     owner, member, feed = different(network, 3_000, 40, 0)
     sent = []
-    monkeypatch.setattr(PeerOutput, "send_values_wanted", sent_too(PeerOutput, sent))
+    monkeypatch.setattr(PeerOutput, "send_extension", sent_too(PeerOutput, sent))
     network.connect(member, owner, feed)
     network.run(0.5)
     assert are_same(owner, member, feed)
@@ -555,10 +555,10 @@ def test_more_ids_than_one_message_takes_are_asked_for_in_several(network, monke
 
 
 def sent_too(kind, sent):
-    send = kind.send_values_wanted
+    send = kind.send_extension
 
-    def noted(output, wanted):
-        sent.append(wanted)
-        send(output, wanted)
+    def noted(output, message):
+        sent.extend([message] if isinstance(message, ValuesWanted) else [])
+        send(output, message)
 
     return noted

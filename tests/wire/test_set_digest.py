@@ -168,17 +168,17 @@ def test_which_ranges_can_be_asked_about() -> None:
 def test_both_arrive_as_events_where_both_announced() -> None:
     client, server = pair(credentials_of(), credentials_of(2), extensions=(SET_DIGEST,))
     asked, told = GOLDEN[0][0], GOLDEN[2][0]
-    server.receive_data(client.send_digest_request(asked))
+    server.receive_data(client.send_extension(asked))
     assert events(server) == [DigestRequested(request=asked)]
-    client.receive_data(server.send_digest(told))
+    client.receive_data(server.send_extension(told))
     assert events(client) == [DigestReceived(digest=told)]
 
 
 def test_nothing_is_sent_to_a_peer_that_did_not_announce_it() -> None:
     client, _ = pair(credentials_of(), credentials_of(2))
     for send in (
-        lambda: client.send_digest_request(GOLDEN[0][0]),
-        lambda: client.send_digest(GOLDEN[2][0]),
+        lambda: client.send_extension(GOLDEN[0][0]),
+        lambda: client.send_extension(GOLDEN[2][0]),
     ):
         with pytest.raises(LocalProtocolError, match="announce"):
             send()

@@ -178,7 +178,7 @@ class SketchAnswers:
     def _send(self, sketch: Sketch, *, is_last: bool = True) -> None:
         if is_last:
             self._request = None
-        self._peer.output.send_sketch(sketch)
+        self._peer.output.send_extension(sketch)
 
     def _charge(self, tested: int) -> None:
         wait = self._peer.answered(tested)
