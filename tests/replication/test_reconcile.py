@@ -54,6 +54,15 @@ def different(network, shared, here, there, **more):
     return owner, member, feed
 
 
+def keeping_a_range(network, ranges=((b"v", b"w"),), **more):
+    """An owner and a member that keeps these ranges alone, not connected yet."""
+    owner = network.add("owner", **more)
+    kept = FeedSettings(key=owner.key, mode="range", ranges=ranges)
+    member = network.add("member", feeds=(kept,))
+    owner.invite(owner.key, member)
+    return owner, member, owner.key
+
+
 def are_same(owner, member, feed):
     return owner.values(feed) == member.values(feed)
 
@@ -168,13 +177,19 @@ def test_of_two_tries_at_the_same_moment_that_of_the_lower_key_goes_on(network, 
     assert status(owner).strikes == status(member).strikes == 0
 
 
+def asked_by_the_member(owner, feed):
+    """The owner's side of the connection, with a try of the member under way."""
+    (there,) = owner.feed(feed).peers
+    request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)
+    there.sync.sketches.take_request(request)
+    return there
+
+
 def test_while_a_try_of_the_peer_is_answered_none_begins(network):
     owner, member, feed = different(network, 3_000, 20, 20, owner={"sync": SELDOM})
     connection = network.connect(member, owner, feed)
     network.run(0.2)
-    (there,) = owner.feed(feed).peers
-    request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)
-    there.sync.sketches.take_request(request)
+    there = asked_by_the_member(owner, feed)
     silently(member, feed, [b"more"])
     there.hurry()
     network.run(1)
@@ -187,9 +202,7 @@ def test_filters_of_the_peer_end_its_try(network):
     owner, member, feed = different(network, 3_000, 20, 20, owner={"sync": SELDOM})
     network.connect(member, owner, feed)
     network.run(3)
-    (there,) = owner.feed(feed).peers
-    request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)
-    there.sync.sketches.take_request(request)
+    there = asked_by_the_member(owner, feed)
     assert there.sync.sketches.peer_is_asking
     silently(owner, feed, [b"more"])
     there.sync.peer_asked(Sync(filter=bytes(32), size=256, n=1, seed=1))
@@ -203,11 +216,7 @@ def test_filters_of_the_peer_end_its_try(network):
 
 
 def test_a_range_that_both_keep_is_reconciled_by_symbols_of_it_alone(network):
-    owner = network.add("owner")
-    feed = owner.key
-    kept = FeedSettings(key=feed, mode="range", ranges=((b"v", b"w"),))
-    member = network.add("member", feeds=(kept,))
-    owner.invite(feed, member)
+    owner, member, feed = keeping_a_range(network)
     owner.feed(feed).insert([*numbered(3_000), *numbered(500, b"elsewhere ")])
     member.feed(feed).insert([*numbered(3_010)[20:]])
     network.connect(member, owner, feed)
@@ -220,11 +229,7 @@ def test_a_range_that_both_keep_is_reconciled_by_symbols_of_it_alone(network):
 
 def test_a_pass_over_a_range_that_the_peer_cannot_afford_is_left_to_a_plan(network):
     limits = Limits(sync_rate=1_000, sync_burst=10_000)
-    owner = network.add("owner", limits=limits)
-    feed = owner.key
-    kept = FeedSettings(key=feed, mode="range", ranges=((b"v", b"w"),))
-    member = network.add("member", feeds=(kept,))
-    owner.invite(feed, member)
+    owner, member, feed = keeping_a_range(network, limits=limits)
     owner.feed(feed).insert(numbered(11_000))
     member.feed(feed).insert(numbered(10_990))
     network.connect(member, owner, feed)
@@ -234,18 +239,13 @@ def test_a_pass_over_a_range_that_the_peer_cannot_afford_is_left_to_a_plan(netwo
 
 
 def test_symbols_of_a_range_are_no_more_than_the_limit(network):
-    owner = network.add("owner")
-    feed = owner.key
-    kept = FeedSettings(key=feed, mode="range", ranges=((b"v", b"w"),))
-    member = network.add("member", feeds=(kept,))
-    owner.invite(feed, member)
+    owner, member, feed = keeping_a_range(network)
     owner.feed(feed).insert(numbered(100))
     member.feed(feed).insert(numbered(100))
-    intruder = Intruder(network, member, owner, feed)
-    seen = symbols_seen(intruder)
+    asker = Asker(network, member, owner, feed)
     ranges = (Range(start=b"v", end=b"w"),)
-    ask(network, intruder, first=0, count=RANGE_SYMBOLS + 1, ranges=ranges, seconds=2)
-    assert [one.symbols for one in seen] == [RANGE_SYMBOLS, 0]
+    asker.ask(first=0, count=RANGE_SYMBOLS + 1, ranges=ranges, seconds=2)
+    assert [one.symbols for one in asker.seen] == [RANGE_SYMBOLS, 0]
 
 
 # What does not decode
@@ -285,19 +285,17 @@ def test_what_does_not_decode_is_found_by_a_salted_try_and_next_time_by_a_plan(n
 
 
 def test_a_salted_try_is_answered_once_an_hour(network):
-    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
-    intruder = Intruder(network, member, owner, feed)
-    seen = symbols_seen(intruder)
+    owner, asker = asked_by_hand(network)
     for number, symbols in ((1, 5), (2, 0)):
-        ask(network, intruder, number=number, salt=b"s" * 16, first=0, count=5)
-        assert [one.symbols for one in seen] == [symbols], number
-        seen.clear()
-    ask(network, intruder, number=3, first=0, count=5)
-    assert [one.symbols for one in seen] == [5], "one without a salt is answered"
-    seen.clear()
-    tries = owner.feed(feed).peers.salted_tries
-    assert not tries.may_begin(member.key, now=network.clock.seconds() + SALTED_SECONDS - 30)
-    assert tries.may_begin(member.key, now=network.clock.seconds() + SALTED_SECONDS)
+        asker.ask(number=number, salt=b"s" * 16, first=0, count=5)
+        assert [one.symbols for one in asker.seen] == [symbols], number
+        asker.seen.clear()
+    asker.ask(number=3, first=0, count=5)
+    assert [one.symbols for one in asker.seen] == [5], "one without a salt is answered"
+    asker.seen.clear()
+    tries, now = owner.feed(asker.feed).peers.salted_tries, network.clock.seconds()
+    assert not tries.may_begin(asker.member.key, now=now + SALTED_SECONDS - 30)
+    assert tries.may_begin(asker.member.key, now=now + SALTED_SECONDS)
 
 
 def test_salted_tries_are_remembered_of_so_many_keys():
@@ -336,57 +334,62 @@ def test_a_peer_that_has_no_symbols_is_asked_by_a_plan_at_once(network, deaf):
 # What a peer may do
 
 
-def symbols_seen(intruder):
-    """The Sketches that the intruder gets, and nothing else of the kind."""
-    seen = []
-    intruder.connection.peering.sync.sketches.take_sketch = seen.append
-    return seen
+class Asker(Intruder):
+    """Asks for symbols by hand; `seen` are the Sketches that come."""
+
+    def __init__(self, network, member, owner, feed):
+        super().__init__(network, member, owner, feed)
+        self.network, self.member, self.feed = network, member, feed
+        self.seen = []
+        self.connection.peering.sync.sketches.take_sketch = self.seen.append
+
+    def ask(self, *, number=7, salt=b"", ranges=WHOLE, seconds=0.5, **part):
+        self.tell(SketchRequest(number=number, salt=salt, ranges=ranges, **part), seconds)
+
+    def want(self, ids):
+        self.tell(ValuesWanted(number=7, ids=ids))
+
+    def tell(self, message, seconds=0.5):
+        self.send(self.network, self.session.send_extension(message), seconds=seconds)
 
 
-def ask(network, intruder, *, number=7, salt=b"", ranges=WHOLE, seconds=0.5, **part):
-    request = SketchRequest(number=number, salt=salt, ranges=ranges, **part)
-    intruder.send(network, intruder.session.send_extension(request), seconds=seconds)
+def asked_by_hand(network, **owner):
+    """An owner of 300 values, and a member with the same that asks by hand."""
+    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM} | owner)
+    return owner, Asker(network, member, owner, feed)
 
 
 def test_the_blocks_of_a_try_are_of_one_sequence_whatever_comes_meanwhile(network):
-    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
-    intruder = Intruder(network, member, owner, feed)
-    seen = symbols_seen(intruder)
-    ask(network, intruder, first=0, count=10)
-    silently(owner, feed, numbered(50, b"new "))
-    ask(network, intruder, first=10, count=10)
-    one, other = seen
+    owner, asker = asked_by_hand(network)
+    asker.ask(first=0, count=10)
+    silently(owner, asker.feed, numbered(50, b"new "))
+    asker.ask(first=10, count=10)
+    one, other = asker.seen
     assert (one.values, one.digest) == (other.values, other.digest)
     assert (other.values, other.first, other.symbols) == (300, 10, 10)
-    ask(network, intruder, number=8, first=0, count=10)
-    assert seen[-1].values == 350, "another try is of what is there now"
-    ask(network, intruder, number=7, first=20, count=10)
-    assert seen[-1] == Sketch.nothing(7, 20), "the one before is held no more"
+    asker.ask(number=8, first=0, count=10)
+    assert asker.seen[-1].values == 350, "another try is of what is there now"
+    asker.ask(number=7, first=20, count=10)
+    assert asker.seen[-1] == Sketch.nothing(7, 20), "the one before is held no more"
 
 
 def test_a_sequence_is_dropped_when_the_peer_needs_no_more(network):
-    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
-    intruder = Intruder(network, member, owner, feed)
-    seen = symbols_seen(intruder)
-    ask(network, intruder, first=0, count=10)
+    owner, asker = asked_by_hand(network)
+    asker.ask(first=0, count=10)
     slots = owner.context.sketch_slots
     assert len(slots._held) == 1
-    intruder.send(network, intruder.session.send_extension(ValuesWanted(number=7, ids=b"")))
+    asker.want(b"")
     assert len(slots._held) == 0
-    ask(network, intruder, first=10, count=10)
-    assert seen[-1] == Sketch.nothing(7, 10)
-    ask(network, intruder, number=8, first=0, count=10)
-    intruder.connection.transport.loseConnection()
+    asker.ask(first=10, count=10)
+    assert asker.seen[-1] == Sketch.nothing(7, 10)
+    asker.ask(number=8, first=0, count=10)
+    asker.connection.transport.loseConnection()
     network.run(1)
     assert len(slots._held) == 0, "nor when it is gone"
 
 
 def test_a_question_of_ranges_that_are_not_kept_is_answered_with_nothing(network):
-    owner = network.add("owner")
-    feed = owner.key
-    kept = FeedSettings(key=feed, mode="range", ranges=((b"b", b"d"),))
-    member, other = network.add("member", feeds=(kept,)), network.add("other")
-    owner.invite(feed, member)
+    owner, member, feed = keeping_a_range(network, ((b"b", b"d"),))
     member.feed(feed).insert([b"c"])
     intruder = Intruder(network, member, owner, feed)
     (there,) = owner.feed(feed).peers
@@ -396,15 +399,19 @@ def test_a_question_of_ranges_that_are_not_kept_is_answered_with_nothing(network
     intruder.connection.peering.sync.sketches.take_request(request)
     network.run(1)
     assert seen == [Sketch.nothing(1, 0)]
-    assert other.key != feed
 
 
-def test_symbols_that_nobody_asked_for_are_dropped_and_wrong_ones_are_a_strike(network, deaf):
+def waiting_for_symbols(network, deaf):
+    """A member whose question is not answered, and its side of the tries."""
     owner, member, feed = different(network, 3_000, 9, 9, owner={"sync": SELDOM})
     deaf(owner)
     connection = network.connect(member, owner, feed)
     network.run(0.5)
-    sketches = connection.peering.sync.sketches
+    return member, connection.peering.sync.sketches
+
+
+def test_symbols_that_nobody_asked_for_are_dropped_and_wrong_ones_are_a_strike(network, deaf):
+    member, sketches = waiting_for_symbols(network, deaf)
     number = sketches._asking.number
     told = {"values": 3, "digest": b"d" * 32, "packed": bytes(50)}
     sketches.take_sketch(Sketch(number=number + 1, first=0, symbols=2, **told))
@@ -418,11 +425,7 @@ def test_symbols_that_nobody_asked_for_are_dropped_and_wrong_ones_are_a_strike(n
 
 
 def test_symbols_that_cannot_be_read_are_a_strike(network, deaf):
-    owner, member, feed = different(network, 3_000, 9, 9, owner={"sync": SELDOM})
-    deaf(owner)
-    connection = network.connect(member, owner, feed)
-    network.run(0.5)
-    sketches = connection.peering.sync.sketches
+    member, sketches = waiting_for_symbols(network, deaf)
     told = {"values": 3, "digest": b"d" * 32, "packed": b"short"}
     sketches.take_sketch(Sketch(number=sketches._asking.number, first=0, symbols=2, **told))
     network.run(0.5)
@@ -431,31 +434,29 @@ def test_symbols_that_cannot_be_read_are_a_strike(network, deaf):
 
 
 def test_values_are_sent_by_their_ids_as_far_as_they_are_here(network):
-    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
-    owner.feed(feed).insert([b"one", b"two", b"gone"])
-    forget(owner, feed, [b"gone"])
-    intruder = Intruder(network, member, owner, feed)
+    owner, asker = asked_by_hand(network)
     taken = []
-    intruder.connection.peering.intake.take = taken.extend
+    asker.connection.peering.intake.take = taken.extend
+    owner.feed(asker.feed).insert([b"one", b"two", b"gone"])
+    forget(owner, asker.feed, [b"gone"])
+    network.run(0.5)
+    taken.clear()
     ids = sorted(value_ids([value]) for value in (b"one", b"gone", b"never was"))
-    wanted = ValuesWanted(number=7, ids=b"".join(ids))
-    intruder.send(network, intruder.session.send_extension(wanted))
+    asker.want(b"".join(ids))
     assert taken == [b"one"]
 
 
 def test_ids_and_symbols_count_as_the_peers_work(network):
     limits = Limits(sync_rate=1_000, sync_burst=20_000)
-    owner, member, feed = different(network, 300, 0, 0, owner={"limits": limits, "sync": SELDOM})
-    intruder = Intruder(network, member, owner, feed)
-    (there,) = owner.feed(feed).peers
+    owner, asker = asked_by_hand(network, limits=limits)
+    (there,) = owner.feed(asker.feed).peers
     before = there.counters.values_tested
     ids = b"".join(number.to_bytes(16, "big") for number in range(1_000))
-    intruder.send(network, intruder.session.send_extension(ValuesWanted(number=7, ids=ids)))
+    asker.want(ids)
     assert there.counters.values_tested - before == 500 + 8 * 1_000
-    seen = symbols_seen(intruder)
     for number in range(10):
-        ask(network, intruder, number=number, first=0, count=4_096, seconds=2)
-    assert 0 < len(seen) < 10, "then it waits for its turn"
+        asker.ask(number=number, first=0, count=4_096, seconds=2)
+    assert 0 < len(asker.seen) < 10, "then it waits for its turn"
 
 
 def test_a_value_that_is_refused_is_offered_once(network):
@@ -500,14 +501,12 @@ def test_so_many_sequences_are_held_and_the_oldest_gives_way():
 
 
 def test_a_peer_whose_sequence_gave_way_goes_on_by_a_plan(network):
-    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
-    intruder = Intruder(network, member, owner, feed)
-    seen = symbols_seen(intruder)
-    ask(network, intruder, first=0, count=10)
+    owner, asker = asked_by_hand(network)
+    asker.ask(first=0, count=10)
     for number in range(MAX_HELD_SKETCHES):
         owner.context.sketch_slots.hold(lambda number=number: number)
-    ask(network, intruder, first=10, count=10)
-    assert [one.symbols for one in seen] == [10, 0]
+    asker.ask(first=10, count=10)
+    assert [one.symbols for one in asker.seen] == [10, 0]
 
 
 def test_a_try_waits_until_there_is_room_for_it(network):
