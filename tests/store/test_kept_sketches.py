@@ -36,7 +36,7 @@ from hyperbloom.store import (
 from hyperbloom.store.backup.compaction import compact_store
 from hyperbloom.store.backup.snapshot import take_snapshot
 from hyperbloom.store.backup.verify import verify_path
-from hyperbloom.store.limits import FEW_SYMBOLS, SKETCH_SYMBOLS
+from hyperbloom.store.limits import FEW_SYMBOLS, SKETCH_SYMBOLS, SKETCH_TRIES
 from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.lmdb.kept_sketch import KEPT, RUN, SYMBOLS, KeptSketch
 from hyperbloom.store.lmdb.layout import META_SCHEMA, U32, U64
@@ -598,6 +598,41 @@ def test_damage_is_named_and_does_no_harm(store, tmp_path, name):
     run(store, DropSketch(FEED, b""))
     keep(store)
     check(store)
+
+
+@pytest.mark.parametrize("name", ["short symbols", "no symbols", "wrong count", "wrong key"])
+def test_a_sketch_is_right_though_what_is_kept_cannot_be_used(store, name):
+    kind, make, _ = DAMAGE[name]
+    append(store, *VALUES[:35])
+    keep(store)
+    spoil(store, kind, make(store))
+    assert np.array_equal(sketch(store).symbols, anew(VALUES[:35], SKETCH_SYMBOLS))
+
+
+@pytest.mark.parametrize("name", ["short symbols", "no symbols", "wrong key"])
+def test_what_was_spoilt_while_a_piece_was_made_is_not_added_to(store, name):
+    kind, make, _ = DAMAGE[name]
+    append(store, *VALUES[:35])
+    keep_one(store)
+    piece = store.begin_piece(FEED)
+    while (operation := piece.step()) is None:
+        pass
+    spoil(store, kind, make(store))
+    assert run(store, operation) is False
+    assert records(store) == {}
+    assert keep(store) == 3
+    check(store)
+
+
+def test_a_sketch_that_comes_to_another_count_is_given_up(store):
+    def miscount(transaction):
+        transaction.feed(FEED).count += 1
+
+    append(store, *VALUES[:5])
+    write(store.environment, miscount)
+    assert [store.sketch_step(FEED) for _ in range(SKETCH_TRIES)] == [None] * SKETCH_TRIES
+    with pytest.raises(StoreError):
+        store.sketch_step(FEED)
 
 
 def test_records_of_no_set_are_found(store):
