@@ -14,6 +14,7 @@ from hyperbloom.replication.limits import (
     MAX_HELD_SKETCHES,
     MAX_SALTED_KEYS,
     MAX_TRIES,
+    MAX_UNSENT_BYTES,
     RANGE_SYMBOLS,
     SALTED_SECONDS,
     SKETCH_SECONDS,
@@ -25,11 +26,14 @@ from hyperbloom.replication.sync.peer_output import PeerOutput
 from hyperbloom.replication.sync.reply import PORTION_BYTES, ValuesById
 from hyperbloom.replication.sync.sketch_exchange import SketchExchange
 from hyperbloom.sketches import ids_from, ids_to_bytes, no_symbols
+from hyperbloom.store import StoreError
 from hyperbloom.store.records import SettledSketch
 from hyperbloom.wire import Range, Sketch, SketchRequest, Sync, ValuesWanted
 from hyperbloom.wire.reconcile import RECONCILE
 
 WHOLE = (Range(start=b""),)
+#: Two symbols of some set.
+SYMBOLS = {"values": 3, "digest": b"d" * 32, "packed": bytes(50)}
 
 
 def status(node):
@@ -322,6 +326,52 @@ def test_a_peer_that_says_nothing_is_asked_by_a_plan(network, deaf):
     assert set(numbered(10, b"here ")) < set(member.values(feed))
 
 
+def test_what_comes_behind_the_end_of_a_try_is_dropped(network, deaf):
+    member, sketches = waiting_for_symbols(network, deaf)
+    number = sketches._asking.number
+    network.run(SKETCH_SECONDS + 1)
+    assert way(member) == "filters"
+    sketches.take_sketch(Sketch(number=number, first=5, symbols=2, **SYMBOLS))
+    network.run(0.5)
+    assert status(member).strikes == 0
+
+
+def test_a_try_that_gives_way_to_the_peers_is_over(network, deaf):
+    owner, member, feed = different(network, 3_000, 0, 0, owner={"sync": SELDOM})
+    network.connect(member, owner, feed)
+    network.run(3)
+    low, high = sorted((owner, member), key=lambda node: node.key)
+    deaf(low)
+    silently(high, feed, [b"more"])
+    (there,) = high.feed(feed).peers
+    sketches = there.sync.sketches
+    there.hurry()
+    network.run(0.2)
+    number = sketches._asking.number
+    sketches.take_request(SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE))
+    assert sketches.peer_is_asking
+    sketches.take_sketch(Sketch(number=number, first=5, symbols=2, **SYMBOLS))
+    network.run(0.5)
+    assert status(high).strikes == 0
+
+
+def test_a_try_goes_on_while_our_own_symbols_are_being_made(network):
+    owner, member, feed = different(network, 3_000, 10, 10, owner={"sync": SELDOM})
+    network.connect(member, owner, feed)
+    network.run(0.06)
+    member.thread_seconds = SKETCH_SECONDS * 0.7
+    step, calls = member.store.sketch_step, []
+
+    def slowly(feed_key):
+        calls.append(feed_key)
+        return None if len(calls) < 3 else step(feed_key)
+
+    member.store.sketch_step = slowly
+    network.run_until(lambda: are_same(owner, member, feed), 6 * SKETCH_SECONDS)
+    assert way(member) == "sketch"
+    assert len(calls) >= 3
+
+
 def test_a_peer_that_has_no_symbols_is_asked_by_a_plan_at_once(network, deaf):
     owner, member, feed = different(network, 3_000, 10, 10, owner={"sync": SELDOM})
     deaf(owner, lambda peer, request: peer.output.send_extension(Sketch.nothing(request.number, 0)))
@@ -388,6 +438,43 @@ def test_a_sequence_is_dropped_when_the_peer_needs_no_more(network):
     assert len(slots._held) == 0, "nor when it is gone"
 
 
+def test_a_try_is_answered_from_its_own_sequence_though_another_was_being_made(network):
+    owner, asker = asked_by_hand(network)
+    step = owner.store.sketch_step
+    while (old := step(asker.feed)) is None:
+        pass
+    steps = [lambda key: old]
+    owner.store.sketch_step = lambda key: (steps.pop() if steps else step)(key)
+    owner.thread_seconds = 3.0
+    asker.ask(number=7, first=0, count=10)
+    network.run(1)
+    silently(owner, asker.feed, numbered(50, b"new "))
+    asker.ask(number=8, first=0, count=10)
+    network.run(10)
+    assert {(one.number, one.values) for one in asker.seen} == {(8, 350)}
+
+
+def test_a_peer_that_reads_slowly_is_answered_once_it_has_read(network):
+    owner, asker = asked_by_hand(network)
+    (there,) = owner.feed(asker.feed).peers
+    there.share.unsent += MAX_UNSENT_BYTES
+    asker.ask(first=0, count=10, seconds=3)
+    assert asker.seen == []
+    there.share.unsent -= MAX_UNSENT_BYTES
+    network.run(1)
+    assert [one.symbols for one in asker.seen] == [10]
+
+
+def test_a_store_that_cannot_be_read_is_answered_with_nothing(network):
+    def fails(_):
+        raise StoreError("on purpose")
+
+    owner, asker = asked_by_hand(network)
+    owner.store.sketch_step = fails
+    asker.ask(first=0, count=10)
+    assert asker.seen == [Sketch.nothing(7, 0)]
+
+
 def test_a_question_of_ranges_that_are_not_kept_is_answered_with_nothing(network):
     owner, member, feed = keeping_a_range(network, ((b"b", b"d"),))
     member.feed(feed).insert([b"c"])
@@ -413,20 +500,19 @@ def waiting_for_symbols(network, deaf):
 def test_symbols_that_nobody_asked_for_are_dropped_and_wrong_ones_are_a_strike(network, deaf):
     member, sketches = waiting_for_symbols(network, deaf)
     number = sketches._asking.number
-    told = {"values": 3, "digest": b"d" * 32, "packed": bytes(50)}
-    sketches.take_sketch(Sketch(number=number + 1, first=0, symbols=2, **told))
+    sketches.take_sketch(Sketch(number=number + 1, first=0, symbols=2, **SYMBOLS))
     assert status(member).strikes == 0
-    sketches.take_sketch(Sketch(number=number, first=5, symbols=2, **told))
+    sketches.take_sketch(Sketch(number=number, first=5, symbols=2, **SYMBOLS))
     network.run(0.5)
     assert status(member).strikes == 1
     assert way(member) == "filters"
-    sketches.take_sketch(Sketch(number=number, first=5, symbols=2, **told))
+    sketches.take_sketch(Sketch(number=number, first=5, symbols=2, **SYMBOLS))
     assert status(member).strikes == 1, "nothing is awaited any more"
 
 
 def test_symbols_that_cannot_be_read_are_a_strike(network, deaf):
     member, sketches = waiting_for_symbols(network, deaf)
-    told = {"values": 3, "digest": b"d" * 32, "packed": b"short"}
+    told = SYMBOLS | {"packed": b"short"}
     sketches.take_sketch(Sketch(number=sketches._asking.number, first=0, symbols=2, **told))
     network.run(0.5)
     assert status(member).strikes == 1
@@ -523,6 +609,21 @@ def test_a_try_waits_until_there_is_room_for_it(network):
     assert moved(member, feed).sketches_asked == 1
     assert are_same(owner, member, feed)
     assert len(slots._tries) == MAX_TRIES - 1
+
+
+def test_a_try_that_waited_in_vain_does_not_begin_later(network):
+    owner, member, feed = different(network, 3_000, 9, 9, owner={"sync": SELDOM})
+    slots = member.context.sketch_slots
+    others = [object() for _ in range(MAX_TRIES)]
+    for one in others:
+        slots.begin_try(one)
+    network.connect(member, owner, feed)
+    network.run(SKETCH_SECONDS + 1)
+    assert way(member) == "filters"
+    slots.end_try(others[0])
+    network.run(1)
+    assert moved(member, feed).sketches_asked == 0
+    assert slots.begin_try(object()), "nobody took the place"
 
 
 def test_values_are_read_so_many_ids_at_a_time_and_sent_portion_by_portion():

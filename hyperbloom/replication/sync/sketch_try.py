@@ -159,7 +159,7 @@ class SketchTry:
             fits = len(self._decoder.mine) - len(self._decoder.theirs)
             is_right = self.differences and fits == figures.count - theirs.count
             return SketchOutcome.TAKEN if is_right else SketchOutcome.UNDECODED
-        return SketchOutcome.REFUSED if mine.shape[1] < sketch.symbols else None
+        return None
 
     def _ask_on(self, most: int) -> SketchRequest | None:
         """The next question, unless that would be more than `most` symbols in all."""
