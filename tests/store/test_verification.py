@@ -94,6 +94,21 @@ def enter_an_empty_bucket(transaction):
     transaction.put("index", key, b"\x01" + U64.pack(40))
 
 
+def swap_values_in_a_bucket(transaction):
+    for tail, seq in ((b"1", 4), (b"2", 3)):
+        transaction.put("index", prefix(transaction) + BUCKET + tail, U64.pack(seq))
+
+
+def lead_a_leaf_elsewhere(transaction):
+    key = long_key(transaction, ROOT, b"l" * PART_BYTES)
+    transaction.put("index", key, b"\x00" + U64.pack(1))
+
+
+def lead_a_leaf_in_a_bucket_elsewhere(transaction):
+    key = long_key(transaction, BUCKET, b"t" * PART_BYTES)
+    transaction.put("index", key, b"\x00" + U64.pack(3))
+
+
 def lead_a_leaf_nowhere(transaction):
     key = long_key(transaction, ROOT, b"l" * PART_BYTES)
     transaction.put("index", key, b"\x00" + U64.pack(77))
@@ -173,6 +188,10 @@ DAMAGES = [
     (cut_index_entry, "the index entry at 00000001000000000000000061 is malformed"),
     (enter_a_bucket_twice, "bucket 1 is entered from 2 places"),
     (enter_an_empty_bucket, "bucket 40 is empty"),
+    (swap_values_in_a_bucket, "log record 3 is in the index under the number 4"),
+    (swap_values_in_a_bucket, "leads to log record 3 for a value that is not in it"),
+    (lead_a_leaf_elsewhere, "leads to log record 1 for a value that is not in it"),
+    (lead_a_leaf_in_a_bucket_elsewhere, "leads to log record 3 for a value that is not in it"),
     (lead_a_leaf_nowhere, "the way to log record 7 is broken"),
     (leave_strays, "log: records of feed id 500, which no feed has"),
     (give_an_id_twice, "another feed has its id 1"),
