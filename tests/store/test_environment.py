@@ -301,6 +301,22 @@ def test_a_plain_file_is_read_to_its_limit(tmp_path, length, is_read):
             read_plain(tmp_path / "file", 10)
 
 
+@pytest.mark.parametrize("make", [make_fifo, lambda path: path.symlink_to(path.parent / "secret")])
+def test_what_is_exchanged_while_it_is_opened_is_not_read(tmp_path, monkeypatch, make):
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "it").write_bytes(b"plain")
+    real = os.open
+
+    def exchange(path, flags, *more, **named):
+        os.unlink(path)
+        make(path)
+        return real(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", exchange)
+    with pytest.raises((StoreCorrupt, OSError)):
+        read_plain(tmp_path / "it", 10)
+
+
 @pytest.mark.parametrize(
     ("make", "kind"),
     [

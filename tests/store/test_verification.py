@@ -1,5 +1,8 @@
 """Every kind of damage, planted one at a time, is named; an undamaged store has no problems."""
 
+import threading
+import time
+
 import pytest
 from sound_store import FEED, ORIGIN, OTHER, STEM, VALUES, fill
 
@@ -277,6 +280,22 @@ def test_progress_is_told(store, run):
     seen = []
     store.verify(seen.append)
     assert seen == [10_000, 20_000]
+
+
+def test_others_read_while_a_write_waits_for_the_end_of_a_verification(store, run):
+    run(AppendValues(FEED, [b"%d" % n for n in range(10_000)], ORIGIN, 1))
+    read = threading.Event()
+    waiting = threading.Thread(target=store.environment.grow)
+
+    def look(_):
+        waiting.start()
+        time.sleep(0.05)  # in which the writer comes to wait for the map
+        threading.Thread(target=lambda: (store.feed(FEED), read.set())).start()
+        assert read.wait(10), "a reader waits for the verification, too"
+
+    assert store.verify(look).ok
+    waiting.join(60)
+    assert read.is_set()
 
 
 def test_a_feed_state_survives_its_record():
