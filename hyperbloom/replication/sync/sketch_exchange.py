@@ -222,7 +222,7 @@ class _Asking:
 
     @property
     def number(self) -> int:
-        """That of its questions."""
+        """The number that its questions have."""
         return self._try.number
 
     @property
@@ -232,7 +232,7 @@ class _Asking:
         return self._try.differences if is_known else None
 
     def round(self, at: float) -> SyncRound:
-        """What it came to."""
+        """What the try came to."""
         return SyncRound(
             way="salted sketch" if self._try.salt else "sketch",
             at=at,

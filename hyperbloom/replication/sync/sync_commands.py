@@ -1,4 +1,4 @@
-"""What the schedule of a connection is told, and what it has done: ways, commands, the situation.
+"""What goes into the schedule of a connection and comes out of it: the situation, commands, ways.
 
 `sync_schedule` decides, `sync_driver` runs the commands. Whoever adds a way to find what differs
 adds it to `Way` and `choose_way`, and to what both of them do with it.
@@ -68,7 +68,7 @@ class BeginPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeWay:
-    """Go on with the plan under way like this."""
+    """Go on in this way with the plan that is under way."""
 
     way: Way
 
@@ -93,7 +93,7 @@ class Situation:
     """What stands at a moment, `at` seconds since 1970.
 
     can_compare: both sides speak `set-digest`, and this one knows its digests. can_reconcile: both
-    speak `reconcile`. may_salt: the peer was not asked with a salt for long enough, and can be.
+    speak `reconcile`. may_salt: a try with a salt may begin; the last one was long enough ago.
     is_reconciled: the peer has a try under way. keeps_anything: there is something to ask for.
     was_asked: a Sync was sent on this connection before. is_receiving: values of the peer are not
     on disk yet, or not asked for yet. is_sending: the peer waits for answers, or for new values.

@@ -17,15 +17,16 @@ moment (`Situation`). What is to be done comes out: at most one command, and the
     PLANNING     all filters of the plan are sent                    RESTING
 
 A round begins when the peer is secure, and again after every interval. Where both sides speak
-`set-digest` it begins with a comparison, and equal digests end it. Else the two are brought
-together in the way that `choose_way` (sync_commands.py) finds. Once in FULL_PLAN_SECONDS there is
-a plan all the same.
+`set-digest` it begins with a comparison, and equal digests end it. Else this side
+looks for what differs, in the way that `choose_way` (sync_commands.py) finds. Once in
+FULL_PLAN_SECONDS there is a plan all the same.
 
-Symbols show what differs, and no more than that: success is what digests say afterwards. A try
+Symbols show what differs, and no more than that: only digests tell afterwards that both sides hold
+the same. A try
 that does not decode is followed by one with a salt, and that by a plan, at once. A try that found
 nothing it could move, though the digests still differ, has the next round take the next of these
 steps; and after SKETCH_ROUNDS rounds by symbols whose digests never were equal there is a plan.
-While the peer has a try under way, which takes both sides what they lack, this side begins none.
+While the peer has a try under way, which brings both sides what they lack, this side begins none.
 
 A false positive of a filter hides a value from its plan. Where the peer can be compared with, that
 is seen once nothing moves any more, and the next plan follows at once; else the next round finds
@@ -187,7 +188,7 @@ class SyncSchedule:
         self._phase = self._settles_at = None
 
     def wake(self, *, now: float, situation: Situation) -> Command | None:
-        """It is some time: do what was to be done until `now`."""
+        """Time has passed: do what is due at `now`."""
         if self._settles_at is not None and self._settles_at <= now:
             self._settle(now, situation)
         match self._phase:
@@ -214,9 +215,9 @@ class SyncSchedule:
     def peer_asked(
         self, peer_bytes: float | None, *, now: float, situation: Situation
     ) -> ChangeWay | None:
-        """A Sync of the peer came; its filter tells about how much it holds, None: of a range only.
+        """A Sync of the peer came; the first one lets our first round begin.
 
-        The first one lets ours begin.
+        `peer_bytes`: what the peer holds, as its filter tells about; None: the Sync is of a range.
         """
         self._peer_bytes = peer_bytes
         match self._phase:
@@ -320,7 +321,7 @@ class SyncSchedule:
         situation: Situation,
         counts: tuple[int, int] | None = None,
     ) -> Command | None:
-        """A comparison is over, None: without a result. What differs is to be found."""
+        """A comparison is over (`state` None: without a result): go on with what follows."""
         self.state = state or self.state
         is_same = state is not None and state.in_sync
         if is_same:
