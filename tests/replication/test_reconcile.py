@@ -25,6 +25,8 @@ from hyperbloom.replication.sketch_slots import SketchSlots
 from hyperbloom.replication.sync.peer_output import PeerOutput
 from hyperbloom.replication.sync.reply import PORTION_BYTES, ValuesById
 from hyperbloom.replication.sync.sketch_exchange import SketchExchange
+from hyperbloom.replication.sync.sketch_try import SketchOutcome
+from hyperbloom.replication.sync.sync_schedule import SyncSchedule
 from hyperbloom.sketches import ids_from, ids_to_bytes, no_symbols
 from hyperbloom.store import StoreError
 from hyperbloom.store.records import SettledSketch
@@ -355,6 +357,71 @@ def test_a_try_that_gives_way_to_the_peers_is_over(network, deaf):
     assert status(high).strikes == 0
 
 
+def test_whose_try_goes_on_answers_the_other_with_no_symbols(network, deaf):
+    owner, member, feed = different(network, 3_000, 0, 0, owner={"sync": SELDOM})
+    network.connect(member, owner, feed)
+    network.run(3)
+    low, high = sorted((owner, member), key=lambda node: node.key)
+    deaf(high)
+    silently(low, feed, [b"more"])
+    (there,) = low.feed(feed).peers
+    (here,) = high.feed(feed).peers
+    seen = []
+    here.sync.sketches.take_sketch = seen.append
+    there.hurry()
+    network.run(0.2)
+    request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)
+    there.sync.sketches.take_request(request)
+    network.run(0.2)
+    assert seen == [Sketch.nothing(99, 0)]
+    assert not there.sync.sketches.peer_is_asking
+
+
+def test_a_lost_connection_leaves_its_place_to_another_try(network, deaf):
+    owner, member, feed = different(network, 3_000, 9, 9, owner={"sync": SELDOM})
+    deaf(owner)
+    connection = network.connect(member, owner, feed)
+    network.run(0.5)
+    slots = member.context.sketch_slots
+    others = [object() for _ in range(MAX_TRIES)]
+    assert [slots.begin_try(one) for one in others].count(False) == 1
+    connection.transport.loseConnection()
+    network.run(1)
+    assert slots.begin_try(others[-1])
+
+
+@pytest.fixture
+def outcomes(monkeypatch):
+    """How tries end, as the schedule is told."""
+    found, over = [], SyncSchedule.sketch_over
+
+    def noted(schedule, outcome, *more, **named):
+        found.append(outcome)
+        return over(schedule, outcome, *more, **named)
+
+    monkeypatch.setattr(SyncSchedule, "sketch_over", noted)
+    return found
+
+
+@pytest.mark.parametrize(("here", "there"), [(10, 0), (0, 10)])
+def test_a_try_that_moves_values_one_way_has_taken_effect(network, outcomes, here, there):
+    owner, member, feed = different(network, 3_000, here, there, owner={"sync": SELDOM})
+    network.connect(member, owner, feed)
+    network.run(3)
+    assert are_same(owner, member, feed)
+    assert outcomes == [SketchOutcome.TAKEN]
+
+
+def test_a_try_that_finds_only_what_was_refused_has_nothing_to_move(network, outcomes):
+    owner, member, feed = different(
+        network, 3_000, 0, 0, owner={"sync": SELDOM}, member={"limits": Limits(value_bytes=20)}
+    )
+    owner.feed(feed).insert([b"far too long for the member"])
+    network.connect(member, owner, feed)
+    network.run(30)
+    assert outcomes[:2] == [SketchOutcome.TAKEN, SketchOutcome.NOTHING]
+
+
 def test_a_try_goes_on_while_our_own_symbols_are_being_made(network):
     owner, member, feed = different(network, 3_000, 10, 10, owner={"sync": SELDOM})
     network.connect(member, owner, feed)
@@ -543,6 +610,16 @@ def test_ids_and_symbols_count_as_the_peers_work(network):
     for number in range(10):
         asker.ask(number=number, first=0, count=4_096, seconds=2)
     assert 0 < len(asker.seen) < 10, "then it waits for its turn"
+
+
+def test_a_pass_over_all_values_counts_each_of_them_once(network):
+    owner, member, feed = different(network, 20_000, 0, 0, owner={"sync": SELDOM})
+    asker = Asker(network, member, owner, feed)
+    (there,) = owner.feed(feed).peers
+    before = there.counters.values_tested
+    asker.ask(salt=b"s" * 16, first=0, count=10, seconds=3)
+    assert [one.symbols for one in asker.seen] == [10]
+    assert 20_000 <= there.counters.values_tested - before < 25_000
 
 
 def test_a_value_that_is_refused_is_offered_once(network):

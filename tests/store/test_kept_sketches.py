@@ -175,6 +175,39 @@ def test_a_piece_ends_where_its_numbers_lie_too_far_apart(store, monkeypatch):
     check(store)
 
 
+def test_how_far_apart_its_numbers_lie_counts_over_all_steps_of_a_piece(store, monkeypatch):
+    set_limits(monkeypatch.setattr, MAX_OFFSET=8)
+    append(store, *VALUES[:12])
+    keep_one(store)
+    assert (kept(store).upto, kept(store).count) == (9, 9)
+    check(store)
+
+
+def test_a_piece_of_a_set_that_is_gone_is_not_written(store):
+    append(store, *VALUES[:20])
+    run(store, ForgetValues(FEED, VALUES[:10]))
+    while (piece := store.begin_piece(FEED))._tag == b"":
+        keep_one(store)
+    while (operation := piece.step()) is None:
+        pass
+    run(store, RestoreValues(FEED, VALUES[:10]))
+    leave(store, FEED)
+    run(store, PutFeed(FEED, {}))
+    assert run(store, operation) is False
+    assert records(store) == {}
+
+
+def test_nothing_stays_of_what_could_not_be_read(store):
+    append(store, *VALUES[:35])
+    keep(store)
+    assert [U64.unpack(key[1:])[0] for key in records(store, RUN)] == [1, 11, 21]
+    run(store, ForgetValues(FEED, VALUES[:5], erase=True))
+    spoil(store, KEPT, b"abc")
+    keep(store)
+    assert [U64.unpack(key[1:])[0] for key in records(store, RUN)] == [6, 16, 26]
+    check(store)
+
+
 def test_a_run_goes_when_all_its_values_are_gone(store):
     append(store, *VALUES[:30])
     keep(store)

@@ -140,6 +140,18 @@ def test_figures_that_are_refused(wrong: dict[str, Any]) -> None:
         Digest(**(good | wrong))
 
 
+def test_numbers_are_as_large_as_their_bytes_hold() -> None:
+    most = {"count": 2**64 - 1, "settled_count": 2**64 - 1}
+    digest = Digest(number=2**32 - 1, **(SOME | most), ranges=WHOLE)
+    assert Digest.decode(digest.encode()) == digest
+
+
+@pytest.mark.parametrize("number", [-1, 2**32])
+def test_a_number_that_four_bytes_do_not_hold_is_refused(number: int) -> None:
+    with pytest.raises(LocalProtocolError, match="32-bit"):
+        DigestRequest(number=number, ranges=WHOLE)
+
+
 def test_a_range_neither_open_nor_ended_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="neither"):
         DigestRequest.decode(bytes.fromhex("0000000101000002"))
