@@ -49,6 +49,7 @@ from hyperbloom.store.sketches.runs import ENTRY_BYTES, find_in, make_run, parse
 from hyperbloom.store.sketches.writing import DropSketch, SketchPiece
 from hyperbloom.store.values import digest_migration
 from hyperbloom.store.values.digest_migration import SumUp
+from hyperbloom.store.writer import commit_group
 
 OTHER = b"g" * 32
 VALUES = [b"value %03d" % number for number in range(50)]
@@ -195,6 +196,17 @@ def test_a_piece_of_a_set_that_is_gone_is_not_written(store):
     run(store, PutFeed(FEED, {}))
     assert run(store, operation) is False
     assert records(store) == {}
+
+
+def test_a_feed_that_is_left_in_the_transaction_that_changes_it_leaves_nothing(store):
+    append(store, *VALUES)
+    keep(store)
+    changed_and_left = [ForgetValues(FEED, VALUES[:3], erase=True), DropFeed(FEED)]
+    _, result = commit_group(store.environment, changed_and_left)
+    while isinstance(result, Unfinished):
+        result = run(store, result.rest)
+    assert records(store) == {}
+    assert store.verify().problems == []
 
 
 def test_nothing_stays_of_what_could_not_be_read(store):
