@@ -264,6 +264,17 @@ def test_a_lock_is_given_up_once_and_closes_nothing_of_others(tmp_path):
     again.release()
 
 
+def test_a_lock_is_given_up_in_a_process_without_standard_input(tmp_path):
+    kept = os.dup(0)
+    os.close(0)
+    try:
+        for _ in range(2):
+            FolderLock(tmp_path).release()
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
 def test_a_lock_that_cannot_name_its_process_is_given_up(tmp_path, monkeypatch):
     def fails(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
