@@ -52,7 +52,6 @@ PURGE_SECONDS = 3_600.0
 #: that is wrong for an hour must not cost a node its membership. A full feed drops them at once.
 KEEP_EXPIRED_SECONDS = 30 * 86_400.0
 
-#: Listeners on every interface do not say where others can reach them.
 log = Logger()
 
 
@@ -174,7 +173,7 @@ class Node(Service):
         present = self.feeds.get(settings.key)
         if present is not None and present.settings.dialect != settings.dialect:
             raise ValueError("the dialect of a feed that is here cannot change; leave it first")
-        return cast("Deferred[Feed]", self._changing.run(self._join, settings))
+        return cast("Deferred[Feed]", self._changing.run(self.take_feed, settings))
 
     async def connect_anew(self, feed: Feed, why: str) -> None:
         """Close what is open about a feed, and dial with what holds now."""
@@ -188,9 +187,6 @@ class Node(Service):
 
     async def take_feed(self, settings: FeedSettings) -> Feed:
         """Take a feed in, in a turn that has begun; see `join`."""
-        return await self._join(settings)
-
-    async def _join(self, settings: FeedSettings) -> Feed:
         op = PutFeed(feed_key=settings.key, settings=settings.to_json())
         record: FeedRecord = await self.context.written(op)
         await self._disconnect(settings.key, "its settings have changed")

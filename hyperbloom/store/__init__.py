@@ -4,7 +4,7 @@ Durable, ordered, grouped: a Writer commits operations, a Store reads. What most
 here; the other operations, what is read (records.py) and snapshots are imported from their modules.
 
 Imports point down: errors, limits, records < lmdb < operations < values, tables, objects <
-migrations < backup < store < writer < restoring.
+sketches < migrations < backup < store < writer < restoring.
 """
 
 from hyperbloom.store.errors import (

@@ -151,7 +151,7 @@ SUM_STEP_BYTES = 1024 * 1024
 
 SKETCH_SYMBOLS = 32_768
 """Symbols in a sketch of a set of more than RUN_VALUES values: 0.9 MB, and enough to find some
-23,000 values by which two sets differ. Where more differ, Bloom filters weigh little more."""
+24,000 values by which two sets differ. Where more differ, Bloom filters weigh little more."""
 
 FEW_SYMBOLS = 4_096
 """The same for a smaller set, which is added up when somebody asks."""

@@ -2,24 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from hyperbloom.wire.events import (
+    DigestReceived,
+    DigestRequested,
+    Event,
+    SketchReceived,
+    SketchRequested,
+    ValuesAskedFor,
+)
 from hyperbloom.wire.reconcile import RECONCILE, Sketch, SketchRequest, ValuesWanted
 from hyperbloom.wire.set_digest import SET_DIGEST, Digest, DigestRequest
+from hyperbloom.wire.states import Input
 
-__all__ = ["EXTENSION_MESSAGES", "ExtensionMessage"]
+__all__ = ["EXTENSION_MESSAGES", "ExtensionMessage", "Kind"]
 
 ExtensionMessage: TypeAlias = DigestRequest | Digest | SketchRequest | Sketch | ValuesWanted
 
-EXTENSION_MESSAGES: Final[Mapping[int, str]] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of message: its extension, what the state table calls it, and its event.
+
+    event: made of a body; raises RemoteProtocolError for one that breaks a rule.
+    """
+
+    extension: str
+    sent: Input
+    received: Input
+    event: Callable[[bytes], Event]
+
+
+EXTENSION_MESSAGES: Final[Mapping[int, Kind]] = MappingProxyType(
     {
-        DigestRequest.message_id: SET_DIGEST,
-        Digest.message_id: SET_DIGEST,
-        SketchRequest.message_id: RECONCILE,
-        Sketch.message_id: RECONCILE,
-        ValuesWanted.message_id: RECONCILE,
+        DigestRequest.message_id: Kind(
+            SET_DIGEST,
+            Input.SEND_DIGEST_REQUEST,
+            Input.RECEIVE_DIGEST_REQUEST,
+            lambda body: DigestRequested(request=DigestRequest.decode(body)),
+        ),
+        Digest.message_id: Kind(
+            SET_DIGEST,
+            Input.SEND_DIGEST,
+            Input.RECEIVE_DIGEST,
+            lambda body: DigestReceived(digest=Digest.decode(body)),
+        ),
+        SketchRequest.message_id: Kind(
+            RECONCILE,
+            Input.SEND_SKETCH_REQUEST,
+            Input.RECEIVE_SKETCH_REQUEST,
+            lambda body: SketchRequested(request=SketchRequest.decode(body)),
+        ),
+        Sketch.message_id: Kind(
+            RECONCILE,
+            Input.SEND_SKETCH,
+            Input.RECEIVE_SKETCH,
+            lambda body: SketchReceived(sketch=Sketch.decode(body)),
+        ),
+        ValuesWanted.message_id: Kind(
+            RECONCILE,
+            Input.SEND_VALUES_WANTED,
+            Input.RECEIVE_VALUES_WANTED,
+            lambda body: ValuesAskedFor(wanted=ValuesWanted.decode(body)),
+        ),
     }
 )
-"""Message id → the extension. To who did not announce that, these are unknown ids."""
+"""Message id → its kind. To a peer that did not announce the extension, the id is unknown."""

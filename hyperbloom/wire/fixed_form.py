@@ -4,22 +4,27 @@ Integers are big endian. There is one encoding of each message: whatever differs
 
     ranges        how many u8, then each: start, 0 and end, or start and 1 (open above)
     start, end    length u16, bytes
+
+What a message may say is checked where it is made, here and of a peer alike: `check` blames us, and
+inside of `with BodyReader(...)` it is the peer that is to blame.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from types import TracebackType
+from typing import Any, Final, Self
 
+from hyperbloom.keys import HASH_BYTES
 from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.wire.limits import MAX_DIGEST_BOUND_BYTES
 from hyperbloom.wire.messages import Range
 
-__all__ = ["MAX_U32", "MAX_U64", "BodyReader", "check", "check_ranges", "encode_ranges"]
+__all__ = ["BodyReader", "check", "check_ranges", "check_set", "check_u32", "encode_ranges"]
 
-MAX_U32: Final = 0xFFFF_FFFF
-MAX_U64: Final = 0xFFFF_FFFF_FFFF_FFFF
+_MAX_U32: Final = 0xFFFF_FFFF
+_MAX_U64: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 _LENGTH: Final = struct.Struct(">H")
 _ENDS: Final = b"\x00"
@@ -30,6 +35,18 @@ def check(holds: bool, rule: str) -> None:
     """Raises LocalProtocolError, which names the rule, where it does not hold."""
     if not holds:
         raise LocalProtocolError(rule)
+
+
+def check_u32(number: int, what: str) -> None:
+    """Raises LocalProtocolError for what does not fit four bytes."""
+    check(0 <= number <= _MAX_U32, f"{what} is an unsigned 32-bit number")
+
+
+def check_set(count: int, digest: bytes, what: str) -> None:
+    """What is told of a set: its count, and its digest; raises LocalProtocolError."""
+    check(0 <= count <= _MAX_U64, f"a count in {what} is an unsigned 64-bit number")
+    check(len(digest) == HASH_BYTES, f"a digest in {what} has {HASH_BYTES} bytes")
+    check(count > 0 or not any(digest), "the digest of no values is zero")
 
 
 def check_ranges(ranges: Sequence[Range], most: int, what: str) -> None:
@@ -61,12 +78,25 @@ def encode_ranges(ranges: Sequence[Range]) -> bytes:
 
 
 class BodyReader:
-    """Takes a body apart from its front; what is missing is the peer's fault."""
+    """Takes a body apart from its front; what is missing is the peer's fault.
+
+    In a `with` statement, so is a rule that the message breaks: what raises LocalProtocolError
+    there raises RemoteProtocolError.
+    """
 
     def __init__(self, body: bytes, what: str) -> None:
         self._body = body
         self._at = 0
         self._what = what
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if isinstance(error, LocalProtocolError):
+            raise RemoteProtocolError(f"the peer breaks a rule: {error}") from None
 
     def take(self, size: int) -> bytes:
         """The next bytes; raises RemoteProtocolError if there are fewer."""
@@ -75,6 +105,10 @@ class BodyReader:
             raise RemoteProtocolError(f"{self._what} ends inside a field")
         self._at += size
         return part
+
+    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+        """The next fields; raises RemoteProtocolError if there are fewer bytes."""
+        return form.unpack(self.take(form.size))
 
     def rest(self) -> bytes:
         """All that is left."""
@@ -100,7 +134,7 @@ class BodyReader:
         return Range(start=start, end=self._bound() if kind == _ENDS else None)
 
     def _bound(self) -> bytes:
-        (length,) = _LENGTH.unpack(self.take(_LENGTH.size))
+        (length,) = self.unpack(_LENGTH)
         if length > MAX_DIGEST_BOUND_BYTES:
             raise RemoteProtocolError(f"a bound in {self._what} is too long")
         return self.take(length)

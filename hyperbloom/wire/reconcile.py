@@ -24,13 +24,12 @@ from itertools import pairwise
 from typing import ClassVar, Final
 
 from hyperbloom.keys import HASH_BYTES
-from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.wire.fixed_form import (
-    MAX_U32,
-    MAX_U64,
     BodyReader,
     check,
     check_ranges,
+    check_set,
+    check_u32,
     encode_ranges,
 )
 from hyperbloom.wire.limits import (
@@ -52,7 +51,7 @@ SALT_BYTES: Final = 16
 
 _NUMBER: Final = struct.Struct(">I")
 _PART: Final = struct.Struct(">II")
-_OF: Final = struct.Struct(f">IIQ{HASH_BYTES}s")
+_HEAD: Final = struct.Struct(f">IIIQ{HASH_BYTES}s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +72,9 @@ class SketchRequest:
     ranges: tuple[Range, ...]
 
     def __post_init__(self) -> None:
-        check(0 <= self.number <= MAX_U32, "SketchRequest.number is an unsigned 32-bit number")
+        check_u32(self.number, "SketchRequest.number")
         check(len(self.salt) in (0, SALT_BYTES), f"a salt has {SALT_BYTES} bytes, or none")
-        check(0 <= self.first <= MAX_U32, "SketchRequest.first is an unsigned 32-bit number")
+        check_u32(self.first, "SketchRequest.first")
         check(
             1 <= self.count <= MAX_ASKED_SYMBOLS,
             f"a SketchRequest asks for 1 to {MAX_ASKED_SYMBOLS} symbols",
@@ -92,15 +91,12 @@ class SketchRequest:
     @classmethod
     def decode(cls, body: bytes) -> SketchRequest:
         """Read a body; raises RemoteProtocolError for one that breaks a rule."""
-        reader = BodyReader(body, "SketchRequest")
-        (number,) = _NUMBER.unpack(reader.take(_NUMBER.size))
-        salt = reader.take(reader.take(1)[0])
-        first, count = _PART.unpack(reader.take(_PART.size))
-        ranges = reader.ranges(MAX_ANSWERED_RANGES)
-        try:
+        with BodyReader(body, "SketchRequest") as reader:
+            (number,) = reader.unpack(_NUMBER)
+            salt = reader.take(reader.take(1)[0])
+            first, count = reader.unpack(_PART)
+            ranges = reader.ranges(MAX_ANSWERED_RANGES)
             return cls(number=number, salt=salt, first=first, count=count, ranges=ranges)
-        except LocalProtocolError as error:
-            raise RemoteProtocolError(f"the peer breaks a rule: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +118,13 @@ class Sketch:
     packed: bytes
 
     def __post_init__(self) -> None:
-        check(0 <= self.number <= MAX_U32, "Sketch.number is an unsigned 32-bit number")
-        check(0 <= self.first <= MAX_U32, "Sketch.first is an unsigned 32-bit number")
+        check_u32(self.number, "Sketch.number")
+        check_u32(self.first, "Sketch.first")
         check(
             0 <= self.symbols <= MAX_SKETCH_SYMBOLS,
             f"a Sketch has at most {MAX_SKETCH_SYMBOLS} symbols",
         )
-        check(0 <= self.values <= MAX_U64, "Sketch.values is an unsigned 64-bit number")
-        check(len(self.digest) == HASH_BYTES, f"a digest in Sketch has {HASH_BYTES} bytes")
-        check(self.values > 0 or not any(self.digest), "the digest of no values is zero")
+        check_set(self.values, self.digest, "Sketch")
         check(len(self.packed) <= MAX_SKETCH_BYTES, "the symbols of a Sketch fit a frame")
         if not self.symbols:
             check(not self.packed and not self.values, "a Sketch without symbols has nothing else")
@@ -143,16 +137,14 @@ class Sketch:
 
     def encode(self) -> bytes:
         """The body."""
-        head = _OF.pack(self.first, self.symbols, self.values, self.digest)
-        return _NUMBER.pack(self.number) + head + self.packed
+        head = _HEAD.pack(self.number, self.first, self.symbols, self.values, self.digest)
+        return head + self.packed
 
     @classmethod
     def decode(cls, body: bytes) -> Sketch:
         """Read a body; raises RemoteProtocolError for one that breaks a rule."""
-        reader = BodyReader(body, "Sketch")
-        (number,) = _NUMBER.unpack(reader.take(_NUMBER.size))
-        first, symbols, values, digest = _OF.unpack(reader.take(_OF.size))
-        try:
+        with BodyReader(body, "Sketch") as reader:
+            number, first, symbols, values, digest = reader.unpack(_HEAD)
             return cls(
                 number=number,
                 first=first,
@@ -161,8 +153,6 @@ class Sketch:
                 digest=digest,
                 packed=reader.rest(),
             )
-        except LocalProtocolError as error:
-            raise RemoteProtocolError(f"the peer breaks a rule: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +168,7 @@ class ValuesWanted:
     ids: bytes
 
     def __post_init__(self) -> None:
-        check(0 <= self.number <= MAX_U32, "ValuesWanted.number is an unsigned 32-bit number")
+        check_u32(self.number, "ValuesWanted.number")
         check(len(self.ids) % ID_BYTES == 0, f"an id in ValuesWanted has {ID_BYTES} bytes")
         check(
             len(self.ids) <= MAX_WANTED_IDS * ID_BYTES,
@@ -197,9 +187,6 @@ class ValuesWanted:
     @classmethod
     def decode(cls, body: bytes) -> ValuesWanted:
         """Read a body; raises RemoteProtocolError for one that breaks a rule."""
-        reader = BodyReader(body, "ValuesWanted")
-        (number,) = _NUMBER.unpack(reader.take(_NUMBER.size))
-        try:
+        with BodyReader(body, "ValuesWanted") as reader:
+            (number,) = reader.unpack(_NUMBER)
             return cls(number=number, ids=reader.rest())
-        except LocalProtocolError as error:
-            raise RemoteProtocolError(f"the peer breaks a rule: {error}") from None

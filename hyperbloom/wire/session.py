@@ -41,8 +41,6 @@ from hyperbloom.wire.events import (
     ConnectionEnded,
     DataReceived,
     DataRefused,
-    DigestReceived,
-    DigestRequested,
     Event,
     FilterOptionsReceived,
     HandshakeReceived,
@@ -51,11 +49,8 @@ from hyperbloom.wire.events import (
     OpenReceived,
     RemotePeer,
     RequestReceived,
-    SketchReceived,
-    SketchRequested,
     SyncReceived,
     UnknownIgnored,
-    ValuesAskedFor,
     Waiting,
 )
 from hyperbloom.wire.extensions import EXTENSION_MESSAGES, ExtensionMessage
@@ -75,8 +70,6 @@ from hyperbloom.wire.messages import (
     Request,
     Sync,
 )
-from hyperbloom.wire.reconcile import Sketch, SketchRequest, ValuesWanted
-from hyperbloom.wire.set_digest import Digest, DigestRequest
 from hyperbloom.wire.states import PAUSED_STATES, TRANSITIONS, Input, State
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
 from hyperbloom.wire.verification import judge_data, judge_link, named_key, verify_handshake
@@ -223,20 +216,19 @@ class Session:
 
     def _take_frame(self, frame: bytes, now: float) -> Event:
         message_id, body = split_frame(frame)
-        if not self._knows(message_id):
-            self._state = self._next_state(Input.RECEIVE_UNKNOWN, RemoteProtocolError)
-            return UnknownIgnored(message_id=message_id, size=len(frame))
-        received, receive = _RECEIVERS[message_id]
-        target = self._next_state(received, RemoteProtocolError)
-        event = receive(self, body, now)
+        kind = EXTENSION_MESSAGES.get(message_id)
+        if kind is not None and kind.extension in self._announced:
+            target = self._next_state(kind.received, RemoteProtocolError)
+            event = kind.event(body)
+        elif kind is None and self._own().dialect.knows(message_id):
+            received, receive = _RECEIVERS[message_id]
+            target = self._next_state(received, RemoteProtocolError)
+            event = receive(self, body, now)
+        else:
+            target = self._next_state(Input.RECEIVE_UNKNOWN, RemoteProtocolError)
+            event = UnknownIgnored(message_id=message_id, size=len(frame))
         self._state = target
         return event
-
-    def _knows(self, message_id: int) -> bool:
-        extension = EXTENSION_MESSAGES.get(message_id)
-        if extension is not None:
-            return extension in self._announced
-        return self._own().dialect.knows(message_id)
 
     def _take_handshake(self, body: bytes, now: float) -> HandshakeReceived:
         credentials, opened = self._own(), self._opened()
@@ -354,30 +346,13 @@ class Session:
             raise LocalProtocolError("a Link is signed by us and for the peer's key")
         return self._encrypt(Link(link=link.to_bytes()), target)
 
-    def send_digest_request(self, request: DigestRequest) -> bytes:
-        """Ask what the peer holds of some ranges; it has to have announced `set-digest`."""
-        target = self._next_state(Input.SEND_DIGEST_REQUEST, LocalProtocolError)
-        return self._encrypt_extension(request, target)
-
-    def send_digest(self, digest: Digest) -> bytes:
-        """Tell what is held here; the peer has to have announced `set-digest`."""
-        target = self._next_state(Input.SEND_DIGEST, LocalProtocolError)
-        return self._encrypt_extension(digest, target)
-
-    def send_sketch_request(self, request: SketchRequest) -> bytes:
-        """Ask for symbols of what the peer holds; it has to have announced `reconcile`."""
-        target = self._next_state(Input.SEND_SKETCH_REQUEST, LocalProtocolError)
-        return self._encrypt_extension(request, target)
-
-    def send_sketch(self, sketch: Sketch) -> bytes:
-        """Answer with symbols; the peer has to have announced `reconcile`."""
-        target = self._next_state(Input.SEND_SKETCH, LocalProtocolError)
-        return self._encrypt_extension(sketch, target)
-
-    def send_values_wanted(self, wanted: ValuesWanted) -> bytes:
-        """Ask for values by their ids; the peer has to have announced `reconcile`."""
-        target = self._next_state(Input.SEND_VALUES_WANTED, LocalProtocolError)
-        return self._encrypt_extension(wanted, target)
+    def send_extension(self, message: ExtensionMessage) -> bytes:
+        """Send a message of an extension, which the peer has to have announced."""
+        kind = EXTENSION_MESSAGES[message.message_id]
+        target = self._next_state(kind.sent, LocalProtocolError)
+        if kind.extension not in self._peer().extensions:
+            raise LocalProtocolError(f"the peer did not announce {kind.extension}")
+        return self._encrypt(message, target)
 
     def use_chain(self, chain: Chain) -> None:
         """Hold Links that come from now on against another chain of ours.
@@ -395,12 +370,6 @@ class Session:
         self._close()
 
     # What both need.
-
-    def _encrypt_extension(self, message: ExtensionMessage, target: State) -> bytes:
-        extension = EXTENSION_MESSAGES[message.message_id]
-        if extension not in self._peer().extensions:
-            raise LocalProtocolError(f"the peer did not announce {extension}")
-        return self._encrypt(message, target)
 
     def _encrypt(self, message: _Sendable, target: State) -> bytes:
         return self._encrypt_frame(encode_frame(message.message_id, message.encode()), target)
@@ -461,24 +430,4 @@ _RECEIVERS: Final[dict[int, tuple[Input, Callable[[Session, bytes, float], Event
         lambda session, body, now: RequestReceived(request=Request.decode(body)),
     ),
     Link.message_id: (Input.RECEIVE_LINK, Session._take_link),
-    DigestRequest.message_id: (
-        Input.RECEIVE_DIGEST_REQUEST,
-        lambda session, body, now: DigestRequested(request=DigestRequest.decode(body)),
-    ),
-    Digest.message_id: (
-        Input.RECEIVE_DIGEST,
-        lambda session, body, now: DigestReceived(digest=Digest.decode(body)),
-    ),
-    SketchRequest.message_id: (
-        Input.RECEIVE_SKETCH_REQUEST,
-        lambda session, body, now: SketchRequested(request=SketchRequest.decode(body)),
-    ),
-    Sketch.message_id: (
-        Input.RECEIVE_SKETCH,
-        lambda session, body, now: SketchReceived(sketch=Sketch.decode(body)),
-    ),
-    ValuesWanted.message_id: (
-        Input.RECEIVE_VALUES_WANTED,
-        lambda session, body, now: ValuesAskedFor(wanted=ValuesWanted.decode(body)),
-    ),
 }

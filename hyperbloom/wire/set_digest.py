@@ -25,13 +25,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from hyperbloom.keys import HASH_BYTES
-from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.wire.fixed_form import (
-    MAX_U32,
-    MAX_U64,
     BodyReader,
     check,
     check_ranges,
+    check_set,
+    check_u32,
     encode_ranges,
 )
 from hyperbloom.wire.limits import (
@@ -47,7 +46,7 @@ SET_DIGEST: Final = "set-digest-1"
 """What a Handshake announces: the extension, and which digest it compares (digests.py: 1)."""
 
 _NUMBER: Final = struct.Struct(">I")
-_FIGURES: Final = struct.Struct(f">Q{HASH_BYTES}s")
+_HEAD: Final = struct.Struct(f">IQ{HASH_BYTES}sQ{HASH_BYTES}s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ class DigestRequest:
     ranges: tuple[Range, ...]
 
     def __post_init__(self) -> None:
-        check(0 <= self.number <= MAX_U32, "DigestRequest.number is an unsigned 32-bit number")
+        check_u32(self.number, "DigestRequest.number")
         check(bool(self.ranges), "DigestRequest.ranges is not empty")
         check_ranges(self.ranges, MAX_ASKED_RANGES, "DigestRequest.ranges")
 
@@ -74,13 +73,9 @@ class DigestRequest:
     @classmethod
     def decode(cls, body: bytes) -> DigestRequest:
         """Read a body; raises RemoteProtocolError for one that breaks a rule."""
-        reader = BodyReader(body, "DigestRequest")
-        (number,) = _NUMBER.unpack(reader.take(_NUMBER.size))
-        ranges = reader.ranges(MAX_ASKED_RANGES)
-        try:
-            return cls(number=number, ranges=ranges)
-        except LocalProtocolError as error:
-            raise RemoteProtocolError(f"the peer breaks a rule: {error}") from None
+        with BodyReader(body, "DigestRequest") as reader:
+            (number,) = reader.unpack(_NUMBER)
+            return cls(number=number, ranges=reader.ranges(MAX_ASKED_RANGES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,43 +98,32 @@ class Digest:
     ranges: tuple[Range, ...]
 
     def __post_init__(self) -> None:
-        check(0 <= self.number <= MAX_U32, "Digest.number is an unsigned 32-bit number")
-        for count, digest in (
-            (self.count, self.digest),
-            (self.settled_count, self.settled_digest),
-        ):
-            check(0 <= count <= MAX_U64, "a count in Digest is an unsigned 64-bit number")
-            check(len(digest) == HASH_BYTES, f"a digest in Digest has {HASH_BYTES} bytes")
-            check(count > 0 or not any(digest), "the digest of no values is zero")
+        check_u32(self.number, "Digest.number")
+        check_set(self.count, self.digest, "Digest")
+        check_set(self.settled_count, self.settled_digest, "Digest")
         check(self.settled_count >= self.count, "what is settled in Digest includes what is held")
         check(bool(self.ranges) or self.settled_count == 0, "without a range there are no values")
         check_ranges(self.ranges, MAX_ANSWERED_RANGES, "Digest.ranges")
 
     def encode(self) -> bytes:
         """The body."""
-        here = _FIGURES.pack(self.count, self.digest)
-        settled = _FIGURES.pack(self.settled_count, self.settled_digest)
-        return _NUMBER.pack(self.number) + here + settled + encode_ranges(self.ranges)
+        settled = self.settled_count, self.settled_digest
+        head = _HEAD.pack(self.number, self.count, self.digest, *settled)
+        return head + encode_ranges(self.ranges)
 
     @classmethod
     def decode(cls, body: bytes) -> Digest:
         """Read a body; raises RemoteProtocolError for one that breaks a rule."""
-        reader = BodyReader(body, "Digest")
-        (number,) = _NUMBER.unpack(reader.take(_NUMBER.size))
-        count, digest = _FIGURES.unpack(reader.take(_FIGURES.size))
-        settled_count, settled_digest = _FIGURES.unpack(reader.take(_FIGURES.size))
-        ranges = reader.ranges(MAX_ANSWERED_RANGES)
-        try:
+        with BodyReader(body, "Digest") as reader:
+            number, count, digest, settled_count, settled_digest = reader.unpack(_HEAD)
             return cls(
                 number=number,
                 count=count,
                 digest=digest,
                 settled_count=settled_count,
                 settled_digest=settled_digest,
-                ranges=ranges,
+                ranges=reader.ranges(MAX_ANSWERED_RANGES),
             )
-        except LocalProtocolError as error:
-            raise RemoteProtocolError(f"the peer breaks a rule: {error}") from None
 
 
 def fits_set_digest(ranges: Sequence[tuple[bytes, bytes | None]]) -> bool:

@@ -29,7 +29,10 @@ BUSY_MACHINE = 3
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/mutate", description=__doc__)
     parser.add_argument(
-        "rooms", nargs="*", metavar="ROOM", help=f"folders of hyperbloom/ ({' '.join(ROOMS)})"
+        "rooms",
+        nargs="*",
+        metavar="ROOM",
+        help=f"folders or modules of hyperbloom/ ({' '.join(ROOMS)})",
     )
     parser.add_argument("--count", type=int, default=20, help="mutants of each room (20)")
     parser.add_argument("--seed", type=int, help="of the sample; one is drawn and printed")
@@ -44,18 +47,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--at", help="instead of a sample: PATH:LINE, such as trust/link.py:74")
     chosen = parser.parse_args()
     if chosen.at is not None and not chosen.rooms:
-        chosen.rooms = [chosen.at.partition("/")[0]]
+        chosen.rooms = [chosen.at.partition(":")[0].partition("/")[0]]
     chosen.rooms = [room.strip("/") for room in chosen.rooms or ROOMS]
     for room in chosen.rooms:
-        if not (PACKAGE / room).is_dir():
-            parser.error(f"there is no folder hyperbloom/{room}")
+        if not (PACKAGE / room).exists():
+            parser.error(f"there is no hyperbloom/{room}")
     return chosen
 
 
 def sample(room: str, chosen: argparse.Namespace) -> list[Mutant]:
+    place = PACKAGE / room
     modules = [
         path
-        for path in sorted((PACKAGE / room).rglob("*.py"))
+        for path in ([place] if place.is_file() else sorted(place.rglob("*.py")))
         if not (chosen.pure and imports_twisted(path))
     ]
     mutants = [mutant for path in modules for mutant in mutants_of(path, PACKAGE)]

@@ -24,8 +24,14 @@ Record = Callable[[list[str]], Mapping[str, Mapping[str, Any]]]
 
 
 def test_files(root: Path, room: str) -> tuple[list[str], list[str]]:
-    """The test files of the room's own folder, and the others, relative to `root`."""
-    top, files = room.partition("/")[0], sorted((root / "tests").rglob("test_*.py"))
+    """The test files of the room's own folder, and the others, relative to `root`.
+
+    A room is a folder of the package, or one module of it.
+    """
+    top, files = (
+        room.partition("/")[0].removesuffix(".py"),
+        sorted((root / "tests").rglob("test_*.py")),
+    )
     own = [path for path in files if path.relative_to(root).parts[1] == top]
     others = [
         path

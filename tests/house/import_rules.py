@@ -33,6 +33,7 @@ CORE_PARTS = (
     "hyperbloom.replication.sync.plan",
     "hyperbloom.replication.sync.reply",
     "hyperbloom.replication.sync.sketch_try",
+    "hyperbloom.replication.sync.sync_commands",
     "hyperbloom.replication.sync.sync_schedule",
     "hyperbloom.replication.sync.sync_state",
 )

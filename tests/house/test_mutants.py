@@ -125,6 +125,21 @@ def test_a_file_of_which_no_test_passed_is_recorded_again(
     assert calls.tests_calling(["test_b.py"], ["g"], seconds=9) == [("test_b.py::test_it", 1.0)]
 
 
+def test_a_room_has_its_folder_of_tests_be_it_a_folder_or_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    from calls import test_files
+
+    for name in ("sketches/test_a", "wire/test_b", "docs/test_c"):
+        path = tmp_path / "tests" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("import hyperbloom.sketches\n")
+    expected = ["tests/sketches/test_a.py"], ["tests/wire/test_b.py"]
+    assert test_files(tmp_path, "sketches.py") == expected
+    assert test_files(tmp_path, "sketches/deeper/module.py") == expected
+
+
 def test_it_tells_the_changes_that_no_test_notices(tmp_path: Path) -> None:
     package, tests = tmp_path / "sums", tmp_path / "tests"
     package.mkdir()

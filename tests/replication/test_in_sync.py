@@ -294,10 +294,8 @@ def test_answers_of_the_wrong_kind_are_dropped_or_struck(network):
 def asked(peering):
     """Have the peer asked for its digest now; the number of the question."""
     numbers = []
-    send = peering.output.send_digest_request
-    peering.output.send_digest_request = lambda request: (
-        numbers.append(request.number) or send(request)
-    )
+    send = peering.output.send_extension
+    peering.output.send_extension = lambda request: numbers.append(request.number) or send(request)
     peering.hurry()
     peering.context.clock.advance(0)
     return numbers[0]
@@ -405,7 +403,7 @@ def test_many_questions_are_answered_once_for_the_last(network):
     there.scheduler.pauseProducing()
     for number in range(100, 150):
         request = DigestRequest(number=number, ranges=(Range(start=b""),))
-        intruder.write(intruder.session.send_digest_request(request))
+        intruder.write(intruder.session.send_extension(request))
     network.run(1)
     there.scheduler.resumeProducing()
     network.run(1)
@@ -422,7 +420,7 @@ def test_additions_count_as_the_peers_work(network):
     ranges = tuple(Range(start=b"v%06d" % i, end=b"v%06d" % (i + 3_000)) for i in (0, 4_000))
     for number in range(100, 106):
         request = DigestRequest(number=number, ranges=ranges)
-        intruder.send(network, intruder.session.send_digest_request(request), seconds=2)
+        intruder.send(network, intruder.session.send_extension(request), seconds=2)
         silently(owner, feed, [b"more %d" % number])
     assert 0 < len(seen) < 6, "the sixth question waits for its turn"
 

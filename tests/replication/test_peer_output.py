@@ -12,6 +12,7 @@ from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.shared_slices import SignedValues
 from hyperbloom.replication.limits import MAX_UNSENT_BYTES
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
+from hyperbloom.wire import Digest, DigestRequest, Range, Sketch, SketchRequest, ValuesWanted
 
 OTHERS_UNSENT = 1_000
 
@@ -145,7 +146,24 @@ def test_there_is_room_below_the_limit(bench: Bench) -> None:
     assert not bench.output.has_room
 
 
-QUESTIONS = ("sync", "request", "digest_request", "digest", "filter_options", "link")
+QUESTIONS = ("sync", "request", "filter_options", "link")
+WHOLE = (Range(start=b""),)
+COMPARED = [
+    DigestRequest(number=1, ranges=WHOLE),
+    Digest(
+        number=1,
+        count=0,
+        digest=bytes(32),
+        settled_count=0,
+        settled_digest=bytes(32),
+        ranges=WHOLE,
+    ),
+]
+RECONCILED = [
+    SketchRequest(number=1, salt=b"", first=0, count=1, ranges=WHOLE),
+    Sketch.nothing(1, 0),
+    ValuesWanted(number=1, ids=b""),
+]
 
 
 def test_everything_else_is_written_as_it_is(bench: Bench) -> None:
@@ -156,10 +174,24 @@ def test_everything_else_is_written_as_it_is(bench: Bench) -> None:
     assert (bench.counters.syncs_sent, bench.counters.last_sync_sent) == (1, 77.0)
 
 
+def test_what_a_try_by_symbols_takes_is_counted_and_a_comparison_is_not(bench: Bench) -> None:
+    bench.scheduler.paused = True
+    for message in COMPARED:
+        bench.output.send_extension(message)
+    assert (bench.counters.sketch_bytes, bench.share.unsent) == (0, OTHERS_UNSENT)
+    for message in RECONCILED:
+        bench.output.send_extension(message)
+    assert (bench.counters.sketch_bytes, bench.share.unsent) == (300, OTHERS_UNSENT + 300)
+    assert [message for _, message in bench.session.sent] == [*COMPARED, *RECONCILED]
+    assert len(bench.written) == 5
+
+
 def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
     bench.output.stop()
     for kind in QUESTIONS:
         getattr(bench.output, f"send_{kind}")(f"a {kind}")
+    for message in [*COMPARED, *RECONCILED]:
+        bench.output.send_extension(message)
     bench.output.send_values([b"a"])
     bench.answer(SignedValues([b"a frame"], 3, 70))
     bench.output.send_frames([b"frame"], [b"c"])

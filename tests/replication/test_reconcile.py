@@ -3,88 +3,42 @@
 from __future__ import annotations
 
 import pytest
-from players import Intruder, fired, numbered
-from sim import pair
-from twisted.internet.defer import Deferred
+from players import fired, numbered
+from sketched_pairs import (
+    SELDOM,
+    SYMBOLS,
+    WHOLE,
+    are_same,
+    different,
+    forget,
+    keeping_a_range,
+    moved,
+    silently,
+    status,
+    waiting_for_symbols,
+    way,
+)
 
-from hyperbloom.digests import value_ids
 from hyperbloom.replication.feed.peers import SaltedTries
 from hyperbloom.replication.limits import (
     IDS_A_STEP,
     MAX_HELD_SKETCHES,
     MAX_SALTED_KEYS,
     MAX_TRIES,
-    RANGE_SYMBOLS,
     SALTED_SECONDS,
     SKETCH_SECONDS,
     Limits,
 )
-from hyperbloom.replication.settings import FeedSettings, SyncSettings
+from hyperbloom.replication.settings import SyncSettings
 from hyperbloom.replication.sketch_slots import SketchSlots
 from hyperbloom.replication.sync.peer_output import PeerOutput
 from hyperbloom.replication.sync.reply import PORTION_BYTES, ValuesById
-from hyperbloom.replication.sync.sketch_exchange import SketchExchange
+from hyperbloom.replication.sync.sketch_try import SketchOutcome
+from hyperbloom.replication.sync.sync_schedule import SyncSchedule
 from hyperbloom.sketches import ids_from, ids_to_bytes, no_symbols
 from hyperbloom.store.records import SettledSketch
-from hyperbloom.wire import Range, Sketch, SketchRequest, Sync, ValuesWanted
+from hyperbloom.wire import Sketch, SketchRequest, Sync, ValuesWanted
 from hyperbloom.wire.reconcile import RECONCILE
-
-WHOLE = (Range(start=b""),)
-
-
-def status(node):
-    (peer,) = node.node.peers()
-    return peer
-
-
-def way(node):
-    one = status(node).last_round
-    return None if one is None else one.way
-
-
-def moved(node, feed):
-    return node.feed(feed).peers.moved()
-
-
-def different(network, shared, here, there, **more):
-    """An owner and a member with values that one of both lacks, not connected yet."""
-    owner, member, feed = pair(network, **more)
-    for node, own in ((owner, numbered(here, b"here ")), (member, numbered(there, b"there "))):
-        node.feed(feed).insert([*numbered(shared), *own])
-    return owner, member, feed
-
-
-def are_same(owner, member, feed):
-    return owner.values(feed) == member.values(feed)
-
-
-def silently(node, feed, values):
-    """Values that come to the store past everybody, so that no broadcast tells of them."""
-    subscribers, node.feed(feed).values._subscribers = node.feed(feed).values._subscribers, []
-    node.feed(feed).insert(values)
-    node.feed(feed).values._subscribers = subscribers
-
-
-def forget(node, feed, values, **how):
-    fired(Deferred.fromCoroutine(node.feed(feed).forgetting.forget(values, **how)))
-
-
-@pytest.fixture
-def deaf(monkeypatch):
-    """Has a node do nothing, or something else, when it is asked for symbols."""
-    take = SketchExchange.take_request
-
-    def deafen(node, instead=lambda peer, request: None):
-        def taken(exchange, request):
-            is_deaf = exchange._peer.context is node.context
-            (instead if is_deaf else take)(exchange._peer if is_deaf else exchange, request)
-
-        monkeypatch.setattr(SketchExchange, "take_request", taken)
-
-    return deafen
-
-
-SELDOM = SyncSettings(interval=1_000.0, jitter=0.0, answer_wait=500.0)
 
 
 def test_both_sides_get_what_they_lack_by_symbols(network):
@@ -168,13 +122,19 @@ def test_of_two_tries_at_the_same_moment_that_of_the_lower_key_goes_on(network, 
     assert status(owner).strikes == status(member).strikes == 0
 
 
+def asked_by_the_member(owner, feed):
+    """The owner's side of the connection, with a try of the member under way."""
+    (there,) = owner.feed(feed).peers
+    request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)
+    there.sync.sketches.take_request(request)
+    return there
+
+
 def test_while_a_try_of_the_peer_is_answered_none_begins(network):
     owner, member, feed = different(network, 3_000, 20, 20, owner={"sync": SELDOM})
     connection = network.connect(member, owner, feed)
     network.run(0.2)
-    (there,) = owner.feed(feed).peers
-    request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)
-    there.sync.sketches.take_request(request)
+    there = asked_by_the_member(owner, feed)
     silently(member, feed, [b"more"])
     there.hurry()
     network.run(1)
@@ -187,9 +147,7 @@ def test_filters_of_the_peer_end_its_try(network):
     owner, member, feed = different(network, 3_000, 20, 20, owner={"sync": SELDOM})
     network.connect(member, owner, feed)
     network.run(3)
-    (there,) = owner.feed(feed).peers
-    request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)
-    there.sync.sketches.take_request(request)
+    there = asked_by_the_member(owner, feed)
     assert there.sync.sketches.peer_is_asking
     silently(owner, feed, [b"more"])
     there.sync.peer_asked(Sync(filter=bytes(32), size=256, n=1, seed=1))
@@ -203,11 +161,7 @@ def test_filters_of_the_peer_end_its_try(network):
 
 
 def test_a_range_that_both_keep_is_reconciled_by_symbols_of_it_alone(network):
-    owner = network.add("owner")
-    feed = owner.key
-    kept = FeedSettings(key=feed, mode="range", ranges=((b"v", b"w"),))
-    member = network.add("member", feeds=(kept,))
-    owner.invite(feed, member)
+    owner, member, feed = keeping_a_range(network)
     owner.feed(feed).insert([*numbered(3_000), *numbered(500, b"elsewhere ")])
     member.feed(feed).insert([*numbered(3_010)[20:]])
     network.connect(member, owner, feed)
@@ -220,32 +174,13 @@ def test_a_range_that_both_keep_is_reconciled_by_symbols_of_it_alone(network):
 
 def test_a_pass_over_a_range_that_the_peer_cannot_afford_is_left_to_a_plan(network):
     limits = Limits(sync_rate=1_000, sync_burst=10_000)
-    owner = network.add("owner", limits=limits)
-    feed = owner.key
-    kept = FeedSettings(key=feed, mode="range", ranges=((b"v", b"w"),))
-    member = network.add("member", feeds=(kept,))
-    owner.invite(feed, member)
+    owner, member, feed = keeping_a_range(network, limits=limits)
     owner.feed(feed).insert(numbered(11_000))
     member.feed(feed).insert(numbered(10_990))
     network.connect(member, owner, feed)
     network.run_until(lambda: are_same(owner, member, feed), 60)
     assert way(member) == "filters"
     assert moved(member, feed).sketch_symbols == 0
-
-
-def test_symbols_of_a_range_are_no_more_than_the_limit(network):
-    owner = network.add("owner")
-    feed = owner.key
-    kept = FeedSettings(key=feed, mode="range", ranges=((b"v", b"w"),))
-    member = network.add("member", feeds=(kept,))
-    owner.invite(feed, member)
-    owner.feed(feed).insert(numbered(100))
-    member.feed(feed).insert(numbered(100))
-    intruder = Intruder(network, member, owner, feed)
-    seen = symbols_seen(intruder)
-    ranges = (Range(start=b"v", end=b"w"),)
-    ask(network, intruder, first=0, count=RANGE_SYMBOLS + 1, ranges=ranges, seconds=2)
-    assert [one.symbols for one in seen] == [RANGE_SYMBOLS, 0]
 
 
 # What does not decode
@@ -284,22 +219,6 @@ def test_what_does_not_decode_is_found_by_a_salted_try_and_next_time_by_a_plan(n
     assert status(owner).strikes == status(member).strikes == 0
 
 
-def test_a_salted_try_is_answered_once_an_hour(network):
-    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
-    intruder = Intruder(network, member, owner, feed)
-    seen = symbols_seen(intruder)
-    for number, symbols in ((1, 5), (2, 0)):
-        ask(network, intruder, number=number, salt=b"s" * 16, first=0, count=5)
-        assert [one.symbols for one in seen] == [symbols], number
-        seen.clear()
-    ask(network, intruder, number=3, first=0, count=5)
-    assert [one.symbols for one in seen] == [5], "one without a salt is answered"
-    seen.clear()
-    tries = owner.feed(feed).peers.salted_tries
-    assert not tries.may_begin(member.key, now=network.clock.seconds() + SALTED_SECONDS - 30)
-    assert tries.may_begin(member.key, now=network.clock.seconds() + SALTED_SECONDS)
-
-
 def test_salted_tries_are_remembered_of_so_many_keys():
     tries = SaltedTries()
     keys = [b"%d" % number for number in range(MAX_SALTED_KEYS + 1)]
@@ -324,149 +243,124 @@ def test_a_peer_that_says_nothing_is_asked_by_a_plan(network, deaf):
     assert set(numbered(10, b"here ")) < set(member.values(feed))
 
 
+def test_what_comes_behind_the_end_of_a_try_is_dropped(network, deaf):
+    member, sketches = waiting_for_symbols(network, deaf)
+    number = sketches._asking.number
+    network.run(SKETCH_SECONDS + 1)
+    assert way(member) == "filters"
+    sketches.take_sketch(Sketch(number=number, first=5, symbols=2, **SYMBOLS))
+    network.run(0.5)
+    assert status(member).strikes == 0
+
+
+def test_a_try_that_gives_way_to_the_peers_is_over(network, deaf):
+    owner, member, feed = different(network, 3_000, 0, 0, owner={"sync": SELDOM})
+    network.connect(member, owner, feed)
+    network.run(3)
+    low, high = sorted((owner, member), key=lambda node: node.key)
+    deaf(low)
+    silently(high, feed, [b"more"])
+    (there,) = high.feed(feed).peers
+    sketches = there.sync.sketches
+    there.hurry()
+    network.run(0.2)
+    number = sketches._asking.number
+    sketches.take_request(SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE))
+    assert sketches.peer_is_asking
+    sketches.take_sketch(Sketch(number=number, first=5, symbols=2, **SYMBOLS))
+    network.run(0.5)
+    assert status(high).strikes == 0
+
+
+def test_whose_try_goes_on_answers_the_other_with_no_symbols(network, deaf):
+    owner, member, feed = different(network, 3_000, 0, 0, owner={"sync": SELDOM})
+    network.connect(member, owner, feed)
+    network.run(3)
+    low, high = sorted((owner, member), key=lambda node: node.key)
+    deaf(high)
+    silently(low, feed, [b"more"])
+    (there,) = low.feed(feed).peers
+    (here,) = high.feed(feed).peers
+    seen = []
+    here.sync.sketches.take_sketch = seen.append
+    there.hurry()
+    network.run(0.2)
+    request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)
+    there.sync.sketches.take_request(request)
+    network.run(0.2)
+    assert seen == [Sketch.nothing(99, 0)]
+    assert not there.sync.sketches.peer_is_asking
+
+
+def test_a_lost_connection_leaves_its_place_to_another_try(network, deaf):
+    owner, member, feed = different(network, 3_000, 9, 9, owner={"sync": SELDOM})
+    deaf(owner)
+    connection = network.connect(member, owner, feed)
+    network.run(0.5)
+    slots = member.context.sketch_slots
+    others = [object() for _ in range(MAX_TRIES)]
+    assert [slots.begin_try(one) for one in others].count(False) == 1
+    connection.transport.loseConnection()
+    network.run(1)
+    assert slots.begin_try(others[-1])
+
+
+@pytest.fixture
+def outcomes(monkeypatch):
+    """How tries end, as the schedule is told."""
+    found, over = [], SyncSchedule.sketch_over
+
+    def noted(schedule, outcome, *more, **named):
+        found.append(outcome)
+        return over(schedule, outcome, *more, **named)
+
+    monkeypatch.setattr(SyncSchedule, "sketch_over", noted)
+    return found
+
+
+@pytest.mark.parametrize(("here", "there"), [(10, 0), (0, 10)])
+def test_a_try_that_moves_values_one_way_has_taken_effect(network, outcomes, here, there):
+    owner, member, feed = different(network, 3_000, here, there, owner={"sync": SELDOM})
+    network.connect(member, owner, feed)
+    network.run(3)
+    assert are_same(owner, member, feed)
+    assert outcomes == [SketchOutcome.TAKEN]
+
+
+def test_a_try_that_finds_only_what_was_refused_has_nothing_to_move(network, outcomes):
+    owner, member, feed = different(
+        network, 3_000, 0, 0, owner={"sync": SELDOM}, member={"limits": Limits(value_bytes=20)}
+    )
+    owner.feed(feed).insert([b"far too long for the member"])
+    network.connect(member, owner, feed)
+    network.run(30)
+    assert outcomes[:2] == [SketchOutcome.TAKEN, SketchOutcome.NOTHING]
+
+
+def test_a_try_goes_on_while_our_own_symbols_are_being_made(network):
+    owner, member, feed = different(network, 3_000, 10, 10, owner={"sync": SELDOM})
+    network.connect(member, owner, feed)
+    network.run(0.06)
+    member.thread_seconds = SKETCH_SECONDS * 0.7
+    step, calls = member.store.sketch_step, []
+
+    def slowly(feed_key):
+        calls.append(feed_key)
+        return None if len(calls) < 3 else step(feed_key)
+
+    member.store.sketch_step = slowly
+    network.run_until(lambda: are_same(owner, member, feed), 6 * SKETCH_SECONDS)
+    assert way(member) == "sketch"
+    assert len(calls) >= 3
+
+
 def test_a_peer_that_has_no_symbols_is_asked_by_a_plan_at_once(network, deaf):
     owner, member, feed = different(network, 3_000, 10, 10, owner={"sync": SELDOM})
-    deaf(owner, lambda peer, request: peer.output.send_sketch(Sketch.nothing(request.number, 0)))
+    deaf(owner, lambda peer, request: peer.output.send_extension(Sketch.nothing(request.number, 0)))
     connection = network.connect(member, owner, feed)
     network.run(1)
     assert way(member) == "filters"
     assert connection.peering.counters.sketches_asked == 1
-
-
-# What a peer may do
-
-
-def symbols_seen(intruder):
-    """The Sketches that the intruder gets, and nothing else of the kind."""
-    seen = []
-    intruder.connection.peering.sync.sketches.take_sketch = seen.append
-    return seen
-
-
-def ask(network, intruder, *, number=7, salt=b"", ranges=WHOLE, seconds=0.5, **part):
-    request = SketchRequest(number=number, salt=salt, ranges=ranges, **part)
-    intruder.send(network, intruder.session.send_sketch_request(request), seconds=seconds)
-
-
-def test_the_blocks_of_a_try_are_of_one_sequence_whatever_comes_meanwhile(network):
-    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
-    intruder = Intruder(network, member, owner, feed)
-    seen = symbols_seen(intruder)
-    ask(network, intruder, first=0, count=10)
-    silently(owner, feed, numbered(50, b"new "))
-    ask(network, intruder, first=10, count=10)
-    one, other = seen
-    assert (one.values, one.digest) == (other.values, other.digest)
-    assert (other.values, other.first, other.symbols) == (300, 10, 10)
-    ask(network, intruder, number=8, first=0, count=10)
-    assert seen[-1].values == 350, "another try is of what is there now"
-    ask(network, intruder, number=7, first=20, count=10)
-    assert seen[-1] == Sketch.nothing(7, 20), "the one before is held no more"
-
-
-def test_a_sequence_is_dropped_when_the_peer_needs_no_more(network):
-    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
-    intruder = Intruder(network, member, owner, feed)
-    seen = symbols_seen(intruder)
-    ask(network, intruder, first=0, count=10)
-    slots = owner.context.sketch_slots
-    assert len(slots._held) == 1
-    intruder.send(network, intruder.session.send_values_wanted(ValuesWanted(number=7, ids=b"")))
-    assert len(slots._held) == 0
-    ask(network, intruder, first=10, count=10)
-    assert seen[-1] == Sketch.nothing(7, 10)
-    ask(network, intruder, number=8, first=0, count=10)
-    intruder.connection.transport.loseConnection()
-    network.run(1)
-    assert len(slots._held) == 0, "nor when it is gone"
-
-
-def test_a_question_of_ranges_that_are_not_kept_is_answered_with_nothing(network):
-    owner = network.add("owner")
-    feed = owner.key
-    kept = FeedSettings(key=feed, mode="range", ranges=((b"b", b"d"),))
-    member, other = network.add("member", feeds=(kept,)), network.add("other")
-    owner.invite(feed, member)
-    member.feed(feed).insert([b"c"])
-    intruder = Intruder(network, member, owner, feed)
-    (there,) = owner.feed(feed).peers
-    seen = []
-    there.sync.sketches.take_sketch = seen.append
-    request = SketchRequest(number=1, salt=b"", first=0, count=4, ranges=WHOLE)
-    intruder.connection.peering.sync.sketches.take_request(request)
-    network.run(1)
-    assert seen == [Sketch.nothing(1, 0)]
-    assert other.key != feed
-
-
-def test_symbols_that_nobody_asked_for_are_dropped_and_wrong_ones_are_a_strike(network, deaf):
-    owner, member, feed = different(network, 3_000, 9, 9, owner={"sync": SELDOM})
-    deaf(owner)
-    connection = network.connect(member, owner, feed)
-    network.run(0.5)
-    sketches = connection.peering.sync.sketches
-    number = sketches._asking.number
-    told = {"values": 3, "digest": b"d" * 32, "packed": bytes(50)}
-    sketches.take_sketch(Sketch(number=number + 1, first=0, symbols=2, **told))
-    assert status(member).strikes == 0
-    sketches.take_sketch(Sketch(number=number, first=5, symbols=2, **told))
-    network.run(0.5)
-    assert status(member).strikes == 1
-    assert way(member) == "filters"
-    sketches.take_sketch(Sketch(number=number, first=5, symbols=2, **told))
-    assert status(member).strikes == 1, "nothing is awaited any more"
-
-
-def test_symbols_that_cannot_be_read_are_a_strike(network, deaf):
-    owner, member, feed = different(network, 3_000, 9, 9, owner={"sync": SELDOM})
-    deaf(owner)
-    connection = network.connect(member, owner, feed)
-    network.run(0.5)
-    sketches = connection.peering.sync.sketches
-    told = {"values": 3, "digest": b"d" * 32, "packed": b"short"}
-    sketches.take_sketch(Sketch(number=sketches._asking.number, first=0, symbols=2, **told))
-    network.run(0.5)
-    assert status(member).strikes == 1
-    assert way(member) == "filters"
-
-
-def test_values_are_sent_by_their_ids_as_far_as_they_are_here(network):
-    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
-    owner.feed(feed).insert([b"one", b"two", b"gone"])
-    forget(owner, feed, [b"gone"])
-    intruder = Intruder(network, member, owner, feed)
-    taken = []
-    intruder.connection.peering.intake.take = taken.extend
-    ids = sorted(value_ids([value]) for value in (b"one", b"gone", b"never was"))
-    wanted = ValuesWanted(number=7, ids=b"".join(ids))
-    intruder.send(network, intruder.session.send_values_wanted(wanted))
-    assert taken == [b"one"]
-
-
-def test_ids_and_symbols_count_as_the_peers_work(network):
-    limits = Limits(sync_rate=1_000, sync_burst=20_000)
-    owner, member, feed = different(network, 300, 0, 0, owner={"limits": limits, "sync": SELDOM})
-    intruder = Intruder(network, member, owner, feed)
-    (there,) = owner.feed(feed).peers
-    before = there.counters.values_tested
-    ids = b"".join(number.to_bytes(16, "big") for number in range(1_000))
-    intruder.send(network, intruder.session.send_values_wanted(ValuesWanted(number=7, ids=ids)))
-    assert there.counters.values_tested - before == 500 + 8 * 1_000
-    seen = symbols_seen(intruder)
-    for number in range(10):
-        ask(network, intruder, number=number, first=0, count=4_096, seconds=2)
-    assert 0 < len(seen) < 10, "then it waits for its turn"
-
-
-def test_a_value_that_is_refused_is_offered_once(network):
-    owner, member, feed = different(network, 3_000, 0, 0, member={"limits": Limits(value_bytes=20)})
-    long = [b"far too long for the member %d" % number for number in range(5)]
-    owner.feed(feed).insert(long)
-    network.connect(member, owner, feed)
-    network.run(60)
-    assert not set(long) & set(member.values(feed))
-    assert status(owner).in_sync is False
-    assert status(owner).values_out + status(member).values_in <= 4 * len(long)
 
 
 # Bounds in all
@@ -499,17 +393,6 @@ def test_so_many_sequences_are_held_and_the_oldest_gives_way():
     assert dropped == [1]
 
 
-def test_a_peer_whose_sequence_gave_way_goes_on_by_a_plan(network):
-    owner, member, feed = different(network, 300, 0, 0, owner={"sync": SELDOM})
-    intruder = Intruder(network, member, owner, feed)
-    seen = symbols_seen(intruder)
-    ask(network, intruder, first=0, count=10)
-    for number in range(MAX_HELD_SKETCHES):
-        owner.context.sketch_slots.hold(lambda number=number: number)
-    ask(network, intruder, first=10, count=10)
-    assert [one.symbols for one in seen] == [10, 0]
-
-
 def test_a_try_waits_until_there_is_room_for_it(network):
     owner, member, feed = different(network, 3_000, 9, 9)
     slots = member.context.sketch_slots
@@ -524,6 +407,21 @@ def test_a_try_waits_until_there_is_room_for_it(network):
     assert moved(member, feed).sketches_asked == 1
     assert are_same(owner, member, feed)
     assert len(slots._tries) == MAX_TRIES - 1
+
+
+def test_a_try_that_waited_in_vain_does_not_begin_later(network):
+    owner, member, feed = different(network, 3_000, 9, 9, owner={"sync": SELDOM})
+    slots = member.context.sketch_slots
+    others = [object() for _ in range(MAX_TRIES)]
+    for one in others:
+        slots.begin_try(one)
+    network.connect(member, owner, feed)
+    network.run(SKETCH_SECONDS + 1)
+    assert way(member) == "filters"
+    slots.end_try(others[0])
+    network.run(1)
+    assert moved(member, feed).sketches_asked == 0
+    assert slots.begin_try(object()), "nobody took the place"
 
 
 def test_values_are_read_so_many_ids_at_a_time_and_sent_portion_by_portion():
@@ -547,7 +445,7 @@ def test_more_ids_than_one_message_takes_are_asked_for_in_several(network, monke
     monkeypatch.setattr("hyperbloom.replication.sync.sketch_exchange.MAX_WANTED_IDS", 16)
     owner, member, feed = different(network, 3_000, 40, 0)
     sent = []
-    monkeypatch.setattr(PeerOutput, "send_values_wanted", sent_too(PeerOutput, sent))
+    monkeypatch.setattr(PeerOutput, "send_extension", sent_too(PeerOutput, sent))
     network.connect(member, owner, feed)
     network.run(0.5)
     assert are_same(owner, member, feed)
@@ -555,10 +453,10 @@ def test_more_ids_than_one_message_takes_are_asked_for_in_several(network, monke
 
 
 def sent_too(kind, sent):
-    send = kind.send_values_wanted
+    send = kind.send_extension
 
-    def noted(output, wanted):
-        sent.append(wanted)
-        send(output, wanted)
+    def noted(output, message):
+        sent.extend([message] if isinstance(message, ValuesWanted) else [])
+        send(output, message)
 
     return noted

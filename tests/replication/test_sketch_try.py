@@ -131,6 +131,30 @@ def test_more_symbols_than_the_limit_are_not_asked_for():
     assert near.one.symbols <= 100
 
 
+def test_as_many_symbols_as_the_limit_are_asked_for_and_not_one_more():
+    here, there = ids_of(range(300)), ids_of(range(100, 400))
+
+    def begun(most):
+        one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=128, most=most)
+        for sketch in answers(one.first_question, there, sequence(there)):
+            one.take(sketch)
+        return one, one.step(sequence(here), figures(here))
+
+    _, question = begun(LENGTH)
+    enough = 128 + question.count
+    one, again = begun(enough)
+    assert (one.outcome, again) == (None, question)
+    one, again = begun(enough - 1)
+    assert (one.outcome, again) == (SketchOutcome.REFUSED, None)
+
+
+@pytest.mark.parametrize("values", [300, 20_000])
+def test_a_symbol_takes_about_as_many_bytes_as_it_is_reckoned_with(values):
+    symbols = sequence(ids_of(range(values)), length=128)
+    taken = len(pack(symbols, first=0, count=values)) / 128
+    assert SYMBOL_BYTES - 1 <= taken <= SYMBOL_BYTES
+
+
 def test_what_does_not_decode_within_the_limit_is_undecoded():
     """A few symbols that tell of few differences, and never peel."""
     one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=128, most=300)

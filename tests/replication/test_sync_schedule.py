@@ -22,18 +22,20 @@ from hyperbloom.replication.settings import WHOLE
 from hyperbloom.replication.status import SyncState
 from hyperbloom.replication.sync.plan import FILTER_BYTES
 from hyperbloom.replication.sync.sketch_try import SYMBOL_BYTES, SketchOutcome, first_symbols
-from hyperbloom.replication.sync.sync_schedule import (
-    ANSWER_SECONDS,
-    HURRY_SECONDS,
-    LEAST_FILTER_BYTES,
+from hyperbloom.replication.sync.sync_commands import (
     BeginPlan,
     BeginSketch,
     ChangeWay,
     CompareDigests,
     Situation,
-    SyncSchedule,
     Way,
     choose_way,
+)
+from hyperbloom.replication.sync.sync_schedule import (
+    ANSWER_SECONDS,
+    HURRY_SECONDS,
+    LEAST_FILTER_BYTES,
+    SyncSchedule,
 )
 
 INTERVAL = 60.0

@@ -142,8 +142,13 @@ def test_large_data_must_be_there_to_its_last_page(
     assert file.is_whole() is whole
 
 
-def test_the_length_of_large_data_has_32_bits(file: DataFile) -> None:
+@pytest.mark.parametrize(("behind", "whole"), [(0, True), (1, False)])
+def test_the_length_of_large_data_has_32_bits(file: DataFile, behind: int, whole: bool) -> None:
     node = file.first_node(file.page_of(BIG) + 4 * PAGE)
+    file.put("H", node + 2, 1)
+    pages = (16 + 65_536 + BIG_BYTES) // PAGE + 1
+    file.put("Q", node + 8 + 1, file.pages - pages + behind)
+    assert file.is_whole() is whole
     file.put("H", node + 2, 2)
     assert not file.is_whole()
 

@@ -4,16 +4,25 @@ A file-size limit stands in for the full disk, in a process of its own; where it
 small tmpfs is the real thing.
 """
 
+import errno
 import os
 import subprocess
 import sys
 import textwrap
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from hyperbloom.store import PutMeta, Store, StoreError, WriterInline
+from hyperbloom.store import (
+    PutMeta,
+    Store,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    WriterInline,
+)
+from hyperbloom.store.lmdb.environment import LMDB_LOCK_FILE
 
 SCRIPT = """
 import resource, signal, sys
@@ -159,18 +168,7 @@ def test_a_store_whose_meta_page_could_not_be_written_opens_itself_anew(tmp_path
     store = Store.open(tmp_path / "store")
     writer, answers = WriterInline(store), []
     writer.submit(PutMeta("a", b"1"), answers.append)
-    # LMDB writes its meta pages through a descriptor of their own, a synced one.
-    data = str(tmp_path / "store" / "data.mdb")
-    read_only = os.open(data, os.O_RDONLY)
-    synced = [
-        descriptor
-        for descriptor in map(int, os.listdir("/proc/self/fd"))
-        if is_synced_file(descriptor, data)
-    ]
-    assert synced
-    for descriptor in synced:
-        os.dup2(read_only, descriptor)
-    os.close(read_only)
+    let_meta_pages_fail(tmp_path / "store")
     writer.submit(PutMeta("a", b"2"), answers.append)
     assert isinstance(answers[1], StoreError)
     writer.submit(PutMeta("b", b"3"), answers.append)
@@ -178,6 +176,41 @@ def test_a_store_whose_meta_page_could_not_be_written_opens_itself_anew(tmp_path
     assert store.get_meta("b") == b"3"
     assert store.verify().ok
     store.close()
+
+
+def test_a_store_that_cannot_open_itself_anew_is_closed(tmp_path, monkeypatch):
+    store = Store.open(tmp_path / "store")
+    writer, answers = WriterInline(store), []
+    writer.submit(PutMeta("a", b"1"), answers.append)
+    let_meta_pages_fail(tmp_path / "store")
+
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    # Its table of readers has to be written anew, and there is no room for that.
+    (tmp_path / "store" / LMDB_LOCK_FILE).unlink()
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", no_room)
+        writer.submit(PutMeta("a", b"2"), answers.append)
+    assert isinstance(answers[1], StoreFull)
+    with pytest.raises(StoreClosed, match="open it again"):
+        store.get_meta("a")
+    writer.submit(PutMeta("a", b"3"), answers.append)
+    assert isinstance(answers[2], StoreClosed)
+    store.close()
+    with closing(Store.open(tmp_path / "store")) as opened:
+        assert opened.get_meta("a") in (b"1", b"2")
+
+
+def let_meta_pages_fail(folder: Path) -> None:
+    """LMDB writes its meta pages through a descriptor of their own, a synced one."""
+    data = str(folder / "data.mdb")
+    synced = [one for one in map(int, os.listdir("/proc/self/fd")) if is_synced_file(one, data)]
+    assert synced
+    read_only = os.open(data, os.O_RDONLY)
+    for descriptor in synced:
+        os.dup2(read_only, descriptor)
+    os.close(read_only)
 
 
 def is_synced_file(descriptor: int, path: str) -> bool:

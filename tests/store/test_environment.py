@@ -264,6 +264,17 @@ def test_a_lock_is_given_up_once_and_closes_nothing_of_others(tmp_path):
     again.release()
 
 
+def test_a_lock_is_given_up_in_a_process_without_standard_input(tmp_path):
+    kept = os.dup(0)
+    os.close(0)
+    try:
+        for _ in range(2):
+            FolderLock(tmp_path).release()
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
 def test_a_lock_that_cannot_name_its_process_is_given_up(tmp_path, monkeypatch):
     def fails(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -299,6 +310,22 @@ def test_a_plain_file_is_read_to_its_limit(tmp_path, length, is_read):
     else:
         with pytest.raises(StoreCorrupt, match="longer than 10 bytes"):
             read_plain(tmp_path / "file", 10)
+
+
+@pytest.mark.parametrize("make", [make_fifo, lambda path: path.symlink_to(path.parent / "secret")])
+def test_what_is_exchanged_while_it_is_opened_is_not_read(tmp_path, monkeypatch, make):
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "it").write_bytes(b"plain")
+    real = os.open
+
+    def exchange(path, flags, *more, **named):
+        os.unlink(path)
+        make(path)
+        return real(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", exchange)
+    with pytest.raises((StoreCorrupt, OSError)):
+        read_plain(tmp_path / "it", 10)
 
 
 @pytest.mark.parametrize(

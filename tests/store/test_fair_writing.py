@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from hyperbloom.store.limits import (
     GROUP_SECONDS,
     OWN_GROUP_SECONDS,
     OWN_LATELY_SECONDS,
+    OWN_WAITS_SECONDS,
     PIECE_BYTES,
     QUANTUM_BYTES,
     VALUE_COST_BYTES,
@@ -262,6 +264,69 @@ def test_a_transaction_ends_when_it_has_taken_its_time(store):
     assert len({id(transaction) for transaction in commits}) == 3
 
 
+def test_others_have_less_time_beside_own_operations_from_when_theirs_begin(store):
+    desk = Desk(store)
+    desk.hold()
+
+    class Slow(Weight):
+        def apply(self, transaction):
+            super().apply(transaction)
+            groups.setdefault(id(transaction), []).append(self.name)
+            kept.append(transaction)
+            desk.now += OWN_WAITS_SECONDS * 0.6
+
+    groups, kept = {}, []
+    for name in ("own", "own too"):
+        desk.writer.submit(Slow(300, desk.done, name), lambda result: None)
+    for number in range(4):
+        desk.writer.submit(Slow(300, desk.done, number), lambda result: None, origin=A)
+    desk.finish()
+    assert 4 * 0.6 * OWN_WAITS_SECONDS < GROUP_SECONDS, "else all of it would be late"
+    assert list(groups.values()) == [["own", "own too", 0, 1], [2, 3]]
+
+
+def test_callers_who_are_parted_are_waited_for_until_all_are_there(store, monkeypatch):
+    written, began, go_on, answered = [], threading.Event(), threading.Event(), threading.Event()
+
+    def commit(environment, operations, *, is_late):
+        written.append([getattr(operation, "name", None) for operation in operations])
+        if written[-1] == ["first"]:
+            began.set()
+            assert go_on.wait(60)
+        return [None] * len(operations)
+
+    monkeypatch.setattr("hyperbloom.store.writer.commit_group", commit)
+    writer = Writer(store, deliver=lambda call: call())
+    writer.submit(Weight(300, [], "first"), lambda _: answered.set())
+    assert began.wait(60)
+    monkeypatch.setattr("hyperbloom.store.writer.GATHER_PART", 1e6)
+    monkeypatch.setattr("hyperbloom.store.writer.OWN_WAITS_SECONDS", 60.0)
+    for name in ("a", "b"):
+        writer.submit(Weight(300, [], name), lambda _: None)
+    go_on.set()
+    assert answered.wait(60)
+    time.sleep(0.1)  # in which "a" and "b" would be written, if nobody was waited for
+    writer.submit(Weight(300, [], "again"), lambda _: None)
+    writer.close()
+    assert written[-1] == ["a", "b", "again"]
+
+
+@pytest.mark.parametrize("origin", [OWN, A])
+def test_a_writer_at_rest_begins_with_the_first_operation_that_comes(store, origin):
+    desk = Desk(store)
+    desk.hold()
+    for _ in range(3):
+        desk.writer.submit(Weight(300, []), lambda result: None)
+    desk.let_go()
+    for _ in range(2):
+        desk.deliveries.get(timeout=60)()
+    for _ in range(3):
+        time.sleep(0.05)  # in which the writer goes to rest
+        desk.writer.submit(Weight(300, []), lambda result: None, origin=origin)
+        desk.deliveries.get(timeout=60)()
+    desk.finish()
+
+
 @pytest.mark.parametrize("somebody_comes", [False, True])
 def test_own_operations_take_the_time_they_need_until_somebody_waits(store, somebody_comes):
     desk = Desk(store)
@@ -323,9 +388,10 @@ def test_a_transaction_of_others_is_short_by_what_the_disk_took_while_own_insert
         return [None for _ in operations]
 
     desk = Desk(store)
+    desk.now = 100.0
     desk.hold()
     monkeypatch.setattr("hyperbloom.store.writer.commit_group", commit)
-    for number in range(60):
+    for number in range(200):
         desk.writer.submit(Weight(PIECE_BYTES, [], number), lambda result: None, origin=A)
     desk.writer.submit(AppendValues(FEED, [b"own"], B, 1), lambda result: None)
     desk.finish()
@@ -334,4 +400,5 @@ def test_a_transaction_of_others_is_short_by_what_the_disk_took_while_own_insert
     assert lengths[0] > 10, "nothing is known of the disk yet"
     short = lengths[1 : 1 + int(OWN_LATELY_SECONDS / 0.04)]
     assert max(short) <= 2 * GROUP_SECONDS / 0.02
-    assert sum(lengths) == 61
+    assert sum(lengths) == 201
+    assert max(lengths[len(short) :]) > 10, "nothing is inserted any more"

@@ -36,7 +36,7 @@ from hyperbloom.store import (
 from hyperbloom.store.backup.compaction import compact_store
 from hyperbloom.store.backup.snapshot import take_snapshot
 from hyperbloom.store.backup.verify import verify_path
-from hyperbloom.store.limits import FEW_SYMBOLS, SKETCH_SYMBOLS
+from hyperbloom.store.limits import FEW_SYMBOLS, SKETCH_SYMBOLS, SKETCH_TRIES
 from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.lmdb.kept_sketch import KEPT, RUN, SYMBOLS, KeptSketch
 from hyperbloom.store.lmdb.layout import META_SCHEMA, U32, U64
@@ -49,6 +49,7 @@ from hyperbloom.store.sketches.runs import ENTRY_BYTES, find_in, make_run, parse
 from hyperbloom.store.sketches.writing import DropSketch, SketchPiece
 from hyperbloom.store.values import digest_migration
 from hyperbloom.store.values.digest_migration import SumUp
+from hyperbloom.store.writer import commit_group
 
 OTHER = b"g" * 32
 VALUES = [b"value %03d" % number for number in range(50)]
@@ -172,6 +173,50 @@ def test_a_piece_ends_where_its_numbers_lie_too_far_apart(store, monkeypatch):
     append(store, *VALUES[:12])
     keep_one(store)
     assert (kept(store).upto, kept(store).count) == (5, 5)
+    check(store)
+
+
+def test_how_far_apart_its_numbers_lie_counts_over_all_steps_of_a_piece(store, monkeypatch):
+    set_limits(monkeypatch.setattr, MAX_OFFSET=8)
+    append(store, *VALUES[:12])
+    keep_one(store)
+    assert (kept(store).upto, kept(store).count) == (9, 9)
+    check(store)
+
+
+def test_a_piece_of_a_set_that_is_gone_is_not_written(store):
+    append(store, *VALUES[:20])
+    run(store, ForgetValues(FEED, VALUES[:10]))
+    while (piece := store.begin_piece(FEED))._tag == b"":
+        keep_one(store)
+    while (operation := piece.step()) is None:
+        pass
+    run(store, RestoreValues(FEED, VALUES[:10]))
+    leave(store, FEED)
+    run(store, PutFeed(FEED, {}))
+    assert run(store, operation) is False
+    assert records(store) == {}
+
+
+def test_a_feed_that_is_left_in_the_transaction_that_changes_it_leaves_nothing(store):
+    append(store, *VALUES)
+    keep(store)
+    changed_and_left = [ForgetValues(FEED, VALUES[:3], erase=True), DropFeed(FEED)]
+    _, result = commit_group(store.environment, changed_and_left)
+    while isinstance(result, Unfinished):
+        result = run(store, result.rest)
+    assert records(store) == {}
+    assert store.verify().problems == []
+
+
+def test_nothing_stays_of_what_could_not_be_read(store):
+    append(store, *VALUES[:35])
+    keep(store)
+    assert [U64.unpack(key[1:])[0] for key in records(store, RUN)] == [1, 11, 21]
+    run(store, ForgetValues(FEED, VALUES[:5], erase=True))
+    spoil(store, KEPT, b"abc")
+    keep(store)
+    assert [U64.unpack(key[1:])[0] for key in records(store, RUN)] == [6, 16, 26]
     check(store)
 
 
@@ -598,6 +643,41 @@ def test_damage_is_named_and_does_no_harm(store, tmp_path, name):
     run(store, DropSketch(FEED, b""))
     keep(store)
     check(store)
+
+
+@pytest.mark.parametrize("name", ["short symbols", "no symbols", "wrong count", "wrong key"])
+def test_a_sketch_is_right_though_what_is_kept_cannot_be_used(store, name):
+    kind, make, _ = DAMAGE[name]
+    append(store, *VALUES[:35])
+    keep(store)
+    spoil(store, kind, make(store))
+    assert np.array_equal(sketch(store).symbols, anew(VALUES[:35], SKETCH_SYMBOLS))
+
+
+@pytest.mark.parametrize("name", ["short symbols", "no symbols", "wrong key"])
+def test_what_was_spoilt_while_a_piece_was_made_is_not_added_to(store, name):
+    kind, make, _ = DAMAGE[name]
+    append(store, *VALUES[:35])
+    keep_one(store)
+    piece = store.begin_piece(FEED)
+    while (operation := piece.step()) is None:
+        pass
+    spoil(store, kind, make(store))
+    assert run(store, operation) is False
+    assert records(store) == {}
+    assert keep(store) == 3
+    check(store)
+
+
+def test_a_sketch_that_comes_to_another_count_is_given_up(store):
+    def miscount(transaction):
+        transaction.feed(FEED).count += 1
+
+    append(store, *VALUES[:5])
+    write(store.environment, miscount)
+    assert [store.sketch_step(FEED) for _ in range(SKETCH_TRIES)] == [None] * SKETCH_TRIES
+    with pytest.raises(StoreError):
+        store.sketch_step(FEED)
 
 
 def test_records_of_no_set_are_found(store):

@@ -227,6 +227,21 @@ def test_what_is_offered_costs_its_fields_and_a_little_more() -> None:
     assert OfferedRemoval(hash=1, stamp=1).size == OVERHEAD_BYTES
 
 
+def test_offers_together_cost_what_each_costs_and_a_little_more() -> None:
+    offers = [OfferedRemoval(hash=1, stamp=1), OfferedObject(hash=2, stamp=1, fields={"a": 1})]
+    operation = OfferObjects(offers, at=1, most=9)
+    assert operation.size == OVERHEAD_BYTES + sum(offer.size for offer in offers)
+
+
+def test_a_kept_sketch_weighs_an_eighth_of_its_bytes() -> None:
+    def made(run: tuple[int, bytes] | None) -> KeepSketch:
+        symbols = no_symbols(1_000)
+        return KeepSketch(KEY, b"", KeptSketch(), 1, 1, symbols=symbols, run=run)
+
+    assert made(None).size == OVERHEAD_BYTES + no_symbols(1_000).nbytes // 8
+    assert made((1, bytes(8_000))).size - made(None).size == 1_000
+
+
 def test_an_object_is_as_large_as_the_limit_and_no_larger() -> None:
     room = MAX_OBJECT_BYTES - len(pack_fields({"a": bytes(60_000)})) + 60_000
     assert len(pack_fields({"a": bytes(room)})) == MAX_OBJECT_BYTES

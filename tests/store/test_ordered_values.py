@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hyperbloom.store import (
     AppendValues,
+    ForgetValues,
     PutFeed,
     Store,
     WriterInline,
@@ -118,6 +119,31 @@ def test_longest_values_that_differ_in_the_last_byte_nest_without_recursion():
         assert values.range(limit=1) == sorted(longest)
         assert values.range(stem + b"\x01", stem + b"\x03") == [stem + b"\x02"]
         assert values.store.has(FEED, [stem, stem + b"\x01"]) == [True, False]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_values_whose_rest_just_fits_a_key_are_found(depth):
+    stem = b"s" * (depth * P)
+    there = [stem + rest * P for rest in (b"a", b"b")] + [stem + b"c" * (P + 1), stem]
+    absent = [stem + b"c" * P, stem + b"b" * (P - 1), stem + b"a" * (P + 1)]
+    with fresh() as values:
+        values.append(there)
+        assert values.store.has(FEED, [*there, *absent]) == [True] * 4 + [False] * 3
+        values.run(ForgetValues(FEED, there[:2], erase=True))
+        assert values.range() == sorted(there[2:])
+        assert values.store.verify().problems == []
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 100])
+def test_of_many_values_those_that_were_there_are_not_new(count):
+    there = [b"%03d" % number for number in range(0, 2 * count, 2)]
+    batch = [b"%03d" % number for number in range(count)]
+    with fresh() as values:
+        values.append(there)
+        assert values.append(batch).values == [one for one in batch if one not in there]
+        assert values.append(batch).values == []
+        assert values.range() == sorted({*there, *batch})
+        assert values.store.verify().problems == []
 
 
 def test_a_slice_holds_one_value_even_beyond_its_bytes():

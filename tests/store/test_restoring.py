@@ -34,11 +34,12 @@ from hyperbloom.store import (
 )
 from hyperbloom.store.backup.snapshot_folder import list_snapshots, prune_snapshots
 from hyperbloom.store.backup.verify import verify_path
+from hyperbloom.store.limits import GROUP_OPERATIONS
 from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.lmdb.layout import LOG_HEAD, META_SCHEMA, U32, U64, FeedState
 from hyperbloom.store.migrations import MIGRATIONS, schema_version
 from hyperbloom.store.records import LinkRecord
-from hyperbloom.store.restoring.replacement import REPLACED
+from hyperbloom.store.restoring.replacement import REPLACED, commit_all
 from hyperbloom.store.restoring.restore import restore_store
 from hyperbloom.store.restoring.seed import feed_key_in, seed_store
 from hyperbloom.store.tables.denied import DenyKey
@@ -611,3 +612,11 @@ def test_snapshots_in_a_folder_are_listed_and_pruned(tmp_path):
         prune_snapshots(folder, keep=0)
     with pytest.raises(StoreError, match="cannot be read"):
         list_snapshots(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("before", [0, GROUP_OPERATIONS])
+def test_what_fails_while_a_store_is_filled_ends_it(store, before):
+    operations = [PutMeta("name", b"%d" % number) for number in range(before)]
+    unknown = AppendValues(b"x" * 32, [b"v"], b"o" * 32, 1)
+    with pytest.raises(NoSuchFeed):
+        commit_all(store.environment, [*operations, unknown, PutMeta("a", b"b")])

@@ -26,6 +26,7 @@ class Disk:
         self._folder = folder
         self.steps: list[str] = []
         self.modes: dict[str, int] = {}
+        self.synced: dict[str, bytes] = {}
         self._real = {name: getattr(os, name) for name in ("fsync", "rename", "link")}
         monkeypatch.setattr(os, "fsync", self._fsync)
         monkeypatch.setattr(os, "rename", self._rename)
@@ -37,6 +38,8 @@ class Disk:
     def _fsync(self, descriptor: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
         self.steps.append(f"sync {self._name(path)}")
+        if path.is_file():
+            self.synced[self._name(path)] = path.read_bytes()
         for one in (path, path.parent):
             if one.is_relative_to(self._folder):
                 self.modes[self._name(one)] = stat.S_IMODE(one.stat().st_mode)
@@ -93,6 +96,8 @@ def test_a_snapshot_is_on_disk_before_it_has_its_name(
         "rename .copy.partial copy",
         "sync .",
     ]
+    for name in ("snapshot.json", "data.mdb"):
+        assert disk.synced[f".copy.partial/{name}"] == (tmp_path / "copy" / name).read_bytes()
     del disk.modes["."]
     assert disk.modes == {
         ".copy.partial": 0o700,

@@ -1,5 +1,8 @@
 """Every kind of damage, planted one at a time, is named; an undamaged store has no problems."""
 
+import threading
+import time
+
 import pytest
 from sound_store import FEED, ORIGIN, OTHER, STEM, VALUES, fill
 
@@ -94,6 +97,21 @@ def enter_an_empty_bucket(transaction):
     transaction.put("index", key, b"\x01" + U64.pack(40))
 
 
+def swap_values_in_a_bucket(transaction):
+    for tail, seq in ((b"1", 4), (b"2", 3)):
+        transaction.put("index", prefix(transaction) + BUCKET + tail, U64.pack(seq))
+
+
+def lead_a_leaf_elsewhere(transaction):
+    key = long_key(transaction, ROOT, b"l" * PART_BYTES)
+    transaction.put("index", key, b"\x00" + U64.pack(1))
+
+
+def lead_a_leaf_in_a_bucket_elsewhere(transaction):
+    key = long_key(transaction, BUCKET, b"t" * PART_BYTES)
+    transaction.put("index", key, b"\x00" + U64.pack(3))
+
+
 def lead_a_leaf_nowhere(transaction):
     key = long_key(transaction, ROOT, b"l" * PART_BYTES)
     transaction.put("index", key, b"\x00" + U64.pack(77))
@@ -173,6 +191,10 @@ DAMAGES = [
     (cut_index_entry, "the index entry at 00000001000000000000000061 is malformed"),
     (enter_a_bucket_twice, "bucket 1 is entered from 2 places"),
     (enter_an_empty_bucket, "bucket 40 is empty"),
+    (swap_values_in_a_bucket, "log record 3 is in the index under the number 4"),
+    (swap_values_in_a_bucket, "leads to log record 3 for a value that is not in it"),
+    (lead_a_leaf_elsewhere, "leads to log record 1 for a value that is not in it"),
+    (lead_a_leaf_in_a_bucket_elsewhere, "leads to log record 3 for a value that is not in it"),
     (lead_a_leaf_nowhere, "the way to log record 7 is broken"),
     (leave_strays, "log: records of feed id 500, which no feed has"),
     (give_an_id_twice, "another feed has its id 1"),
@@ -258,6 +280,22 @@ def test_progress_is_told(store, run):
     seen = []
     store.verify(seen.append)
     assert seen == [10_000, 20_000]
+
+
+def test_others_read_while_a_write_waits_for_the_end_of_a_verification(store, run):
+    run(AppendValues(FEED, [b"%d" % n for n in range(10_000)], ORIGIN, 1))
+    read = threading.Event()
+    waiting = threading.Thread(target=store.environment.grow)
+
+    def look(_):
+        waiting.start()
+        time.sleep(0.05)  # in which the writer comes to wait for the map
+        threading.Thread(target=lambda: (store.feed(FEED), read.set())).start()
+        assert read.wait(10), "a reader waits for the verification, too"
+
+    assert store.verify(look).ok
+    waiting.join(60)
+    assert read.is_set()
 
 
 def test_a_feed_state_survives_its_record():

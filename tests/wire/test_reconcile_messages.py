@@ -179,20 +179,20 @@ BOTH = (SET_DIGEST, RECONCILE)
 def test_all_arrive_as_events_where_both_announced() -> None:
     client, server = pair(credentials_of(), credentials_of(2), extensions=BOTH)
     request, sketch, wanted = GOLDEN[1][0], GOLDEN[2][0], GOLDEN[4][0]
-    server.receive_data(client.send_sketch_request(request))
+    server.receive_data(client.send_extension(request))
     assert events(server) == [SketchRequested(request=request)]
-    client.receive_data(server.send_sketch(sketch))
+    client.receive_data(server.send_extension(sketch))
     assert events(client) == [SketchReceived(sketch=sketch)]
-    server.receive_data(client.send_values_wanted(wanted))
+    server.receive_data(client.send_extension(wanted))
     assert events(server) == [ValuesAskedFor(wanted=wanted)]
 
 
 def test_nothing_is_sent_to_a_peer_that_did_not_announce_it() -> None:
     client, _ = pair(credentials_of(), credentials_of(2), extensions=(SET_DIGEST,))
     for send in (
-        lambda: client.send_sketch_request(GOLDEN[0][0]),
-        lambda: client.send_sketch(GOLDEN[2][0]),
-        lambda: client.send_values_wanted(GOLDEN[4][0]),
+        lambda: client.send_extension(GOLDEN[0][0]),
+        lambda: client.send_extension(GOLDEN[2][0]),
+        lambda: client.send_extension(GOLDEN[4][0]),
     ):
         with pytest.raises(LocalProtocolError, match="did not announce reconcile-1"):
             send()

@@ -140,6 +140,18 @@ def test_figures_that_are_refused(wrong: dict[str, Any]) -> None:
         Digest(**(good | wrong))
 
 
+def test_numbers_are_as_large_as_their_bytes_hold() -> None:
+    most = {"count": 2**64 - 1, "settled_count": 2**64 - 1}
+    digest = Digest(number=2**32 - 1, **(SOME | most), ranges=WHOLE)
+    assert Digest.decode(digest.encode()) == digest
+
+
+@pytest.mark.parametrize("number", [-1, 2**32])
+def test_a_number_that_four_bytes_do_not_hold_is_refused(number: int) -> None:
+    with pytest.raises(LocalProtocolError, match="32-bit"):
+        DigestRequest(number=number, ranges=WHOLE)
+
+
 def test_a_range_neither_open_nor_ended_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="neither"):
         DigestRequest.decode(bytes.fromhex("0000000101000002"))
@@ -168,17 +180,17 @@ def test_which_ranges_can_be_asked_about() -> None:
 def test_both_arrive_as_events_where_both_announced() -> None:
     client, server = pair(credentials_of(), credentials_of(2), extensions=(SET_DIGEST,))
     asked, told = GOLDEN[0][0], GOLDEN[2][0]
-    server.receive_data(client.send_digest_request(asked))
+    server.receive_data(client.send_extension(asked))
     assert events(server) == [DigestRequested(request=asked)]
-    client.receive_data(server.send_digest(told))
+    client.receive_data(server.send_extension(told))
     assert events(client) == [DigestReceived(digest=told)]
 
 
 def test_nothing_is_sent_to_a_peer_that_did_not_announce_it() -> None:
     client, _ = pair(credentials_of(), credentials_of(2))
     for send in (
-        lambda: client.send_digest_request(GOLDEN[0][0]),
-        lambda: client.send_digest(GOLDEN[2][0]),
+        lambda: client.send_extension(GOLDEN[0][0]),
+        lambda: client.send_extension(GOLDEN[2][0]),
     ):
         with pytest.raises(LocalProtocolError, match="announce"):
             send()

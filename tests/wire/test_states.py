@@ -85,11 +85,11 @@ COMMANDS: dict[Input, Callable[[Session, Dialect], object]] = {
     Input.SEND_DATA: lambda session, _: session.send_data([b"v"]),
     Input.SEND_REQUEST: lambda session, _: session.send_request(Request(start=b"")),
     Input.SEND_LINK: lambda session, dialect: session.send_link(link(dialect)),
-    Input.SEND_DIGEST_REQUEST: lambda session, _: session.send_digest_request(ASKED),
-    Input.SEND_DIGEST: lambda session, _: session.send_digest(TOLD),
-    Input.SEND_SKETCH_REQUEST: lambda session, _: session.send_sketch_request(SKETCH_ASKED),
-    Input.SEND_SKETCH: lambda session, _: session.send_sketch(SKETCH),
-    Input.SEND_VALUES_WANTED: lambda session, _: session.send_values_wanted(WANTED),
+    Input.SEND_DIGEST_REQUEST: lambda session, _: session.send_extension(ASKED),
+    Input.SEND_DIGEST: lambda session, _: session.send_extension(TOLD),
+    Input.SEND_SKETCH_REQUEST: lambda session, _: session.send_extension(SKETCH_ASKED),
+    Input.SEND_SKETCH: lambda session, _: session.send_extension(SKETCH),
+    Input.SEND_VALUES_WANTED: lambda session, _: session.send_extension(WANTED),
     Input.CLOSE: lambda session, _: session.close(),
 }
 

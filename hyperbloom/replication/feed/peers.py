@@ -82,9 +82,9 @@ class ReplyScales:
 
 
 class SaltedTries:
-    """When there last was a try with a salt with each key, of its own or of this node's.
+    """When a try with a salt was last begun with each key, by its node or by this one.
 
-    It costs both sides a pass over all values.
+    Such a try costs both sides a pass over all values.
     """
 
     def __init__(self) -> None:

@@ -67,7 +67,7 @@ class DigestExchange:
     def ask(self, number: int) -> None:
         """Ask the peer what it holds."""
         ranges = _to_wire(self._peer.feed.kept)
-        self._peer.output.send_digest_request(DigestRequest(number=number, ranges=ranges))
+        self._peer.output.send_extension(DigestRequest(number=number, ranges=ranges))
 
     def take_request(self, request: DigestRequest) -> None:
         """The peer asks: answer when it is this job's turn."""
@@ -208,6 +208,6 @@ class _Answer:
                     settled_digest=told.settled.digest,
                     ranges=() if holding is None else _to_wire(ranges),
                 )
-                self._peer.output.send_digest(digest)
+                self._peer.output.send_extension(digest)
 
         return added

@@ -21,12 +21,10 @@ from hyperbloom.wire import (
     FilterOptions,
     Request,
     Session,
-    Sketch,
-    SketchRequest,
     Sync,
-    ValuesWanted,
 )
 from hyperbloom.wire.credentials import signed_frames
+from hyperbloom.wire.extensions import ExtensionMessage
 from hyperbloom.wire.packing import pack_values
 
 __all__ = ["Connection", "PeerOutput"]
@@ -153,34 +151,16 @@ class PeerOutput:
         if not self._stopped:
             self._connection.write(self._session.send_request(request))
 
-    def send_digest_request(self, request: DigestRequest) -> None:
-        """Ask what the peer holds."""
-        if not self._stopped:
-            self._connection.write(self._session.send_digest_request(request))
-
-    def send_digest(self, digest: Digest) -> None:
-        """Tell what is held here."""
-        if not self._stopped:
-            self._connection.write(self._session.send_digest(digest))
-
-    def send_sketch_request(self, request: SketchRequest) -> None:
-        """Ask for symbols of what the peer holds."""
-        if not self._stopped:
-            self._count_sketch(self._session.send_sketch_request(request))
-
-    def send_sketch(self, sketch: Sketch) -> None:
-        """Answer with symbols of what is held here."""
-        if not self._stopped:
-            self._count_sketch(self._session.send_sketch(sketch))
-
-    def send_values_wanted(self, wanted: ValuesWanted) -> None:
-        """Ask for values by their ids."""
-        if not self._stopped:
-            self._count_sketch(self._session.send_values_wanted(wanted))
-
-    def _count_sketch(self, data: bytes) -> None:
-        self._write(data)
-        self._counters.sketch_bytes += len(data)
+    def send_extension(self, message: ExtensionMessage) -> None:
+        """Send a message of an extension; what a try by symbols takes is counted."""
+        if self._stopped:
+            return
+        data = self._session.send_extension(message)
+        if isinstance(message, DigestRequest | Digest):
+            self._connection.write(data)
+        else:
+            self._write(data)
+            self._counters.sketch_bytes += len(data)
 
     def send_filter_options(self, options: FilterOptions) -> None:
         """Recommend filters of another kind."""

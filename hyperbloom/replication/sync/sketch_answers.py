@@ -2,8 +2,8 @@
 
 The questions of one try are answered from the sequence that was there when it began, whatever
 comes meanwhile, so that the blocks fit each other. A connection has one of them, which goes when
-the peer needs no more symbols or begins another try; `SketchSlots` bounds them in all. What makes
-one, and each block, counts as the peer's work, as what it asks by Sync does.
+the peer needs no more symbols or begins another try; `SketchSlots` bounds them in all. Making
+one, and each block, counts as the peer's work, as answering its Syncs does.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SketchAnswers:
         self._next = 0
 
     def take(self, request: SketchRequest) -> None:
-        """This is what to answer from now on; the first question of a try has a sequence made."""
+        """Answer this question from now on; the first one of a try has a new sequence made."""
         self.until = self._peer.context.clock.seconds() + SKETCH_SECONDS
         if request.first == 0:
             self.drop()
@@ -178,7 +178,7 @@ class SketchAnswers:
     def _send(self, sketch: Sketch, *, is_last: bool = True) -> None:
         if is_last:
             self._request = None
-        self._peer.output.send_sketch(sketch)
+        self._peer.output.send_extension(sketch)
 
     def _charge(self, tested: int) -> None:
         wait = self._peer.answered(tested)

@@ -127,7 +127,7 @@ class SketchExchange:
         if request.first == 0 and asking is not None:
             own = peer.context.identity_on(peer.feed.key).public_key
             if asking.is_asked and own < peer.remote_key:
-                peer.output.send_sketch(Sketch.nothing(request.number, 0))
+                peer.output.send_extension(Sketch.nothing(request.number, 0))
                 return
             self._drop_try()
             self._over(SketchOutcome.CROSSED, asking.seconds)
@@ -184,7 +184,7 @@ class SketchExchange:
         """Ask for these; the peer may drop its sequence in any case."""
         for at in range(0, max(len(ids), 1), MAX_WANTED_IDS):
             some = b"".join(ids[at : at + MAX_WANTED_IDS])
-            self._peer.output.send_values_wanted(ValuesWanted(number=number, ids=some))
+            self._peer.output.send_extension(ValuesWanted(number=number, ids=some))
 
 
 class _Asking:
@@ -222,7 +222,7 @@ class _Asking:
 
     @property
     def number(self) -> int:
-        """That of its questions."""
+        """The number that its questions have."""
         return self._try.number
 
     @property
@@ -232,7 +232,7 @@ class _Asking:
         return self._try.differences if is_known else None
 
     def round(self, at: float) -> SyncRound:
-        """What it came to."""
+        """What the try came to."""
         return SyncRound(
             way="salted sketch" if self._try.salt else "sketch",
             at=at,
@@ -295,4 +295,4 @@ class _Asking:
 
     def _ask(self, request: SketchRequest) -> None:
         self._bytes += len(request.encode())
-        self._peer.output.send_sketch_request(request)
+        self._peer.output.send_extension(request)

@@ -1,9 +1,9 @@
 """One try to find what two sets differ by: symbols of the peer in, questions and ids out.
 
-A machine without I/O. Who asks has a first block of the peer's sequence of symbols sent (its
-question is `first_question`), takes each of the same symbols of its own set minus the peer's, and
-gives that to a decoder (sketches.py), until the difference is known or the try fails. Each further
-question asks for what the decoder thinks is missing.
+A machine without I/O. The side that asks gets a first block of the peer's symbols, for which
+`first_question` asks. It subtracts them from the same symbols of its own set and gives the result
+to a decoder (sketches.py), block by block, until the difference is known or the try fails. Each
+further question asks for as many symbols as the decoder thinks are missing.
 
 What comes out are ids to ask for and to offer. A member can write values whose symbols do not peel,
 or peel to something false, so that nothing here shows that two sets are equal: digests do that.
@@ -43,7 +43,7 @@ class SketchOutcome(Enum):
     UNDECODED = "undecoded"
     #: The sets differ by too much, or the peer has no symbols, or the time is up.
     REFUSED = "refused"
-    #: The peer asks this node, which does as well.
+    #: Both sides began a try at the same moment, and the peer's goes on.
     CROSSED = "crossed"
 
 
@@ -81,7 +81,7 @@ class SketchTry:
         self._most = most
         self._asked = min(first, most)
         self._came = self._used = 0
-        #: How many symbols it took in all, as the first block has it.
+        #: How many symbols the try takes in all, estimated from the first block.
         self._estimate: int | None = None
         self._of: SetFigures | None = None
         self._blocks: deque[Sketch] = deque()
@@ -159,7 +159,7 @@ class SketchTry:
             fits = len(self._decoder.mine) - len(self._decoder.theirs)
             is_right = self.differences and fits == figures.count - theirs.count
             return SketchOutcome.TAKEN if is_right else SketchOutcome.UNDECODED
-        return SketchOutcome.REFUSED if mine.shape[1] < sketch.symbols else None
+        return None
 
     def _ask_on(self, most: int) -> SketchRequest | None:
         """The next question, unless that would be more than `most` symbols in all."""

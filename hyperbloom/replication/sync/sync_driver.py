@@ -13,16 +13,16 @@ from hyperbloom.replication.sync.plan import Asked, SyncPlan
 from hyperbloom.replication.sync.send_jobs import PlanJob, plan_of
 from hyperbloom.replication.sync.sketch_exchange import SketchExchange
 from hyperbloom.replication.sync.sketch_try import SketchOutcome
-from hyperbloom.replication.sync.sync_schedule import (
+from hyperbloom.replication.sync.sync_commands import (
     BeginPlan,
     BeginSketch,
     ChangeWay,
     Command,
     CompareDigests,
     Situation,
-    SyncSchedule,
     Way,
 )
+from hyperbloom.replication.sync.sync_schedule import SyncSchedule
 from hyperbloom.wire import Sync
 
 __all__ = ["SyncDriver"]

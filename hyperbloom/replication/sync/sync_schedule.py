@@ -17,15 +17,16 @@ moment (`Situation`). What is to be done comes out: at most one command, and the
     PLANNING     all filters of the plan are sent                    RESTING
 
 A round begins when the peer is secure, and again after every interval. Where both sides speak
-`set-digest` it begins with a comparison, and equal digests end it. Else the two are brought
-together in the way that `choose_way` finds: whoever adds a way adds it there, and to what
-`sync_driver` does with it. Once in FULL_PLAN_SECONDS there is a plan all the same.
+`set-digest` it begins with a comparison, and equal digests end it. Else this side
+looks for what differs, in the way that `choose_way` (sync_commands.py) finds. Once in
+FULL_PLAN_SECONDS there is a plan all the same.
 
-Symbols show what differs, and no more than that: success is what digests say afterwards. A try
+Symbols show what differs, and no more than that: only digests tell afterwards that both sides hold
+the same. A try
 that does not decode is followed by one with a salt, and that by a plan, at once. A try that found
 nothing it could move, though the digests still differ, has the next round take the next of these
 steps; and after SKETCH_ROUNDS rounds by symbols whose digests never were equal there is a plan.
-While the peer has a try under way, which takes both sides what they lack, this side begins none.
+While the peer has a try under way, which brings both sides what they lack, this side begins none.
 
 A false positive of a filter hides a value from its plan. Where the peer can be compared with, that
 is seen once nothing moves any more, and the next plan follows at once; else the next round finds
@@ -36,8 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, IntEnum
-from typing import TypeAlias
+from enum import IntEnum
 
 from hyperbloom.replication.limits import (
     DIGEST_SECONDS,
@@ -53,20 +53,19 @@ from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import SyncState
 from hyperbloom.replication.sync.plan import FILTER_BYTES
 from hyperbloom.replication.sync.sketch_try import SYMBOL_BYTES, SketchOutcome, first_symbols
+from hyperbloom.replication.sync.sync_commands import (
+    BeginPlan,
+    BeginSketch,
+    ChangeWay,
+    Command,
+    CompareDigests,
+    Situation,
+    Way,
+    choose_way,
+)
 from hyperbloom.replication.sync.sync_state import SyncEvidence
 
-__all__ = [
-    "ANSWER_SECONDS",
-    "BeginPlan",
-    "BeginSketch",
-    "ChangeWay",
-    "Command",
-    "CompareDigests",
-    "Situation",
-    "SyncSchedule",
-    "Way",
-    "choose_way",
-]
+__all__ = ["ANSWER_SECONDS", "SyncSchedule"]
 
 #: How long a peer that cannot split its replies has to answer one question, in seconds.
 ANSWER_SECONDS = 5.0
@@ -78,104 +77,6 @@ HURRY_SECONDS = 0.5
 LEAST_FILTER_BYTES = 8_192
 
 _MAX_NUMBER = 0xFFFF_FFFF
-
-
-class Way(Enum):
-    """How what differs is found."""
-
-    #: Symbols of the peer's set, of which as many are sent as the sets differ by. Both sides get
-    #: what they lack.
-    SKETCH = "sketch"
-    #: Bloom filters list all that is here; the peer sends what is not in them.
-    FILTERS = "filters"
-    #: One empty filter a range; the peer sends all it has.
-    EMPTY_FILTER = "empty filter"
-
-
-def choose_way(
-    *, peer_bytes: float | None, filters_bytes: float, sketch_bytes: float | None = None
-) -> Way:
-    """The way by which the fewest bytes go over the wire.
-
-    `peer_bytes`: the values that the peer holds, None: not known. `filters_bytes`: the filters of
-    all that is here, as far as they are not sent yet. `sketch_bytes`: the symbols that are expected
-    to do, None: there are none.
-    """
-    ways = [(filters_bytes, Way.FILTERS)]
-    if peer_bytes is not None:
-        ways.append((peer_bytes, Way.EMPTY_FILTER))
-    if sketch_bytes is not None:
-        ways.append((sketch_bytes, Way.SKETCH))
-    return min(ways, key=lambda way: way[0])[1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareDigests:
-    """Ask for the peer's digest, by this number; `digest_came` and `compared` tell of it."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginPlan:
-    """Ask for all that is kept here, with filters of at most so many bytes; then `plan_asked`."""
-
-    way: Way
-    filter_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeWay:
-    """Go on with the plan under way like this."""
-
-    way: Way
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginSketch:
-    """Begin a try by symbols: `first` of them at once and `most` in all; then `sketch_over`.
-
-    is_salted: the ids are mixed with a salt, of which whoever wrote the values knew nothing.
-    """
-
-    first: int
-    most: int
-    is_salted: bool
-
-
-Command: TypeAlias = CompareDigests | BeginPlan | ChangeWay | BeginSketch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
-    """What stands at a moment, `at` seconds since 1970.
-
-    can_compare: both sides speak `set-digest`, and this one knows its digests. can_reconcile: both
-    speak `reconcile`. may_salt: the peer was not asked with a salt for long enough, and can be.
-    is_reconciled: the peer has a try under way. keeps_anything: there is something to ask for.
-    was_asked: a Sync was sent on this connection before. is_receiving: values of the peer are not
-    on disk yet, or not asked for yet. is_sending: the peer waits for answers, or for new values.
-    awaits_reply: a peer that cannot split its replies has not answered yet. values_new,
-    values_moved, values_sent: values of the peer that were new here; those that came from it and
-    went to it; those that went to it.
-    filters_bytes: see `choose_way`. peers: connected about this feed.
-    """
-
-    at: float
-    can_compare: bool
-    can_reconcile: bool
-    may_salt: bool
-    is_reconciled: bool
-    keeps_anything: bool
-    was_asked: bool
-    is_receiving: bool
-    is_sending: bool
-    awaits_reply: bool
-    values_new: int
-    values_moved: int
-    values_sent: int
-    filters_bytes: float
-    peers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +188,7 @@ class SyncSchedule:
         self._phase = self._settles_at = None
 
     def wake(self, *, now: float, situation: Situation) -> Command | None:
-        """It is some time: do what was to be done until `now`."""
+        """Time has passed: do what is due at `now`."""
         if self._settles_at is not None and self._settles_at <= now:
             self._settle(now, situation)
         match self._phase:
@@ -314,9 +215,9 @@ class SyncSchedule:
     def peer_asked(
         self, peer_bytes: float | None, *, now: float, situation: Situation
     ) -> ChangeWay | None:
-        """A Sync of the peer came; its filter tells about how much it holds, None: of a range only.
+        """A Sync of the peer came; the first one lets our first round begin.
 
-        The first one lets ours begin.
+        `peer_bytes`: what the peer holds, as its filter tells about; None: the Sync is of a range.
         """
         self._peer_bytes = peer_bytes
         match self._phase:
@@ -420,7 +321,7 @@ class SyncSchedule:
         situation: Situation,
         counts: tuple[int, int] | None = None,
     ) -> Command | None:
-        """A comparison is over, None: without a result. What differs is to be found."""
+        """A comparison is over (`state` None: without a result): go on with what follows."""
         self.state = state or self.state
         is_same = state is not None and state.in_sync
         if is_same:

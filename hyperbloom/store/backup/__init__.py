@@ -1,1 +1,1 @@
-"""Copies of a store: snapshots, restoring, compaction, and checking every record."""
+"""What works on a store as a whole: snapshots, compaction, and checking every record."""

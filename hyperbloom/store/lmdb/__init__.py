@@ -1,1 +1,1 @@
-"""LMDB as the store uses it: the environment and its file, locks, record layout, migrations."""
+"""LMDB as the store uses it: the environment and its file, locks, record layout, transactions."""

@@ -149,6 +149,6 @@ class SketchVerification:
         try:
             heads, offsets = parse_run(data or b"", first)
         except ValueError:
-            return np.zeros(0, NUMBERS), np.zeros(0, NUMBERS)
+            heads, offsets = parse_run(b"", first)  # that it is malformed was said
         order = np.argsort(offsets, kind="stable")
         return offsets[order].astype(NUMBERS) + np.uint64(first), heads[order]

@@ -92,7 +92,7 @@ def _remove_empty_runs(transaction: WriteTransaction, prefix: bytes) -> None:
     cursor = transaction.cursor("sketches")
     keys = []
     if cursor.set_range(start):
-        for key in cursor.iternext(keys=True, values=False):
+        for key in cursor.iternext(values=False):
             if not key.startswith(start):
                 break
             keys.append(key)
