@@ -337,6 +337,22 @@ def test_a_try_that_finds_only_what_was_refused_has_nothing_to_move(network, out
     assert outcomes[:2] == [SketchOutcome.TAKEN, SketchOutcome.NOTHING]
 
 
+def test_what_was_refused_before_is_not_even_asked_for(network, outcomes):
+    owner, member, feed = different(
+        network, 3_000, 0, 0, owner={"sync": SELDOM}, member={"limits": Limits(value_bytes=20)}
+    )
+    connection = network.connect(member, owner, feed)
+    network.run(1)
+    owner.feed(feed).insert([b"far too long for the member"])
+    network.run(1)
+    connection.transport.loseConnection()
+    network.run(1)
+    outcomes.clear()
+    network.connect(member, owner, feed)
+    network.run(3)
+    assert outcomes[:1] == [SketchOutcome.NOTHING]
+
+
 def test_a_try_goes_on_while_our_own_symbols_are_being_made(network):
     owner, member, feed = different(network, 3_000, 10, 10, owner={"sync": SELDOM})
     network.connect(member, owner, feed)

@@ -382,6 +382,15 @@ def test_who_asks_again_and_again_while_values_go_is_told_so(store):
     check(store)
 
 
+def test_a_sketch_that_was_made_has_all_its_tries_again(store):
+    append(store, *VALUES)
+    sketch(store)
+    for number in range(SKETCH_TRIES - 1):
+        run(store, ForgetValues(FEED, [VALUES[number]]))
+        assert store.sketch_step(FEED) is None
+    check(store)
+
+
 def test_sketches_in_memory_give_way_beyond_their_bytes(store, monkeypatch):
     run(store, PutFeed(OTHER, {}))
     for feed in (FEED, OTHER):
