@@ -168,19 +168,12 @@ def test_a_piece_may_be_cut_short_by_what_is_forgotten(store):
     check(store)
 
 
-def test_a_piece_ends_where_its_numbers_lie_too_far_apart(store, monkeypatch):
-    set_limits(monkeypatch.setattr, MAX_OFFSET=4)
+@pytest.mark.parametrize("apart", [4, 8])  # in the first step of a piece, and in the second
+def test_a_piece_ends_where_its_numbers_lie_too_far_apart(store, monkeypatch, apart):
+    set_limits(monkeypatch.setattr, MAX_OFFSET=apart)
     append(store, *VALUES[:12])
     keep_one(store)
-    assert (kept(store).upto, kept(store).count) == (5, 5)
-    check(store)
-
-
-def test_how_far_apart_its_numbers_lie_counts_over_all_steps_of_a_piece(store, monkeypatch):
-    set_limits(monkeypatch.setattr, MAX_OFFSET=8)
-    append(store, *VALUES[:12])
-    keep_one(store)
-    assert (kept(store).upto, kept(store).count) == (9, 9)
+    assert (kept(store).upto, kept(store).count) == (apart + 1, apart + 1)
     check(store)
 
 
@@ -679,11 +672,8 @@ def test_what_was_spoilt_while_a_piece_was_made_is_not_added_to(store, name):
 
 
 def test_a_sketch_that_comes_to_another_count_is_given_up(store):
-    def miscount(transaction):
-        transaction.feed(FEED).count += 1
-
     append(store, *VALUES[:5])
-    write(store.environment, miscount)
+    write(store.environment, lambda transaction: setattr(transaction.feed(FEED), "count", 6))
     assert [store.sketch_step(FEED) for _ in range(SKETCH_TRIES)] == [None] * SKETCH_TRIES
     with pytest.raises(StoreError):
         store.sketch_step(FEED)
