@@ -22,6 +22,9 @@ from hyperbloom.replication.limits import MAX_SHARED_BYTES
 
 __all__ = ["AnswerSlice", "Question", "SharedSlices", "SignedValues", "Work"]
 
+#: Nothing, or the slice.
+_Given = list["AnswerSlice"]
+
 #: Memory of a slice beside its frames.
 _SLICE_WEIGHT = 1_024
 
@@ -77,7 +80,8 @@ class SharedSlices:
     def __init__(self) -> None:
         self._askers: Counter[Question] = Counter()
         self._kept: OrderedDict[tuple[Question, bytes], AnswerSlice] = OrderedDict()
-        self._waiting: dict[tuple[Question, bytes], list[Deferred[AnswerSlice]]] = {}
+        #: Those that wait for a turn, with what they are given when another's came first.
+        self._waiting: dict[tuple[Question, bytes], dict[Deferred[AnswerSlice], _Given]] = {}
         #: Grows when values are removed: what was read before is not sent any more.
         self._generation = 0
         #: Memory of what is kept.
@@ -114,22 +118,22 @@ class SharedSlices:
             return found
         generation = self._generation
         made = work(lambda: self._kept.get(key) or make())
-        waiting = self._waiting.setdefault(key, [])
-        waiting.append(made)
+        waiting = self._waiting.setdefault(key, {})
+        given = waiting[made] = []
         try:
             slice_ = await made
         except CancelledError:
-            found = self._find(key)
-            if found is None:
+            if not given:
                 raise
-            return found
+            return given[0]
         finally:
-            waiting.remove(made)
+            waiting.pop(made, None)
             if not waiting:
                 self._waiting.pop(key, None)
         if generation == self._generation and self._askers[question] > 1:
             self._keep(key, slice_)
             for other in list(waiting):
+                waiting[other].append(slice_)
                 other.cancel()
         return slice_
 
