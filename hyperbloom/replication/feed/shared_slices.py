@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -32,7 +32,7 @@ _SLICE_WEIGHT = 1_024
 class Work(Protocol):
     """Does something in a thread, for a peer, when it is its turn."""
 
-    def __call__(self, call: Callable[[], AnswerSlice], /) -> Deferred[AnswerSlice]: ...
+    def __call__(self, call: Callable[[], Any], /) -> Deferred[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class SharedSlices:
         waiting = self._waiting.setdefault(key, {})
         given = waiting[made] = []
         try:
-            slice_ = await made
+            slice_: AnswerSlice = await made
         except CancelledError:
             if not given:
                 raise
@@ -132,8 +132,8 @@ class SharedSlices:
                 self._waiting.pop(key, None)
         if generation == self._generation and self._askers[question] > 1:
             self._keep(key, slice_)
-            for other in list(waiting):
-                waiting[other].append(slice_)
+            for other, box in list(waiting.items()):
+                box.append(slice_)
                 other.cancel()
         return slice_
 
