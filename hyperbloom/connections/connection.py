@@ -234,10 +234,6 @@ class PeerConnection(Protocol, ABC):
             self.bytes_out += len(data)
             self.wire.write(data)
 
-    def turn(self) -> Deferred[None]:
-        """Fires when something that costs time may be sent, in this turn or in a later one."""
-        return self._registry.reactor_budget.turn(self._whose)
-
     def look_again(self) -> None:
         """Go on taking frames, if the connection was behind and is so no longer."""
         if self._is_held and not self.is_ending:

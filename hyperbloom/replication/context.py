@@ -10,12 +10,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.connections.shares import Share, Shares
 from hyperbloom.connections.workers import InThread, Workers
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
 from hyperbloom.replication.deny_list import DenyList
-from hyperbloom.replication.limits import Limits
+from hyperbloom.replication.limits import ANSWERING_SECONDS, ANSWERS_PER_TURN, Limits
 from hyperbloom.replication.settings import SyncSettings
 from hyperbloom.replication.sketch_slots import SketchSlots
 from hyperbloom.store import Operation, Store, StoreError, Writer, WriterInline
@@ -57,10 +58,14 @@ class FeedContext:
     sketch_slots: SketchSlots = field(default_factory=SketchSlots)
     shares: Shares = field(init=False)
     workers: Workers = field(init=False)
+    answer_turns: ReactorBudget = field(init=False)
 
     def __post_init__(self) -> None:
         self.shares = Shares(self.clock, lambda: self.limits)
         self.workers = Workers(self.in_thread, self.shares, self.clock, self.work_seconds)
+        self.answer_turns = ReactorBudget(
+            self.clock, most=ANSWERS_PER_TURN, seconds=ANSWERING_SECONDS
+        )
 
     @property
     def own_keys(self) -> frozenset[bytes]:

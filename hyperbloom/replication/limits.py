@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
+    "ANSWERING_SECONDS",
+    "ANSWERS_PER_TURN",
     "BROADCASTS_PER_TURN",
     "BROADCAST_SECONDS",
     "DIGEST_SECONDS",
@@ -131,6 +133,12 @@ MAX_UNSENT_BYTES = 8_388_608
 #: One slice of a scan, read in one short read transaction: about 5 ms of work.
 SLICE_VALUES = 8_192
 SLICE_BYTES = 1_048_576
+
+#: Frames of answers, of all connections, sent in one turn of the reactor, and the seconds of it
+#: after which no other is: to encrypt one takes up to 0.2 ms, and as long again to hand it to the
+#: system. However many are being answered, newcomers and new values have most of a turn.
+ANSWERS_PER_TURN = 128
+ANSWERING_SECONDS = 0.003
 
 #: Values of one frame of an answer that many may be sent alike. So much lies encrypted in the
 #: transport of each of them, and a thousand may ask at once; a transport is full with as much.

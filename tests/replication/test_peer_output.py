@@ -53,13 +53,13 @@ class Bench:
             work_seconds=lambda: 0.25 * next(clock),
             now=lambda: 77.0,
             shares=SimpleNamespace(charge=lambda share, seconds: self.charged.append(seconds)),
+            answer_turns=SimpleNamespace(turn=self.turn),
         )
         nothing = lambda *_: None  # noqa: E731
         connection = Connection(
             name="peer",
             outgoing=True,
             write=self.written.append,
-            turn=lambda: self.turns.pop(0) if self.turns else succeed(None),
             release=nothing,
             strike=nothing,
             close=nothing,
@@ -74,6 +74,10 @@ class Bench:
             context,  # type: ignore[arg-type]
             self.told.append,
         )
+
+    def turn(self, share: object) -> Deferred[None]:
+        assert share is self.share
+        return self.turns.pop(0) if self.turns else succeed(None)
 
     def answer(self, signed: SignedValues) -> None:
         Deferred.fromCoroutine(self.output.send_answer(signed))

@@ -289,3 +289,17 @@ def test_a_peer_that_does_not_read_costs_a_slice(network):
     assert all(len(m.values(owner.key)) < 400 for m in members)
     for connection, before in moved.items():
         assert connection.bytes_out - before < 2.5 * SHARED_SLICE_BYTES
+
+
+def test_a_key_that_rests_is_sent_nothing_of_what_is_there_for_others(network):
+    owner, (heavy, light) = crowd_of(network, 2, VALUES, thread_seconds=0.02)
+    for member in (heavy, light):
+        network.connect(member, owner, owner.key)
+    network.run_until(lambda: heavy.values(owner.key) and light.values(owner.key), 10, step=0.005)
+    (peer,) = (p for p in owner.feed(owner.key).peers if p.remote_key == heavy.key)
+    peer.share.rests_until = network.clock.seconds() + 2.0
+    network.run(0.2)
+    had = len(heavy.values(owner.key))
+    network.run_until(lambda: len(light.values(owner.key)) == 400, 1.5)
+    assert len(heavy.values(owner.key)) == had < 400
+    network.run_until(lambda: len(heavy.values(owner.key)) == 400, 5)

@@ -14,13 +14,16 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred
 
 from hyperbloom.replication.limits import MAX_SHARED_BYTES
 
 __all__ = ["AnswerSlice", "Question", "SharedSlices", "SignedValues", "Work"]
+
+#: Nothing, or the slice.
+_Given = list["AnswerSlice"]
 
 #: Memory of a slice beside its frames.
 _SLICE_WEIGHT = 1_024
@@ -29,7 +32,7 @@ _SLICE_WEIGHT = 1_024
 class Work(Protocol):
     """Does something in a thread, for a peer, when it is its turn."""
 
-    def __call__(self, call: Callable[[], AnswerSlice], /) -> Deferred[AnswerSlice]: ...
+    def __call__(self, call: Callable[[], Any], /) -> Deferred[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ class SharedSlices:
     def __init__(self) -> None:
         self._askers: Counter[Question] = Counter()
         self._kept: OrderedDict[tuple[Question, bytes], AnswerSlice] = OrderedDict()
-        self._waiting: dict[tuple[Question, bytes], list[Deferred[AnswerSlice]]] = {}
+        #: Those that wait for a turn, with what they are given when another's came first.
+        self._waiting: dict[tuple[Question, bytes], dict[Deferred[AnswerSlice], _Given]] = {}
         #: Grows when values are removed: what was read before is not sent any more.
         self._generation = 0
         #: Memory of what is kept.
@@ -114,22 +118,22 @@ class SharedSlices:
             return found
         generation = self._generation
         made = work(lambda: self._kept.get(key) or make())
-        waiting = self._waiting.setdefault(key, [])
-        waiting.append(made)
+        waiting = self._waiting.setdefault(key, {})
+        given = waiting[made] = []
         try:
-            slice_ = await made
+            slice_: AnswerSlice = await made
         except CancelledError:
-            found = self._find(key)
-            if found is None:
+            if not given:
                 raise
-            return found
+            return given[0]
         finally:
-            waiting.remove(made)
+            waiting.pop(made, None)
             if not waiting:
                 self._waiting.pop(key, None)
         if generation == self._generation and self._askers[question] > 1:
             self._keep(key, slice_)
-            for other in list(waiting):
+            for other, box in list(waiting.items()):
+                box.append(slice_)
                 other.cancel()
         return slice_
 

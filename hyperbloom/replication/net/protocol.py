@@ -239,7 +239,6 @@ class PeerProtocol(PeerConnection):
             name=self.address,
             outgoing=self.outgoing,
             write=self.write,
-            turn=self.turn,
             release=self.look_again,
             strike=self._strike,
             close=self.close,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from twisted.internet.defer import Deferred
-
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.shares import Share
 from hyperbloom.replication.context import FeedContext
@@ -34,16 +32,14 @@ __all__ = ["Connection", "PeerOutput"]
 class Connection:
     """What a peer needs of its connection.
 
-    write: bytes to the transport. turn: fires when the peer may be sent something that costs time,
-    in this turn of the reactor or in a later one. release: the peer is no longer behind, frames may
-    be taken. strike: the peer broke a rule, in words. close: end the connection. tell: a kind of
-    event and what it was, for the log.
+    write: bytes to the transport. release: the peer is no longer behind, frames may be taken.
+    strike: the peer broke a rule, in words. close: end the connection. tell: a kind of event and
+    what it was, for the log.
     """
 
     name: str
     outgoing: bool
     write: Callable[[bytes], None]
-    turn: Callable[[], Deferred[None]]
     release: Callable[[], None]
     strike: Callable[[str], None]
     close: Callable[[CloseReason], None]
@@ -116,7 +112,7 @@ class PeerOutput:
         """Send values that were asked for, one frame a turn: encrypting them counts as its work."""
         work_seconds = self._context.work_seconds
         for frame in signed.frames:
-            await self._connection.turn()
+            await self._context.answer_turns.turn(self._share)
             if self._stopped:
                 return
             begun = work_seconds()

@@ -18,9 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
-
-from twisted.internet.defer import Deferred
+from typing import Protocol
 
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.replication.feed.range_digests import QUESTION_VALUES, VALUE_BYTES
@@ -30,6 +28,7 @@ from hyperbloom.replication.feed.shared_slices import (
     Question,
     SharedSlices,
     SignedValues,
+    Work,
 )
 from hyperbloom.replication.feed.slices import FeedSlices
 from hyperbloom.replication.limits import ID_VALUES, IDS_A_STEP
@@ -70,12 +69,6 @@ FILTER_BYTES_OF_A_VALUE = 64
 
 #: Memory of a question beside its filter.
 _WEIGHT = 1_024
-
-
-class Work(Protocol):
-    """Does something in a thread, for the peer, when it is its turn."""
-
-    def __call__(self, call: Callable[[], Any], /) -> Deferred[Any]: ...
 
 
 class Answer(Protocol):

@@ -99,11 +99,15 @@ class Replies:
         self._peer.scheduler.add(self)
 
     async def step(self) -> bool:
-        """Send the next portion of the first answer; slow down a peer that asks too much."""
+        """Send the next portion of the first answer; slow down a peer that asks too much.
+
+        A key that has to rest gets nothing of what is at hand for others, either.
+        """
         if not self._waiting:
             return False
-        if not self._peer.output.has_room:
-            self.ready_at = self._peer.context.clock.seconds() + FULL_SECONDS
+        rest = self._peer.context.shares.rests(self._peer.share)
+        if rest or not self._peer.output.has_room:
+            self.ready_at = self._peer.context.clock.seconds() + (rest or FULL_SECONDS)
             return True
         reply = self._waiting[0]
         signed = await reply.next_signed(self._peer.work, self._peer.output.sign)
