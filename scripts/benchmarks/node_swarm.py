@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import threading
 import time
 from collections import Counter
@@ -19,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-from nodes import BenchNode, free_port, member_links, prefill
+from nodes import BenchNode, member_links, prefill
 
 from hyperbloom.api.control_socket import connect_unix
 from hyperbloom.keys import Identity
@@ -46,10 +47,22 @@ COUNTED = {
 }
 
 
+def quiet_ports() -> Iterator[int]:
+    """Free ports, each once, of those that the system gives to nobody who asks for any."""
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 12_000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        yield port
+
+
 class Cut:
     """Carries connections between two halves of a swarm, until it is told to cut them."""
 
-    def __init__(self) -> None:
+    def __init__(self, ports: Iterator[int]) -> None:
+        self._ports = ports
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
@@ -60,7 +73,7 @@ class Cut:
 
     def way_to(self, port: int) -> int:
         """A port that leads to this one while nothing is cut."""
-        way = free_port()
+        way = next(self._ports)
         self._ways[way] = port
         return way
 
@@ -128,7 +141,8 @@ class RealSwarm:
 
     def __init__(self, folder: Path, count: int) -> None:
         self.chance = random.Random(f"swarm of {count}")
-        self.cut = Cut()
+        self._ports = quiet_ports()
+        self.cut = Cut(self._ports)
         self._moved = Counter[str]()
         self.nodes = [self._node(folder, number) for number in range(count)]
         for number, node in enumerate(self.nodes):
@@ -140,10 +154,10 @@ class RealSwarm:
             node.prepare(sync="retry_longest = 2.0")
         self.writers = self.nodes[:WRITERS]
 
-    @staticmethod
-    def _node(folder: Path, number: int) -> BenchNode:
+    def _node(self, folder: Path, number: int) -> BenchNode:
         identity = OWNER if number == 0 else Identity(number.to_bytes(32, "big"))
         node = BenchNode(folder / f"n{number:02}", identity, FEED)
+        node.port = next(self._ports)
         links = member_links(OWNER, identity) if number else ()
         prefill(node.folder, identity, FEED, [[b"the first value"]], links=links)
         return node
