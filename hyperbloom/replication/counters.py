@@ -11,6 +11,7 @@ __all__ = ["Counters"]
 _SUMS = (
     "values_in", "values_new", "values_out", "syncs_sent", "syncs_received", "sync_seconds",
     "values_tested", "sketches_asked", "sketch_symbols", "sketch_bytes", "sketch_differences",
+    "ids_told", "values_pulled",
 )  # fmt: skip
 
 
@@ -33,6 +34,9 @@ class Counters:
     sketch_symbols: int = 0
     sketch_bytes: int = 0
     sketch_differences: int = 0
+    #: Ids of values that were told instead of sending these, and values asked for that were told.
+    ids_told: int = 0
+    values_pulled: int = 0
     last_sync_sent: float | None = None
     last_sync_received: float | None = None
     last_data: float | None = None

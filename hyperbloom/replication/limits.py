@@ -15,6 +15,9 @@ __all__ = [
     "ANSWERS_PER_TURN",
     "BROADCASTS_PER_TURN",
     "BROADCAST_SECONDS",
+    "CATCH_UP_FIRST",
+    "CATCH_UP_LONGEST",
+    "CATCH_UP_SECONDS",
     "DIGEST_SECONDS",
     "DOUBT_FACTOR",
     "DOUBT_SECONDS",
@@ -25,11 +28,13 @@ __all__ = [
     "FOUND_REST_LONGEST",
     "FRAMES_PER_TURN",
     "FULL_PLAN_SECONDS",
+    "GRAFT_SECONDS",
     "GROUPS_AHEAD",
     "IDS_A_STEP",
     "ID_VALUES",
     "LEAST_REPLY_SCALE",
     "LEAST_SLICE_BYTES",
+    "LONGEST_PULL_SECONDS",
     "LONGEST_VALUE_BYTES",
     "MAX_ASKED_BYTES",
     "MAX_FETCHES",
@@ -37,10 +42,12 @@ __all__ = [
     "MAX_HELD_SKETCHES",
     "MAX_JOIN_SECONDS",
     "MAX_KEPT_SUMS",
+    "MAX_KNOWN_IDS",
     "MAX_REPLY_SCALES",
     "MAX_SALTED_KEYS",
     "MAX_SHARED_BYTES",
     "MAX_STREAM_BYTES",
+    "MAX_TOLD_BY_PEER",
     "MAX_TRIES",
     "MAX_TRY_SYMBOLS",
     "MAX_UNPACKED_FILTERS",
@@ -48,6 +55,7 @@ __all__ = [
     "MAX_WAITS",
     "OUTSTANDING_SYNCS",
     "PEER_KNOWN_VALUES",
+    "PULL_SECONDS",
     "RANGE_SYMBOLS",
     "REPLY_BYTES",
     "RETENTION_PAUSE",
@@ -65,6 +73,7 @@ __all__ = [
     "SLICE_VALUES",
     "STREAM_SECONDS",
     "SYNC_SHARE",
+    "TELL_SECONDS",
     "TOMBSTONE_SLICE",
     "TURN_SECONDS",
     "Limits",
@@ -222,6 +231,33 @@ SYNC_SHARE = 0.05
 
 #: Values remembered a peer as already there (8 bytes each), so that a value is not echoed.
 PEER_KNOWN_VALUES = 4_096
+
+#: Ids of values that a feed remembers as having come lately, with who holds them and where they are
+#: in the log: some 400 bytes each. Of more the oldest is forgotten, and may be asked for again.
+MAX_KNOWN_IDS = 16_384
+
+#: Ids that a peer has told and whose values have not come. Of more none is taken: whoever tells ids
+#: of nothing gets no further, and what an honest peer told beyond it is found by comparing.
+MAX_TOLD_BY_PEER = 8_192
+
+#: Seconds for which ids are gathered before they are told; what a peer tells meanwhile is left out.
+TELL_SECONDS = 0.2
+
+#: Seconds for which a value that was told may still come along another link. Longer than it takes
+#: along the longest way through the tree, or values come twice.
+GRAFT_SECONDS = 0.5
+
+#: Seconds in which something has to come of a peer that was asked for what it told, and seconds in
+#: which the value itself has to; then the next one is asked.
+PULL_SECONDS = 2.0
+LONGEST_PULL_SECONDS = 10.0
+
+#: A node that lacks something asks one peer at a time for it. The next one has its turn when so
+#: many seconds have passed without a value of it, five at first; and after a minute in any case,
+#: for a member could go on sending little by little.
+CATCH_UP_SECONDS = 1.0
+CATCH_UP_FIRST = 5.0
+CATCH_UP_LONGEST = 60.0
 
 #: Fetches (a light node's requests) under way at once a feed.
 MAX_FETCHES = 256

@@ -189,7 +189,8 @@ class FeedTraffic:
     kept_out: values that policy refused, by reason. sync_seconds: spent on making filters;
     values_tested: against filters of peers. sketches_asked: tries by symbols that this node began;
     sketch_symbols came for them, sketch_bytes were sent to ask and to answer by them, and
-    sketch_differences are the values found that one of both lacked.
+    sketch_differences are the values found that one of both lacked. ids_told: instead of values;
+    values_pulled: asked of peers that told their ids.
     """
 
     key: Octets
@@ -209,6 +210,8 @@ class FeedTraffic:
     sketch_symbols: int
     sketch_bytes: int
     sketch_differences: int
+    ids_told: int
+    values_pulled: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

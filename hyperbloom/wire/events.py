@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias
 
 from hyperbloom.trust import Chain
+from hyperbloom.wire.broadcast_tree import ValuesPull, ValuesTold
 from hyperbloom.wire.messages import Request, Sync
 from hyperbloom.wire.reconcile import Sketch, SketchRequest, ValuesWanted
 from hyperbloom.wire.set_digest import Digest, DigestRequest
@@ -22,6 +23,7 @@ __all__ = [
     "Event",
     "FilterOptionsReceived",
     "HandshakeReceived",
+    "IdsTold",
     "LinkIgnored",
     "LinkReceived",
     "OpenReceived",
@@ -32,6 +34,7 @@ __all__ = [
     "SyncReceived",
     "UnknownIgnored",
     "ValuesAskedFor",
+    "ValuesPulled",
     "Waiting",
 ]
 
@@ -169,6 +172,20 @@ class ValuesAskedFor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdsTold:
+    """The peer told the ids of values that it holds (extension `broadcast-tree`)."""
+
+    told: ValuesTold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesPulled:
+    """The peer asks for values, or has the link push or tell (extension `broadcast-tree`)."""
+
+    pull: ValuesPull
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownIgnored:
     """A message of an unknown id was skipped. `size` is the length of its frame in bytes."""
 
@@ -196,6 +213,8 @@ Event: TypeAlias = (
     | SketchRequested
     | SketchReceived
     | ValuesAskedFor
+    | IdsTold
+    | ValuesPulled
     | UnknownIgnored
     | ConnectionEnded
 )

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from hyperbloom.wire.broadcast_tree import BROADCAST_TREE, ValuesPull, ValuesTold
 from hyperbloom.wire.events import (
     DigestReceived,
     DigestRequested,
     Event,
+    IdsTold,
     SketchReceived,
     SketchRequested,
     ValuesAskedFor,
+    ValuesPulled,
 )
 from hyperbloom.wire.reconcile import RECONCILE, Sketch, SketchRequest, ValuesWanted
 from hyperbloom.wire.set_digest import SET_DIGEST, Digest, DigestRequest
@@ -21,7 +24,9 @@ from hyperbloom.wire.states import Input
 
 __all__ = ["EXTENSION_MESSAGES", "ExtensionMessage", "Kind"]
 
-ExtensionMessage: TypeAlias = DigestRequest | Digest | SketchRequest | Sketch | ValuesWanted
+ExtensionMessage: TypeAlias = (
+    DigestRequest | Digest | SketchRequest | Sketch | ValuesWanted | ValuesTold | ValuesPull
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,18 @@ EXTENSION_MESSAGES: Final[Mapping[int, Kind]] = MappingProxyType(
             Input.SEND_VALUES_WANTED,
             Input.RECEIVE_VALUES_WANTED,
             lambda body: ValuesAskedFor(wanted=ValuesWanted.decode(body)),
+        ),
+        ValuesTold.message_id: Kind(
+            BROADCAST_TREE,
+            Input.SEND_VALUES_TOLD,
+            Input.RECEIVE_VALUES_TOLD,
+            lambda body: IdsTold(told=ValuesTold.decode(body)),
+        ),
+        ValuesPull.message_id: Kind(
+            BROADCAST_TREE,
+            Input.SEND_VALUES_PULL,
+            Input.RECEIVE_VALUES_PULL,
+            lambda body: ValuesPulled(pull=ValuesPull.decode(body)),
         ),
     }
 )

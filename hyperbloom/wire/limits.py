@@ -24,6 +24,7 @@ __all__ = [
     "MAX_OPEN_BYTES",
     "MAX_SKETCH_BYTES",
     "MAX_SKETCH_SYMBOLS",
+    "MAX_TOLD_IDS",
     "MAX_WANTED_IDS",
     "SEND_FRAME_BYTES",
 ]
@@ -90,3 +91,7 @@ several Sketches; whoever is asked answers one question at a time."""
 
 MAX_WANTED_IDS: Final = 16_000
 """Ids of a ValuesWanted, 16 bytes each: what fits a frame. Who wants more asks again."""
+
+MAX_TOLD_IDS: Final = 4_096
+"""Ids of a ValuesTold or a ValuesPull, 16 bytes each: a quarter of a frame, so that what is asked
+for at once stays small. Who has more sends several."""

@@ -47,6 +47,8 @@ class Input(Enum):
     SEND_SKETCH_REQUEST = "send SketchRequest"
     SEND_SKETCH = "send Sketch"
     SEND_VALUES_WANTED = "send ValuesWanted"
+    SEND_VALUES_TOLD = "send ValuesTold"
+    SEND_VALUES_PULL = "send ValuesPull"
     RECEIVE_OPEN = "receive Open"
     RECEIVE_HANDSHAKE = "receive Handshake"
     RECEIVE_SYNC = "receive Sync"
@@ -59,6 +61,8 @@ class Input(Enum):
     RECEIVE_SKETCH_REQUEST = "receive SketchRequest"
     RECEIVE_SKETCH = "receive Sketch"
     RECEIVE_VALUES_WANTED = "receive ValuesWanted"
+    RECEIVE_VALUES_TOLD = "receive ValuesTold"
+    RECEIVE_VALUES_PULL = "receive ValuesPull"
     RECEIVE_UNKNOWN = "receive unknown id"
     CLOSE = "close"
 
@@ -77,6 +81,8 @@ _WHEN_SECURE: Final = (
     Input.SEND_SKETCH_REQUEST,
     Input.SEND_SKETCH,
     Input.SEND_VALUES_WANTED,
+    Input.SEND_VALUES_TOLD,
+    Input.SEND_VALUES_PULL,
     Input.RECEIVE_SYNC,
     Input.RECEIVE_FILTER_OPTIONS,
     Input.RECEIVE_DATA,
@@ -87,6 +93,8 @@ _WHEN_SECURE: Final = (
     Input.RECEIVE_SKETCH_REQUEST,
     Input.RECEIVE_SKETCH,
     Input.RECEIVE_VALUES_WANTED,
+    Input.RECEIVE_VALUES_TOLD,
+    Input.RECEIVE_VALUES_PULL,
     Input.RECEIVE_UNKNOWN,
 )
 

@@ -18,6 +18,7 @@ from crowd import CROWD_CASES
 from dht import dht_nodes_case, dht_packets_case, dht_simulated_case
 from forgetting import forgetting_case
 from hostile import HOSTILE_CASES
+from node_swarm import swarm_case
 from nodes import BenchNode, member_links, prefill, running
 from pools import changes_case, codec_case, initialize_case
 from reconcile import RECONCILE_CASES
@@ -321,6 +322,7 @@ CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     "objects-initialize": initialize_case,
     **WRITES_CASES,
     **RECONCILE_CASES,
+    "swarm": swarm_case,
     **CROWD_CASES,
     **HOSTILE_CASES,
 }

@@ -143,16 +143,17 @@ class BenchNode:
         self.feed = feed
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
-        self._peers = peers
+        #: Addresses that it dials.
+        self.peers = [peers] if peers else []
 
-    def prepare(self, *, limits: str = "", rounds: bool = False) -> None:
+    def prepare(self, *, limits: str = "", sync: str = "", rounds: bool = False) -> None:
         """Write key, configuration and tac; with `rounds` the node has a `RoundMeter`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         create_key_file(self.folder / "identity.key", self.identity.seed)
         (self.folder / "bench.tac").write_text(TAC + ROUNDS if rounds else TAC)
-        peers = f'peers = ["{self._peers}"]\n' if self._peers else ""
+        peers = f"peers = {json.dumps(self.peers)}\n" if self.peers else ""
         # Rounds are measured with what users have set; other cases would wait for it.
-        sync = "" if rounds else "[sync]\nanswer_wait = 0.2\nretry_first = 0.1\n\n"
+        sync = "" if rounds else f"[sync]\nanswer_wait = 0.2\nretry_first = 0.1\n{sync}\n\n"
         (self.folder / "hyperbloom.toml").write_text(
             f'[node]\nlisten = ["tcp:{self.port}:interface=127.0.0.1"]\n\n'
             f"[limits]\n{limits}\n\n{sync}"

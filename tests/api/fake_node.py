@@ -517,6 +517,8 @@ class FakeNode:
                     sketch_symbols=18,
                     sketch_bytes=19,
                     sketch_differences=20,
+                    ids_told=21,
+                    values_pulled=22,
                 )
                 for feed in self.feeds.values()
             ),

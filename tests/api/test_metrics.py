@@ -54,6 +54,8 @@ def test_metrics_are_read_by_the_parser_of_prometheus(over_tcp):
     assert found["hyperbloom_sketch_symbols_total", own] == 18
     assert found["hyperbloom_sketch_bytes_total", own] == 19
     assert found["hyperbloom_sketch_differences_total", own] == 20
+    assert found["hyperbloom_ids_told_total", own] == 21
+    assert found["hyperbloom_values_pulled_total", own] == 22
     assert found["hyperbloom_store_free_bytes",] == 2
     assert found["hyperbloom_queue_bytes",] == 17
     assert found["hyperbloom_commit_seconds_count",] == 2

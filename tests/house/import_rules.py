@@ -27,6 +27,8 @@ class Room:
 CORE = ("keys", "bloom", "digests", "sketches", "trust", "wire")
 CORE_PARTS = (
     "hyperbloom.discovery.dht",
+    "hyperbloom.replication.feed.broadcast_tree",
+    "hyperbloom.replication.feed.catch_up",
     "hyperbloom.replication.feed.membership",
     "hyperbloom.replication.feed.range_digests",
     "hyperbloom.replication.feed.ranges",

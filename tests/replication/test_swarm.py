@@ -8,12 +8,15 @@ nodes reconcile by sketches where they can, none does, or some do.
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 from sim import Network
 from swarm import Swarm
 
 from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.replication.sync.peer import Peering
+from hyperbloom.wire.events import DataReceived
 
 NODES = 30
 SHARED = 2_000
@@ -25,12 +28,35 @@ if "HYPERBLOOM_SEED" in os.environ:
 WHO = {"all": lambda _: True, "none": lambda _: False, "some": lambda number: number % 2 == 0}
 
 
-def converge(folder, who, seed, *, turns):
+#: A value that comes though it is there, for each value that a node lacked: it was 2 while
+#: everybody was sent everything.
+MOST_DUPLICATES = 0.7
+
+
+@pytest.fixture(autouse=True)
+def copies(monkeypatch):
+    """How many values have come anywhere, those that were there among them."""
+    counted = Counter()
+    take = Peering.take
+
+    def count(peering, event):
+        if isinstance(event, DataReceived):
+            counted["values"] += len(event.values)
+        take(peering, event)
+
+    monkeypatch.setattr(Peering, "take", count)
+    return counted
+
+
+def converge(folder, who, seed, copies, *, turns):
     print(f"seed {seed} (HYPERBLOOM_SEED={seed} runs it alone)")
     swarm = Swarm(folder, seed, nodes=NODES, shared=SHARED, reconciles=WHO[who])
     network = swarm.network
     swarm.trouble(turns)
     network.run_until(swarm.converged, 60, step=0.1)
+    lacked = (len(swarm.inserted) - SHARED) * (NODES - 1)
+    print(f"{copies['values'] / lacked - 1:.2f} duplicates a value and node")
+    assert lacked <= copies["values"] <= lacked * (1 + MOST_DUPLICATES)
     assert set(swarm.nodes[-1].values(swarm.feed)) == swarm.inserted
     assert swarm.nodes[7].values(swarm.feed) == sorted(swarm.inserted)
     ways = {peer.last_round.way for peer in swarm.statuses() if peer.last_round is not None}
@@ -45,14 +71,14 @@ def converge(folder, who, seed, *, turns):
 
 
 @pytest.mark.parametrize(("who", "seed"), KEPT)
-def test_a_swarm_converges_through_loss_partitions_and_restarts(tmp_path, who, seed):
-    converge(tmp_path, who, seed, turns=40)
+def test_a_swarm_converges_through_loss_partitions_and_restarts(tmp_path, who, seed, copies):
+    converge(tmp_path, who, seed, copies, turns=40)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("who", "seed"), MORE)
-def test_swarms_of_more_seeds_converge_after_more_trouble(tmp_path, who, seed):
-    converge(tmp_path, who, seed, turns=120)
+def test_swarms_of_more_seeds_converge_after_more_trouble(tmp_path, who, seed, copies):
+    converge(tmp_path, who, seed, copies, turns=120)
 
 
 def test_a_seed_gives_the_same_again(tmp_path):

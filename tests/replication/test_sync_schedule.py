@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperbloom.replication.limits import (
+    CATCH_UP_LONGEST,
+    CATCH_UP_SECONDS,
     DIGEST_SECONDS,
     DOUBT_FACTOR,
     DOUBT_SECONDS,
@@ -52,6 +54,7 @@ QUIET = Situation(
     is_receiving=False,
     is_sending=False,
     awaits_reply=False,
+    another_brings=False,
     values_new=0,
     values_moved=0,
     values_sent=0,
@@ -421,6 +424,7 @@ SITUATIONS = st.builds(
         can_compare=can_compare,
         can_reconcile=speaks,
         is_reconciled=speaks and busy,
+        another_brings=busy,
         filters_bytes=10_000.0,
         keeps_anything=keeps,
         was_asked=busy,
@@ -639,6 +643,33 @@ def test_while_the_peer_asks_this_side_does_not():
     begun(other)
     assert over(other, SketchOutcome.CROSSED) is None
     assert other.wait == DOUBT_SECONDS
+
+
+def test_while_another_peer_brings_what_is_lacking_this_one_is_compared_with_again():
+    one = Driven(replace(SPEAKS, another_brings=True))
+    assert begun(one) is None
+    assert one.wait == CATCH_UP_SECONDS
+    one.situation = SPEAKS
+    assert isinstance(begun(one), BeginSketch)
+
+
+def test_it_does_not_wait_for_another_peer_for_ever_and_each_time_anew():
+    one = Driven(replace(SPEAKS, another_brings=True))
+    waited = 0
+    while begun(one) is None:
+        waited += 1
+    assert waited == CATCH_UP_LONGEST / CATCH_UP_SECONDS
+    over(one, SketchOutcome.TAKEN)
+    assert begun(one) is None
+
+
+def test_equal_digests_end_the_waiting_for_another_peer():
+    one = Driven(replace(SPEAKS, another_brings=True))
+    for _ in range(40):
+        assert begun(one) is None
+    one.compared(one.wake().number, in_sync())
+    for _ in range(40):
+        assert begun(one) is None
 
 
 def test_the_hourly_plan_stays():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire_peers import (
+    EXTENSIONS,
     NOW,
     PEER_ID,
     Recorded,
@@ -36,11 +37,10 @@ from hyperbloom.wire import (
     Sync,
     ValuesWanted,
 )
+from hyperbloom.wire.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded, DataReceived, HandshakeReceived
 from hyperbloom.wire.framing import MAGIC, encode_varint
-from hyperbloom.wire.reconcile import RECONCILE
-from hyperbloom.wire.set_digest import SET_DIGEST
 from hyperbloom.wire.states import State
 
 REMOTES = {dialect: credentials_of(2, dialect=dialect) for dialect in DIALECTS.values()}
@@ -60,7 +60,7 @@ def pull(session: Session) -> bool:
             assert session.buffered_bytes == 0
             return True
         if event is PAUSED and session.state is State.OPENED:
-            session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST, RECONCILE))
+            session.send_handshake(peer_id=PEER_ID, extensions=EXTENSIONS)
         elif event in (NEED_DATA, PAUSED) or isinstance(event, ConnectionEnded):
             return False
         if isinstance(event, HandshakeReceived):
@@ -163,13 +163,15 @@ MESSAGES = [
     SketchRequest(number=7, salt=b"s" * 16, first=5, count=9, ranges=(Range(start=b""),)).encode(),
     Sketch(number=7, first=5, symbols=1, values=3, digest=b"d" * 32, packed=b"p" * 25).encode(),
     ValuesWanted(number=7, ids=b"i" * 16).encode(),
+    ValuesTold(ids=b"i" * 16 + b"j" * 16).encode(),
+    ValuesPull(link=LinkKind.PUSH, ids=b"i" * 16).encode(),
 ]
 bodies = st.one_of(
     st.binary(max_size=200),
     st.sampled_from(MESSAGES),
     st.builds(changed, st.sampled_from(MESSAGES), changes),
 )
-ids = st.integers(0, 7) | st.integers(4365, 4369) | st.integers(0, 2**64 - 1)
+ids = st.integers(0, 7) | st.integers(4365, 4371) | st.integers(0, 2**64 - 1)
 frames = st.tuples(ids, bodies)
 
 

@@ -40,6 +40,7 @@ from hyperbloom.wire import (
     Sync,
     ValuesWanted,
 )
+from hyperbloom.wire.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded
 from hyperbloom.wire.states import (
@@ -54,6 +55,8 @@ ASKED = DigestRequest(number=1, ranges=(Range(start=b""),))
 SKETCH_ASKED = SketchRequest(number=1, salt=b"", first=0, count=1, ranges=(Range(start=b""),))
 SKETCH = Sketch.nothing(1, 0)
 WANTED = ValuesWanted(number=1, ids=b"")
+IDS_TOLD = ValuesTold(ids=bytes(16))
+PULL = ValuesPull(link=LinkKind.TELL, ids=b"")
 TOLD = Digest(
     number=1,
     count=0,
@@ -90,6 +93,8 @@ COMMANDS: dict[Input, Callable[[Session, Dialect], object]] = {
     Input.SEND_SKETCH_REQUEST: lambda session, _: session.send_extension(SKETCH_ASKED),
     Input.SEND_SKETCH: lambda session, _: session.send_extension(SKETCH),
     Input.SEND_VALUES_WANTED: lambda session, _: session.send_extension(WANTED),
+    Input.SEND_VALUES_TOLD: lambda session, _: session.send_extension(IDS_TOLD),
+    Input.SEND_VALUES_PULL: lambda session, _: session.send_extension(PULL),
     Input.CLOSE: lambda session, _: session.close(),
 }
 
@@ -112,6 +117,8 @@ ARRIVALS: dict[Input, Callable[[RawPeer, Dialect], None]] = {
     Input.RECEIVE_SKETCH_REQUEST: lambda peer, _: peer.send(4367, SKETCH_ASKED.encode()),
     Input.RECEIVE_SKETCH: lambda peer, _: peer.send(4368, SKETCH.encode()),
     Input.RECEIVE_VALUES_WANTED: lambda peer, _: peer.send(4369, WANTED.encode()),
+    Input.RECEIVE_VALUES_TOLD: lambda peer, _: peer.send(4370, IDS_TOLD.encode()),
+    Input.RECEIVE_VALUES_PULL: lambda peer, _: peer.send(4371, PULL.encode()),
     Input.RECEIVE_UNKNOWN: lambda peer, _: peer.send(99, b"whatever"),
 }
 

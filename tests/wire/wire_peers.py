@@ -23,6 +23,7 @@ from hyperbloom.wire import (
     Session,
     Sync,
 )
+from hyperbloom.wire.broadcast_tree import BROADCAST_TREE
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.dialect import DIALECT_2
 from hyperbloom.wire.events import ConnectionEnded, Event
@@ -110,7 +111,7 @@ class RawPeer:
 LOCAL_NONCE = b"\x0a" * 24
 REMOTE_NONCE = b"\x0b" * 24
 PEER_ID = b"\x0c" * 32
-EXTENSIONS = (SET_DIGEST, RECONCILE)
+EXTENSIONS = (SET_DIGEST, RECONCILE, BROADCAST_TREE)
 
 
 def open_bytes(

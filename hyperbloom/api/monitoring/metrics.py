@@ -49,6 +49,8 @@ _FEED_COUNTERS = (
         "hyperbloom_sketch_differences",
         "Values found that one side lacked.",
     ),
+    ("ids_told", "hyperbloom_ids_told", "Ids told to peers in place of values."),
+    ("values_pulled", "hyperbloom_values_pulled", "Values asked of peers that told their ids."),
 )
 _FEED_GAUGES = (
     ("count", "hyperbloom_feed_values", "Values here."),

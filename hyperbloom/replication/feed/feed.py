@@ -11,6 +11,7 @@ from hyperbloom.replication.feed.forgetting import Forgetting
 from hyperbloom.replication.feed.peers import FeedPeers
 from hyperbloom.replication.feed.ranges import union
 from hyperbloom.replication.feed.stream import FeedStream
+from hyperbloom.replication.feed.tree_driver import TreeDriver
 from hyperbloom.replication.feed.trust import FeedTrust
 from hyperbloom.replication.feed.values import FeedValues
 from hyperbloom.replication.settings import FeedSettings, KeyRange
@@ -44,6 +45,9 @@ class Feed:
             self.values.read_log,
             context.clock,
         )
+        #: Along which links values are pushed, and along which their ids are told.
+        self.tree = TreeDriver(context.clock)
+        self.values.subscribe(self.tree.stored)
         self.values.subscribe(self.stream.offer)
         self.forgetting = Forgetting(
             self.key, context, shrunk=self._shrunk, restored=self._restored
@@ -73,6 +77,11 @@ class Feed:
     def speaks_reconcile(self) -> bool:
         """Whether peers can find by symbols what differs: it is on, and they can compare."""
         return self.context.sync.reconcile and self.speaks_set_digest
+
+    @property
+    def speaks_broadcast_tree(self) -> bool:
+        """Whether peers can tell this node ids in place of values: it passes all of them on."""
+        return self.settings.mode == "full"
 
     def insert(self, values: Sequence[bytes]) -> Deferred[Appended]:
         """Store values of our own; fires when they are on disk.

@@ -23,6 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.connections.reactor_budget import ReactorBudget
+from hyperbloom.replication.feed.broadcast_tree import ids_of
 from hyperbloom.replication.limits import (
     BROADCAST_SECONDS,
     BROADCASTS_PER_TURN,
@@ -83,6 +84,14 @@ class StreamSlice:
         self.seconds = 0.0
         self._encode = encode
         self._frames: list[bytes] | None = None
+        self._ids: list[bytes] | None = None
+
+    @property
+    def ids(self) -> list[bytes]:
+        """The ids of the values, for peers that are told these; made when asked for first."""
+        if self._ids is None:
+            self._ids = ids_of(self.values)
+        return self._ids
 
     @property
     def frames(self) -> list[bytes]:

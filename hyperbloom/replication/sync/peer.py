@@ -36,10 +36,12 @@ from hyperbloom.replication.sync.send_jobs import Broadcast, FollowUps, Replies
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.replication.sync.sync_driver import SyncDriver
 from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
+from hyperbloom.replication.sync.tree_part import TreePart
 from hyperbloom.store import StoreError
 from hyperbloom.store.records import Holding
 from hyperbloom.trust import Chain
 from hyperbloom.wire import FilterOptions, LocalProtocolError, Request, Session, Sync
+from hyperbloom.wire.broadcast_tree import BROADCAST_TREE
 from hyperbloom.wire.events import (
     DataReceived,
     DataRefused,
@@ -47,6 +49,7 @@ from hyperbloom.wire.events import (
     DigestRequested,
     Event,
     FilterOptionsReceived,
+    IdsTold,
     LinkReceived,
     RemotePeer,
     RequestReceived,
@@ -54,6 +57,7 @@ from hyperbloom.wire.events import (
     SketchRequested,
     SyncReceived,
     ValuesAskedFor,
+    ValuesPulled,
 )
 from hyperbloom.wire.reconcile import RECONCILE
 from hyperbloom.wire.set_digest import SET_DIGEST
@@ -80,6 +84,8 @@ def extensions_of(feed: Feed) -> tuple[str, ...]:
         names.append(SET_DIGEST)
     if feed.speaks_reconcile:
         names.append(RECONCILE)
+    if feed.speaks_broadcast_tree:
+        names.append(BROADCAST_TREE)
     return tuple(names)
 
 
@@ -119,12 +125,14 @@ class Peering:
         self.intake = PeerIntake(
             feed, remote.key, self.share, self.counters, close=close, failed=failed
         )
+        self.tree = TreePart(self)
         self._broadcast = Broadcast(self, feed.values.top_seq)
         self._replies = Replies(self)
         self._follow_ups = FollowUps(self, self._asked)
 
     def start(self) -> None:
         """Join the feed's peers and begin to ask: the dialler first, the other after its Sync."""
+        self.tree.start()
         self.feed.peers.add(self)
         self.feed.trust.learn(self.remote.chain, self.remote_key)
         self._issue_link()
@@ -146,6 +154,7 @@ class Peering:
         self.context.shares.leave(self.share)
         self.share.wake()
         self.feed.peers.remove(self)
+        self.tree.stop()
         self.sync.stop()
 
     @property
@@ -249,6 +258,11 @@ class Peering:
                 self.sync.digests.take_digest(event.digest)
             case SketchRequested() | SketchReceived() | ValuesAskedFor():
                 self._take_of_sketch(event)
+            case IdsTold():
+                is_offered = self.sync.sketches.peer_is_asking
+                self.tree.take_told(event.told, is_offered=is_offered)
+            case ValuesPulled():
+                self.tree.take_pull(event.pull)
             case LinkReceived():
                 if self.context.denied.first_of(event.chain) is None:
                     self.feed.trust.learn(event.chain, self.remote_key)
@@ -276,6 +290,7 @@ class Peering:
 
     def _take_data(self, values: Sequence[bytes]) -> None:
         self._broadcast.peer_has(values)
+        self.tree.received(values)
         if self._follow_ups.received(values):
             self.feed.peers.reply_scales.lengthen(self.remote_key)
         self.intake.take(values)

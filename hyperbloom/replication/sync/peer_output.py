@@ -21,9 +21,11 @@ from hyperbloom.wire import (
     Session,
     Sync,
 )
+from hyperbloom.wire.broadcast_tree import ValuesPull, ValuesTold
 from hyperbloom.wire.credentials import signed_frames
 from hyperbloom.wire.extensions import ExtensionMessage
 from hyperbloom.wire.packing import pack_values
+from hyperbloom.wire.reconcile import ID_BYTES
 
 __all__ = ["Connection", "PeerOutput"]
 
@@ -148,15 +150,21 @@ class PeerOutput:
             self._connection.write(self._session.send_request(request))
 
     def send_extension(self, message: ExtensionMessage) -> None:
-        """Send a message of an extension; what a try by symbols takes is counted."""
+        """Send a message of an extension; what a try by symbols takes is counted, and ids are."""
         if self._stopped:
             return
         data = self._session.send_extension(message)
-        if isinstance(message, DigestRequest | Digest):
-            self._connection.write(data)
-        else:
-            self._write(data)
-            self._counters.sketch_bytes += len(data)
+        match message:
+            case DigestRequest() | Digest():
+                self._connection.write(data)
+                return
+            case ValuesTold(ids=ids):
+                self._counters.ids_told += len(ids) // ID_BYTES
+            case ValuesPull(ids=ids):
+                self._counters.values_pulled += len(ids) // ID_BYTES
+            case _:
+                self._counters.sketch_bytes += len(data)
+        self._write(data)
 
     def send_filter_options(self, options: FilterOptions) -> None:
         """Recommend filters of another kind."""

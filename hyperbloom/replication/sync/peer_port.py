@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -11,15 +11,25 @@ from hyperbloom.connections.shares import Share
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.feed import Feed
+from hyperbloom.replication.feed.stream import StreamSlice
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
 from hyperbloom.replication.sync.reply import Answer
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.wire import Request, Sync
 from hyperbloom.wire.events import RemotePeer
 
-__all__ = ["PeerPort"]
+__all__ = ["PeerPort", "TreePort"]
 
 T = TypeVar("T")
+
+
+class TreePort(Protocol):
+    """Its part in the broadcast tree (`tree_part.TreePart`), as its jobs use it."""
+
+    def pushes(self, piece: StreamSlice) -> bool: ...
+    def may_tell(self, ids: Sequence[bytes]) -> bool: ...
+    def wants(self, ids: Sequence[bytes]) -> None: ...
+    def tell(self, ids: Sequence[bytes]) -> None: ...
 
 
 class PeerPort(Protocol):
@@ -44,6 +54,8 @@ class PeerPort(Protocol):
     def scheduler(self) -> SendScheduler: ...
     @property
     def output(self) -> PeerOutput: ...
+    @property
+    def tree(self) -> TreePort: ...
 
     # How it stands
 

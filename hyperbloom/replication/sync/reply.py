@@ -38,6 +38,7 @@ from hyperbloom.wire import Request, Sync
 from hyperbloom.wire.limits import SEND_FRAME_BYTES
 
 __all__ = [
+    "Alone",
     "Answer",
     "Reply",
     "SharedReply",
@@ -100,7 +101,7 @@ class Answer(Protocol):
     def end(self) -> None: ...
 
 
-class _Alone(ABC):
+class Alone(ABC):
     """What only one peer is sent: its values are read and signed in one step of a thread."""
 
     @abstractmethod
@@ -121,7 +122,7 @@ class _Alone(ABC):
         self.fold()
 
 
-class Reply(_Alone):
+class Reply(Alone):
     """An answer under way. `bloom` None answers a Request: everything in the range.
 
     The filter is unpacked, at eight times its size, only when the answer's turn has come.
@@ -210,7 +211,7 @@ class Reply(_Alone):
         return values
 
 
-class ValuesById(_Alone):
+class ValuesById(Alone):
     """The values of these ids, as far as they are here, in the order of the ids."""
 
     about: KeyRange | None = None

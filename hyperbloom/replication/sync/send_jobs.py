@@ -67,17 +67,22 @@ class Broadcast:
         return self.cursor < stream.top
 
     def _send(self, piece: StreamSlice) -> None:
+        """Send a slice, or leave it to the broadcast tree to tell its ids."""
+        self.cursor = max(self.cursor, piece.last_seq)
+        if self._peer.tree.pushes(piece):
+            self._push(piece)
+        if self.cursor >= self._peer.feed.values.top_seq:
+            self._known.clear()
+
+    def _push(self, piece: StreamSlice) -> None:
         """Send a slice as it is, or what of it the peer does not have."""
         peer, origin = self._peer, self._peer.remote_key
-        self.cursor = max(self.cursor, piece.last_seq)
         if origin in piece.of or self._known:
             known = set(self._known)
             pairs = zip(piece.values, piece.origins, strict=True)
             peer.output.send_values([v for v, of in pairs if of != origin and hash(v) not in known])
         else:
             peer.output.send_frames(piece.frames, piece.values)
-        if self.cursor >= peer.feed.values.top_seq:
-            self._known.clear()
 
 
 class Replies:

@@ -164,13 +164,23 @@ class SketchExchange:
         if outcome is SketchOutcome.TAKEN:
             wanted = asking.wanted
             self._offered, self._wanted = asking.mine, asking.theirs
-            self._send(b"".join(asking.offered))
+            self._offer(asking.offered)
             if not asking.offered and not wanted:
                 outcome = SketchOutcome.NOTHING
+            if self._peer.tree.may_tell(wanted):
+                self._peer.tree.wants(wanted)
+                wanted = []
         self._want(asking.number, wanted)
         self.last = asking.round(self._peer.context.now())
         self._peer.counters.sketch_differences += asking.differences or 0
         self._over(outcome, asking.seconds)
+
+    def _offer(self, ids: Sequence[bytes]) -> None:
+        """Tell the peer what it lacks, which others may tell it as well; or send it."""
+        if self._peer.tree.may_tell(ids):
+            self._peer.tree.tell(ids)
+        else:
+            self._send(b"".join(ids))
 
     def _send(self, ids: bytes) -> None:
         """Send the values of these ids that are here."""

@@ -99,7 +99,8 @@ class Situation:
     on disk yet, or not asked for yet. is_sending: the peer waits for answers, or for new values.
     awaits_reply: a peer that cannot split its replies has not answered yet. values_new,
     values_moved, values_sent: values of the peer that were new here; those that came from it and
-    went to it; those that went to it.
+    went to it; those that went to it. another_brings: another peer is being asked for what is
+    lacking here.
     filters_bytes: see `choose_way`. peers: connected about this feed.
     """
 
@@ -113,6 +114,7 @@ class Situation:
     is_receiving: bool
     is_sending: bool
     awaits_reply: bool
+    another_brings: bool
     values_new: int
     values_moved: int
     values_sent: int

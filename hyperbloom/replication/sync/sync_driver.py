@@ -34,6 +34,7 @@ class SyncDriver:
     def __init__(self, peer: PeerPort, asked: Asked) -> None:
         self._peer = peer
         self._asked = asked
+        self._catch_up = peer.feed.tree.catch_up
         self._clock = peer.context.clock
         self._schedule = SyncSchedule(
             peer.feed.kept, interval=self._interval, now=self._clock.seconds()
@@ -120,6 +121,7 @@ class SyncDriver:
             is_receiving=peer.is_receiving,
             is_sending=peer.is_sending,
             awaits_reply=peer.awaits_reply,
+            another_brings=self._catch_up.is_of_another(peer, now=self._clock.seconds()),
             values_new=peer.counters.values_new,
             values_moved=peer.counters.values_in + peer.counters.values_out,
             values_sent=peer.counters.values_out,
@@ -136,6 +138,8 @@ class SyncDriver:
         now, situation = self._clock.seconds(), self._situation()
         told = self.digests.told
         counts = None if told is None else (told[1].settled.count, told[0].settled.count)
+        if state is not None and state.in_sync:
+            self._catch_up.ends(self._peer)
         command = self._schedule.compared(
             number, state, seconds, now=now, situation=situation, counts=counts
         )
@@ -152,6 +156,7 @@ class SyncDriver:
             self.last_round = self.sketches.last
         self._peer.counters.sync_seconds += seconds
         now, situation = self._clock.seconds(), self._situation()
+        self._catch_up.goes_on(self._peer, now=now)
         self._run(self._schedule.sketch_over(outcome, seconds, now=now, situation=situation))
 
     def _plan_asked(self, seconds: float) -> None:
@@ -173,6 +178,8 @@ class SyncDriver:
 
     def _run(self, command: Command | None) -> None:
         self._set_timer()
+        if isinstance(command, BeginSketch | BeginPlan):
+            self._catch_up.begins(self._peer, now=self._clock.seconds())
         match command:
             case CompareDigests(number=number):
                 self.digests.ask(number)

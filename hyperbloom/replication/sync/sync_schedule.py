@@ -40,6 +40,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from hyperbloom.replication.limits import (
+    CATCH_UP_LONGEST,
+    CATCH_UP_SECONDS,
     DIGEST_SECONDS,
     DOUBT_FACTOR,
     DOUBT_SECONDS,
@@ -152,6 +154,8 @@ class SyncSchedule:
         self._sketch_rounds = 0
         #: Until when a new peer that has no more than it was sent is not asked for what differs.
         self._patient_until = now
+        #: Until when this peer is not asked while another one is, None: it does not wait.
+        self._gives_way_until: float | None = None
         self._over_at = now
         self._full_plan_at = now + FULL_PLAN_SECONDS
 
@@ -326,6 +330,7 @@ class SyncSchedule:
         is_same = state is not None and state.in_sync
         if is_same:
             self._doubt = DOUBT_SECONDS
+            self._gives_way_until = None
         if state is None or now >= self._full_plan_at:
             return self._begin_plan(now, situation)
         if is_same:
@@ -337,13 +342,15 @@ class SyncSchedule:
     def _bring_together(
         self, counts: tuple[int, int] | None, now: float, situation: Situation
     ) -> Command | None:
-        """The digests differ: by symbols, or by a plan.
+        """The digests differ: by symbols, or by a plan; later, while another peer is asked.
 
         But a peer that has no more than it was sent has nothing for us as far as can be told: it
         has come for what is here. That is seen once it has its answer, or after the interval.
         """
         if counts is not None and counts[1] <= situation.values_sent and now < self._patient_until:
             self._rest_and_look(DOUBT_SECONDS, self._patient_until, now, situation)
+            return None
+        if situation.another_brings and self._gives_way(now):
             return None
         is_used_up = self._rung is _Rung.PLAN or self._sketch_rounds >= SKETCH_ROUNDS
         if is_used_up or not situation.can_reconcile or counts is None:
@@ -363,12 +370,23 @@ class SyncSchedule:
         most = min(MAX_TRY_SYMBOLS, int(plans_bytes / SYMBOL_BYTES))
         return self._begin_sketch(first, most, now, is_salted=is_salted)
 
+    def _gives_way(self, now: float) -> bool:
+        """Whether to look again soon: there may be nothing left to ask this peer for."""
+        if self._gives_way_until is None:
+            self._gives_way_until = now + CATCH_UP_LONGEST
+        if now >= self._gives_way_until:
+            return False
+        self._phase = _Resting(now + CATCH_UP_SECONDS)
+        return True
+
     def _begin_sketch(self, first: int, most: int, now: float, *, is_salted: bool) -> Command:
+        self._gives_way_until = None
         self._phase = _Reconciling(now + SKETCH_SECONDS, first, most, is_salted)
         return BeginSketch(first=first, most=most, is_salted=is_salted)
 
     def _begin_plan(self, now: float, situation: Situation) -> Command | None:
         self._full_plan_at = now + FULL_PLAN_SECONDS
+        self._gives_way_until = None
         self._rung, self._sketch_rounds, self._patient_until = _Rung.SKETCH, 0, now
         if not situation.keeps_anything:
             self._end_round(0.0, now, situation)

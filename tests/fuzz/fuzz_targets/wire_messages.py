@@ -22,13 +22,14 @@ from hyperbloom.wire import (
     Sync,
     ValuesWanted,
 )
+from hyperbloom.wire.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 
 MAX_BYTES = 4_096
 RUNS = 137
 
 KINDS = (
     Open, Handshake, Sync, FilterOptions, Data, Request, Link, DigestRequest, Digest,
-    SketchRequest, Sketch, ValuesWanted,
+    SketchRequest, Sketch, ValuesWanted, ValuesTold, ValuesPull,
 )  # fmt: skip
 
 
@@ -80,6 +81,8 @@ def seeds() -> dict[str, bytes]:
             number=7, first=128, symbols=1, values=3, digest=b"d" * 32, packed=b"p" * 25
         ),
         "values-wanted": ValuesWanted(number=7, ids=b"a" * 16 + b"b" * 16),
+        "values-told": ValuesTold(ids=b"a" * 16 + b"b" * 16),
+        "values-pull": ValuesPull(link=LinkKind.PUSH, ids=b"a" * 16),
         "sync-range": Sync(
             filter=b"\xff\x00", size=16, n=3, seed=1, limit=5, range=Range(start=b"a", end=b"b")
         ),

@@ -22,11 +22,10 @@ from hyperbloom.wire import (
     Sync,
     ValuesWanted,
 )
+from hyperbloom.wire.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded
 from hyperbloom.wire.framing import encode_frame
-from hyperbloom.wire.reconcile import RECONCILE
-from hyperbloom.wire.set_digest import SET_DIGEST
 from hyperbloom.wire.states import State
 
 MAX_BYTES = 4_096
@@ -64,7 +63,7 @@ def fuzz(data: bytes) -> bool:
     session = peer.session
     if state is State.OPEN_RECEIVED:
         session.send_open(_LOCALS[dialect, members], nonce=wire_peers.LOCAL_NONCE)
-        session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST, RECONCILE))
+        session.send_handshake(peer_id=PEER_ID, extensions=wire_peers.EXTENSIONS)
     for at in range(0, len(stream), piece):
         part = stream[at : at + piece]
         if state in (State.IDLE, State.OPEN_SENT):
@@ -87,7 +86,7 @@ def _pull(session: Session) -> bool:
             assert session.buffered_bytes == 0
             return False
         if event is PAUSED and session.state is State.OPENED:
-            session.send_handshake(peer_id=PEER_ID, extensions=(SET_DIGEST, RECONCILE))
+            session.send_handshake(peer_id=PEER_ID, extensions=wire_peers.EXTENSIONS)
         elif event is NEED_DATA or event is PAUSED or isinstance(event, ConnectionEnded):
             return True
     raise AssertionError("more events than bytes")
@@ -110,6 +109,8 @@ def _messages(dialect: object) -> bytes:
             ).encode(),
         ),
         (4369, ValuesWanted(number=7, ids=b"i" * 16).encode()),
+        (4370, ValuesTold(ids=b"i" * 16).encode()),
+        (4371, ValuesPull(link=LinkKind.TELL, ids=b"i" * 16).encode()),
         (77, b"unknown"),
     ]
     return b"".join(encode_frame(message_id, body) for message_id, body in frames)
