@@ -288,7 +288,7 @@ def test_others_have_less_time_beside_own_operations_from_when_theirs_begin(stor
 def test_callers_who_are_parted_are_waited_for_until_all_are_there(store, monkeypatch):
     written, began, go_on, answered = [], threading.Event(), threading.Event(), threading.Event()
 
-    def commit(environment, operations, *, is_late):
+    def commit(environment, operations, *, is_late, run_bytes):
         written.append([getattr(operation, "name", None) for operation in operations])
         if written[-1] == ["first"]:
             began.set()
