@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hyperbloom.replication.feed.broadcast_tree import BroadcastTree, Pull, Tell, ids_of
 from hyperbloom.replication.limits import (
+    CATCH_UP_FIRST,
     GRAFT_SECONDS,
     LONGEST_PULL_SECONDS,
     MAX_KNOWN_IDS,
@@ -192,6 +193,19 @@ def test_while_much_is_on_its_way_nothing_of_it_is_asked_for():
     assert tree.wake(now=NOW) == []
     assert tree.next_deadline == NOW + 1
     assert tree.wake(now=NOW + 1) == [Pull(one, LinkKind.PUSH, [ID])]
+
+
+def test_who_sends_much_for_ever_keeps_nothing_from_being_asked_for():
+    tree, (one, _) = tree_of(2)
+    tree.told(one, [ID], now=NOW)
+    now = NOW
+    while now < NOW + CATCH_UP_FIRST:
+        tree.catches_up(until=now + 1)
+        assert tree.wake(now=now) == []
+        now += 0.5
+    tree.catches_up(until=now + 1)
+    assert tree.next_deadline == NOW + CATCH_UP_FIRST
+    assert tree.wake(now=now) == [Pull(one, LinkKind.PUSH, [ID])]
 
 
 def test_the_next_one_is_asked_where_one_does_not_send_and_it_is_asked_last_from_then_on():

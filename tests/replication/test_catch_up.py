@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hyperbloom.replication.feed.catch_up import CatchUp
-from hyperbloom.replication.limits import CATCH_UP_FIRST, CATCH_UP_SECONDS
+from hyperbloom.replication.limits import CATCH_UP_FIRST, CATCH_UP_LONGEST, CATCH_UP_SECONDS
 
 ONE, TWO = "one", "two"
 NOW = 50.0
@@ -24,6 +24,16 @@ def test_the_turn_lasts_while_values_come():
     assert turn.goes_on(ONE, now=NOW + 1)
     assert turn.until == NOW + 1 + CATCH_UP_SECONDS
     assert not turn.goes_on(ONE, now=turn.until)
+
+
+def test_the_turn_of_who_sends_little_by_little_ends_all_the_same():
+    turn = CatchUp()
+    turn.begins(ONE, now=NOW)
+    now = NOW
+    while turn.goes_on(ONE, now=now):
+        now += CATCH_UP_SECONDS / 2
+    assert now == NOW + CATCH_UP_LONGEST
+    assert not turn.is_of_another(TWO, now=now)
 
 
 def test_what_another_sends_does_not_make_it_longer():

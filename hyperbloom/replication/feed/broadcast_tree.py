@@ -31,6 +31,7 @@ from typing import TypeAlias
 
 from hyperbloom.digests import ID_BYTES, value_ids
 from hyperbloom.replication.limits import (
+    CATCH_UP_FIRST,
     GRAFT_SECONDS,
     LONGEST_PULL_SECONDS,
     MAX_KNOWN_IDS,
@@ -115,6 +116,7 @@ class _Wanted:
     """
 
     due: float
+    told_at: float
     is_offered: bool
     is_caught_up: bool
     tellers: list[TreeLink] = field(default_factory=list)
@@ -175,7 +177,10 @@ class BroadcastTree:
             self._known.clear()
 
     def catches_up(self, *, until: float) -> None:
-        """Many values are on their way: what is told meanwhile may be among them."""
+        """Many values are on their way: what is told meanwhile may be among them.
+
+        It is waited for no longer than CATCH_UP_FIRST, for who sends them may never end.
+        """
         self._catching_up_until = max(self._catching_up_until, until)
 
     # Values
@@ -249,7 +254,7 @@ class BroadcastTree:
                 continue
             if wanted is None:
                 wanted = self._wanted[value_id] = _Wanted(
-                    math.inf, is_offered, is_offered or (link.pushes and others)
+                    math.inf, now, is_offered, is_offered or (link.pushes and others)
                 )
             wanted.tellers.append(link)
             link.told += 1
@@ -339,8 +344,8 @@ class BroadcastTree:
         """Until when it may still come by itself, or from who was asked; None: it does not."""
         asked = wanted.asked
         if asked is None:
-            is_coming = self.is_used and now < self._catching_up_until
-            return self._catching_up_until if is_coming else None
+            until = min(self._catching_up_until, wanted.told_at + CATCH_UP_FIRST)
+            return until if self.is_used and now < until else None
         until = asked.heard_at + PULL_SECONDS
         is_sending = now < until and now < wanted.asked_at + LONGEST_PULL_SECONDS
         return until if is_sending and not asked.is_gone and not asked.has_missed(now) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hyperbloom.replication.limits import CATCH_UP_FIRST, CATCH_UP_SECONDS
+from hyperbloom.replication.limits import CATCH_UP_FIRST, CATCH_UP_LONGEST, CATCH_UP_SECONDS
 
 __all__ = ["CatchUp"]
 
@@ -14,17 +14,21 @@ class CatchUp:
 
     def __init__(self) -> None:
         self._whose: object = None
-        self.until = -math.inf
+        self.until = self._longest = -math.inf
 
     def begins(self, peer: object, *, now: float) -> None:
         """This peer is asked for what differs."""
         self._whose, self.until = peer, now + CATCH_UP_FIRST
+        self._longest = now + CATCH_UP_LONGEST
 
     def goes_on(self, peer: object, *, now: float) -> bool:
-        """It sent values, or was asked; whether it is its turn, which lasts on if so."""
+        """It sent values, or was asked; whether it is its turn, which lasts on if so.
+
+        But it lasts no longer than CATCH_UP_LONGEST in all.
+        """
         is_its = self.is_of(peer, now=now)
         if is_its:
-            self.until = now + CATCH_UP_SECONDS
+            self.until = min(now + CATCH_UP_SECONDS, self._longest)
         return is_its
 
     def ends(self, peer: object) -> None:
