@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from typing import Protocol
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -169,11 +169,7 @@ class FeedStream:
 
     def turn(self, who: Hashable) -> Deferred[None]:
         """Fires when the peer `who`, by its share, may be told more in a turn of the reactor."""
-        if self._turns.take(who):
-            return succeed(None)
-        result: Deferred[None] = Deferred()
-        self._turns.wait(who, lambda: result.callback(None))
-        return result
+        return self._turns.turn(who)
 
     # Slices
 
