@@ -4,7 +4,8 @@ Nodes with several neighbours would get each value from all of them. So a node t
 its links only the ids of what it holds, with ValuesTold, and who lacks one asks for it with
 ValuesPull. The same message says whether values are to be sent at once from now on, or told: who
 got a value twice has the second link tell, and who got none in time has the link that told it push.
-docs/extensions/broadcast-tree.md has it byte by byte; replication/feed/broadcast_tree.py decides.
+docs/extensions/broadcast-tree.md has it byte by byte; the links are decided on by
+replication/broadcast/broadcast_tree.py.
 
 The ids mean something only to a node that announced the extension in its Handshake, as with
 `set-digest` (set_digest.py).

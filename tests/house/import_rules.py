@@ -27,17 +27,17 @@ class Room:
 CORE = ("keys", "bloom", "digests", "sketches", "trust", "wire")
 CORE_PARTS = (
     "hyperbloom.discovery.dht",
-    "hyperbloom.replication.feed.broadcast_tree",
-    "hyperbloom.replication.feed.catch_up",
+    "hyperbloom.replication.broadcast.broadcast_tree",
+    "hyperbloom.replication.broadcast.catch_up",
     "hyperbloom.replication.feed.membership",
-    "hyperbloom.replication.feed.range_digests",
-    "hyperbloom.replication.feed.ranges",
-    "hyperbloom.replication.sync.plan",
+    "hyperbloom.replication.reading.range_digests",
+    "hyperbloom.replication.reading.ranges",
+    "hyperbloom.replication.schedule.plan",
     "hyperbloom.replication.sync.reply",
-    "hyperbloom.replication.sync.sketch_try",
-    "hyperbloom.replication.sync.sync_commands",
-    "hyperbloom.replication.sync.sync_schedule",
-    "hyperbloom.replication.sync.sync_state",
+    "hyperbloom.replication.schedule.sketch_try",
+    "hyperbloom.replication.schedule.sync_commands",
+    "hyperbloom.replication.schedule.sync_schedule",
+    "hyperbloom.replication.schedule.sync_state",
 )
 """Machines without I/O within other rooms; what drives them stands beside them."""
 

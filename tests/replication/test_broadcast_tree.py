@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperbloom.replication.feed.broadcast_tree import BroadcastTree, Pull, Tell, ids_of
+from hyperbloom.replication.broadcast.broadcast_tree import BroadcastTree, Pull, Tell, ids_of
 from hyperbloom.replication.limits import (
     CATCH_UP_FIRST,
     GRAFT_SECONDS,

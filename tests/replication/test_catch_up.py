@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperbloom.replication.feed.catch_up import CatchUp
+from hyperbloom.replication.broadcast.catch_up import CatchUp
 from hyperbloom.replication.limits import CATCH_UP_FIRST, CATCH_UP_LONGEST, CATCH_UP_SECONDS
 
 ONE, TWO = "one", "two"

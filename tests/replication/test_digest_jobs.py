@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, ensureDeferred, succeed
 from twisted.internet.task import Clock
 
 from hyperbloom.digests import element_sum, set_digest
-from hyperbloom.replication.feed.range_digests import RangeDigests
+from hyperbloom.replication.reading.range_digests import RangeDigests
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import NodeStatus, SyncState
 from hyperbloom.replication.sync.digest_exchange import DigestExchange

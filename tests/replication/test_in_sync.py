@@ -12,9 +12,6 @@ from sim import pair
 from twisted.internet.defer import CancelledError, Deferred
 
 from hyperbloom.digests import SUM_MODULUS, element_sum, set_digest
-from hyperbloom.replication.feed.range_digests import NOTHING as NOTHING_HELD
-from hyperbloom.replication.feed.range_digests import QUESTION_VALUES, RangeDigests, RangeSum
-from hyperbloom.replication.feed.ranges import common
 from hyperbloom.replication.limits import (
     DIGEST_SECONDS,
     FULL_PLAN_SECONDS,
@@ -22,10 +19,13 @@ from hyperbloom.replication.limits import (
     MAX_WAITS,
     Limits,
 )
+from hyperbloom.replication.reading.range_digests import NOTHING as NOTHING_HELD
+from hyperbloom.replication.reading.range_digests import QUESTION_VALUES, RangeDigests, RangeSum
+from hyperbloom.replication.reading.ranges import common
+from hyperbloom.replication.schedule.sync_schedule import ANSWER_SECONDS
+from hyperbloom.replication.schedule.sync_state import SyncEvidence
 from hyperbloom.replication.settings import WHOLE, FeedSettings, SyncSettings
 from hyperbloom.replication.sync.peer import SPLITS_REPLIES
-from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
-from hyperbloom.replication.sync.sync_state import SyncEvidence
 from hyperbloom.replication.sync.wait_synced import NotInSync, TooManyWaits, UnknownPeer
 from hyperbloom.store.lmdb.transaction import write
 from hyperbloom.store.records import Holding, SetFigures

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperbloom.replication.feed.ranges import common, contains, overlap, union, within
 from hyperbloom.replication.feed.refused_values import RefusedValues
+from hyperbloom.replication.reading.ranges import common, contains, overlap, union, within
 from hyperbloom.replication.settings import KeyRange
 
 #: All values of up to two letters, in byte order.

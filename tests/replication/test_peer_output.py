@@ -9,8 +9,8 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from hyperbloom.replication.counters import Counters
-from hyperbloom.replication.feed.shared_slices import SignedValues
 from hyperbloom.replication.limits import MAX_UNSENT_BYTES
+from hyperbloom.replication.reading.shared_slices import SignedValues
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
 from hyperbloom.wire import Digest, DigestRequest, Range, Sketch, SketchRequest, ValuesWanted
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from hyperbloom.bloom import BloomFilter, capacity
 from hyperbloom.connections.shares import WorkBudget
-from hyperbloom.replication.feed.range_digests import QUESTION_VALUES
-from hyperbloom.replication.feed.ranges import contains, overlap, union, within
 from hyperbloom.replication.limits import LONGEST_VALUE_BYTES, OUTSTANDING_SYNCS, SLICE_BYTES
-from hyperbloom.replication.sync.plan import (
+from hyperbloom.replication.reading.range_digests import QUESTION_VALUES
+from hyperbloom.replication.reading.ranges import contains, overlap, union, within
+from hyperbloom.replication.schedule.plan import (
     FILTER_BYTES,
     MAX_BOUND_BYTES,
     Asked,

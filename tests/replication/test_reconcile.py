@@ -29,12 +29,12 @@ from hyperbloom.replication.limits import (
     SKETCH_SECONDS,
     Limits,
 )
+from hyperbloom.replication.schedule.sketch_try import SketchOutcome
+from hyperbloom.replication.schedule.sync_schedule import SyncSchedule
 from hyperbloom.replication.settings import SyncSettings
 from hyperbloom.replication.sketch_slots import SketchSlots
 from hyperbloom.replication.sync.peer_output import PeerOutput
 from hyperbloom.replication.sync.reply import PORTION_BYTES, ValuesById
-from hyperbloom.replication.sync.sketch_try import SketchOutcome
-from hyperbloom.replication.sync.sync_schedule import SyncSchedule
 from hyperbloom.sketches import ids_from, ids_to_bytes, no_symbols
 from hyperbloom.store.records import SettledSketch
 from hyperbloom.wire import Sketch, SketchRequest, Sync, ValuesWanted

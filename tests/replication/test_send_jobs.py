@@ -8,7 +8,7 @@ from twisted.internet.defer import ensureDeferred, succeed
 from twisted.internet.task import Clock
 
 from hyperbloom.replication.counters import Counters
-from hyperbloom.replication.sync.plan import Asked as OpenQuestions
+from hyperbloom.replication.schedule.plan import Asked as OpenQuestions
 from hyperbloom.replication.sync.send_jobs import FollowUps, PlanJob
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.wire import Request

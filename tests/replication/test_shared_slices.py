@@ -5,14 +5,14 @@ from __future__ import annotations
 from twisted.internet.defer import CancelledError, Deferred, succeed
 
 from hyperbloom.keys import Identity
-from hyperbloom.replication.feed.shared_slices import (
+from hyperbloom.replication.limits import MAX_SHARED_BYTES, SHARED_SLICE_BYTES
+from hyperbloom.replication.reading.shared_slices import (
     AnswerSlice,
     Question,
     SharedSlices,
     SignedValues,
 )
-from hyperbloom.replication.feed.slices import FeedSlices
-from hyperbloom.replication.limits import MAX_SHARED_BYTES, SHARED_SLICE_BYTES
+from hyperbloom.replication.reading.slices import FeedSlices
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.sync.reply import asks_for_everything
 from hyperbloom.wire import Range, Request, Session, Sync

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperbloom.replication.sync.sketch_try import (
+from hyperbloom.replication.schedule.sketch_try import (
     SYMBOL_BYTES,
     SketchOutcome,
     SketchTry,

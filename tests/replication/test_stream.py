@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from hyperbloom.keys import Identity
-from hyperbloom.replication.feed.stream import FeedStream, StreamSlice
+from hyperbloom.replication.broadcast.stream import FeedStream, StreamSlice
 from hyperbloom.replication.limits import (
     BROADCAST_SECONDS,
     BROADCASTS_PER_TURN,

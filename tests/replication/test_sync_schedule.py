@@ -20,11 +20,9 @@ from hyperbloom.replication.limits import (
     SKETCH_SECONDS,
     SYNC_SHARE,
 )
-from hyperbloom.replication.settings import WHOLE
-from hyperbloom.replication.status import SyncState
-from hyperbloom.replication.sync.plan import FILTER_BYTES
-from hyperbloom.replication.sync.sketch_try import SYMBOL_BYTES, SketchOutcome, first_symbols
-from hyperbloom.replication.sync.sync_commands import (
+from hyperbloom.replication.schedule.plan import FILTER_BYTES
+from hyperbloom.replication.schedule.sketch_try import SYMBOL_BYTES, SketchOutcome, first_symbols
+from hyperbloom.replication.schedule.sync_commands import (
     BeginPlan,
     BeginSketch,
     ChangeWay,
@@ -33,12 +31,14 @@ from hyperbloom.replication.sync.sync_commands import (
     Way,
     choose_way,
 )
-from hyperbloom.replication.sync.sync_schedule import (
+from hyperbloom.replication.schedule.sync_schedule import (
     ANSWER_SECONDS,
     HURRY_SECONDS,
     LEAST_FILTER_BYTES,
     SyncSchedule,
 )
+from hyperbloom.replication.settings import WHOLE
+from hyperbloom.replication.status import SyncState
 
 INTERVAL = 60.0
 

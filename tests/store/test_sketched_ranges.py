@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sketch_players import FEED, ORIGIN, ids, run
 
-from hyperbloom.replication.feed.ranges import common
+from hyperbloom.replication.reading.ranges import common
 from hyperbloom.sketches import Decoder, ids_to_bytes, sketch_key
 from hyperbloom.store import AppendValues, ForgetValues, PutFeed, Store
 

@@ -1,1 +1,1 @@
-"""A feed on this node: its values, who may write them, what it forgets and keeps out."""
+"""A feed on this node: its values, who may write them, what it forgets, whom it has for peers."""

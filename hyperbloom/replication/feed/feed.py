@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from twisted.internet.defer import Deferred
 
+from hyperbloom.replication.broadcast.stream import FeedStream
+from hyperbloom.replication.broadcast.tree_driver import TreeDriver
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.forgetting import Forgetting
 from hyperbloom.replication.feed.peers import FeedPeers
-from hyperbloom.replication.feed.ranges import union
-from hyperbloom.replication.feed.stream import FeedStream
-from hyperbloom.replication.feed.tree_driver import TreeDriver
 from hyperbloom.replication.feed.trust import FeedTrust
 from hyperbloom.replication.feed.values import FeedValues
+from hyperbloom.replication.reading.ranges import union
 from hyperbloom.replication.settings import FeedSettings, KeyRange
 from hyperbloom.replication.status import FeedTraffic
 from hyperbloom.store.records import Appended, FeedRecord

@@ -11,8 +11,8 @@ from twisted.internet.interfaces import IDelayedCall
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.replication.feed.feed import Feed
-from hyperbloom.replication.feed.ranges import contains
 from hyperbloom.replication.limits import MAX_FETCHES
+from hyperbloom.replication.reading.ranges import contains
 from hyperbloom.store.records import Appended
 
 __all__ = ["Fetch", "TooManyFetches", "fetch"]

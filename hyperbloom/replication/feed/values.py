@@ -16,11 +16,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.feed.range_digests import RangeDigests
-from hyperbloom.replication.feed.ranges import union, within
 from hyperbloom.replication.feed.refused_values import RefusedValues
-from hyperbloom.replication.feed.shared_slices import SharedSlices
-from hyperbloom.replication.feed.slices import FeedSlices
+from hyperbloom.replication.reading.range_digests import RangeDigests
+from hyperbloom.replication.reading.ranges import union, within
+from hyperbloom.replication.reading.shared_slices import SharedSlices
+from hyperbloom.replication.reading.slices import FeedSlices
 from hyperbloom.replication.settings import FeedSettings, KeyRange
 from hyperbloom.store import AppendValues
 from hyperbloom.store.operations import pieces_of

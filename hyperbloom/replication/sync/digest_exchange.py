@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hyperbloom.replication.feed.range_digests import NOTHING, QUESTION_VALUES, RangeSum
-from hyperbloom.replication.feed.ranges import common
+from hyperbloom.replication.reading.range_digests import NOTHING, QUESTION_VALUES, RangeSum
+from hyperbloom.replication.reading.ranges import common
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import SyncState
 from hyperbloom.replication.sync.peer_port import PeerPort

@@ -20,11 +20,12 @@ from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.membership import PEERS_SHARE, NotTrusted
 from hyperbloom.replication.limits import MAX_ASKED_BYTES
+from hyperbloom.replication.schedule.plan import FILTER_BYTES, Asked, reply_limit
+from hyperbloom.replication.schedule.sync_schedule import ANSWER_SECONDS
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import PeerStatus, SyncRound, SyncState
 from hyperbloom.replication.sync.peer_intake import PeerIntake
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
-from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, reply_limit
 from hyperbloom.replication.sync.reply import (
     Answer,
     asks_for_everything,
@@ -35,7 +36,6 @@ from hyperbloom.replication.sync.reply import (
 from hyperbloom.replication.sync.send_jobs import Broadcast, FollowUps, Replies
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.replication.sync.sync_driver import SyncDriver
-from hyperbloom.replication.sync.sync_schedule import ANSWER_SECONDS
 from hyperbloom.replication.sync.tree_part import TreePart
 from hyperbloom.store import StoreError
 from hyperbloom.store.records import Holding

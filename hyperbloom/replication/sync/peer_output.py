@@ -9,8 +9,8 @@ from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.shares import Share
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.counters import Counters
-from hyperbloom.replication.feed.shared_slices import SignedValues
 from hyperbloom.replication.limits import MAX_UNSENT_BYTES
+from hyperbloom.replication.reading.shared_slices import SignedValues
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
 from hyperbloom.trust import TrustLink
 from hyperbloom.wire import (

@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 from twisted.internet.defer import Deferred
 
 from hyperbloom.connections.shares import Share
+from hyperbloom.replication.broadcast.stream import StreamSlice
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.feed import Feed
-from hyperbloom.replication.feed.stream import StreamSlice
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
 from hyperbloom.replication.sync.reply import Answer
 from hyperbloom.replication.sync.send_scheduler import SendScheduler

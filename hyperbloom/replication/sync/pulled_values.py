@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from hyperbloom.digests import ID_BYTES, value_ids
-from hyperbloom.replication.feed.broadcast_tree import Place
-from hyperbloom.replication.feed.range_digests import QUESTION_VALUES, VALUE_BYTES
+from hyperbloom.replication.broadcast.broadcast_tree import Place
 from hyperbloom.replication.limits import SLICE_VALUES
+from hyperbloom.replication.reading.range_digests import QUESTION_VALUES, VALUE_BYTES
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.sync.reply import PORTION_BYTES, Alone
 from hyperbloom.store.records import LogSlice

@@ -21,17 +21,17 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from hyperbloom.bloom import BloomFilter
-from hyperbloom.replication.feed.range_digests import QUESTION_VALUES, VALUE_BYTES
-from hyperbloom.replication.feed.ranges import ValueSlice
-from hyperbloom.replication.feed.shared_slices import (
+from hyperbloom.replication.limits import ID_VALUES, IDS_A_STEP
+from hyperbloom.replication.reading.range_digests import QUESTION_VALUES, VALUE_BYTES
+from hyperbloom.replication.reading.ranges import ValueSlice
+from hyperbloom.replication.reading.shared_slices import (
     AnswerSlice,
     Question,
     SharedSlices,
     SignedValues,
     Work,
 )
-from hyperbloom.replication.feed.slices import FeedSlices
-from hyperbloom.replication.limits import ID_VALUES, IDS_A_STEP
+from hyperbloom.replication.reading.slices import FeedSlices
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.sketches import Ids
 from hyperbloom.wire import Request, Sync

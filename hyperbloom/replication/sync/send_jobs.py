@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from hyperbloom.replication.broadcast.stream import StreamSlice
 from hyperbloom.replication.feed.feed import Feed
-from hyperbloom.replication.feed.stream import StreamSlice
 from hyperbloom.replication.limits import MAX_UNPACKED_FILTERS, PEER_KNOWN_VALUES
+from hyperbloom.replication.schedule.plan import FILTER_BYTES, Asked, SyncPlan
 from hyperbloom.replication.sync.peer_port import PeerPort
-from hyperbloom.replication.sync.plan import FILTER_BYTES, Asked, SyncPlan
 from hyperbloom.replication.sync.reply import Answer
 from hyperbloom.wire import Request, Sync
 

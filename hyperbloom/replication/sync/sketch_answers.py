@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hyperbloom.replication.feed.feed import Feed
-from hyperbloom.replication.feed.range_digests import QUESTION_VALUES
-from hyperbloom.replication.feed.ranges import common
 from hyperbloom.replication.limits import (
     DOUBT_SECONDS,
     MAX_TRY_SYMBOLS,
     RANGE_SYMBOLS,
     SKETCH_SECONDS,
 )
+from hyperbloom.replication.reading.range_digests import QUESTION_VALUES
+from hyperbloom.replication.reading.ranges import common
 from hyperbloom.replication.settings import WHOLE, KeyRange
 from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.replication.sync.send_jobs import FULL_SECONDS

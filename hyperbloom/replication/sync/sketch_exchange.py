@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 
 from hyperbloom.digests import value_ids
 from hyperbloom.replication.limits import RANGE_SYMBOLS
+from hyperbloom.replication.schedule.sketch_try import SketchOutcome, SketchTry
 from hyperbloom.replication.settings import WHOLE, KeyRange
 from hyperbloom.replication.status import SyncRound
 from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.replication.sync.reply import ValuesById
 from hyperbloom.replication.sync.send_jobs import FULL_SECONDS
 from hyperbloom.replication.sync.sketch_answers import SketchAnswers, source_of
-from hyperbloom.replication.sync.sketch_try import SketchOutcome, SketchTry
 from hyperbloom.sketches import ids_from, ids_to_bytes, sketch_key
 from hyperbloom.store import StoreError
 from hyperbloom.store.records import SettledSketch

@@ -5,15 +5,9 @@ from __future__ import annotations
 from twisted.internet.interfaces import IDelayedCall
 
 from hyperbloom.bloom import estimate_count, optimal_parameters
-from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.status import SyncRound, SyncState
-from hyperbloom.replication.sync.digest_exchange import DigestExchange
-from hyperbloom.replication.sync.peer_port import PeerPort
-from hyperbloom.replication.sync.plan import Asked, SyncPlan
-from hyperbloom.replication.sync.send_jobs import PlanJob, plan_of
-from hyperbloom.replication.sync.sketch_exchange import SketchExchange
-from hyperbloom.replication.sync.sketch_try import SketchOutcome
-from hyperbloom.replication.sync.sync_commands import (
+from hyperbloom.replication.schedule.plan import Asked, SyncPlan
+from hyperbloom.replication.schedule.sketch_try import SketchOutcome
+from hyperbloom.replication.schedule.sync_commands import (
     BeginPlan,
     BeginSketch,
     ChangeWay,
@@ -22,7 +16,13 @@ from hyperbloom.replication.sync.sync_commands import (
     Situation,
     Way,
 )
-from hyperbloom.replication.sync.sync_schedule import SyncSchedule
+from hyperbloom.replication.schedule.sync_schedule import SyncSchedule
+from hyperbloom.replication.settings import KeyRange
+from hyperbloom.replication.status import SyncRound, SyncState
+from hyperbloom.replication.sync.digest_exchange import DigestExchange
+from hyperbloom.replication.sync.peer_port import PeerPort
+from hyperbloom.replication.sync.send_jobs import PlanJob, plan_of
+from hyperbloom.replication.sync.sketch_exchange import SketchExchange
 from hyperbloom.wire import Sync
 
 __all__ = ["SyncDriver"]

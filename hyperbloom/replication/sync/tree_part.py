@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hyperbloom.digests import ID_BYTES
-from hyperbloom.replication.feed.broadcast_tree import TreeLink
-from hyperbloom.replication.feed.stream import StreamSlice
+from hyperbloom.replication.broadcast.broadcast_tree import TreeLink
+from hyperbloom.replication.broadcast.stream import StreamSlice
 from hyperbloom.replication.limits import SLICE_BYTES
 from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.replication.sync.pulled_values import PulledValues

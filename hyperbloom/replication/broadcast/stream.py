@@ -23,7 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.connections.reactor_budget import ReactorBudget
-from hyperbloom.replication.feed.broadcast_tree import ids_of
+from hyperbloom.replication.broadcast.broadcast_tree import ids_of
 from hyperbloom.replication.limits import (
     BROADCAST_SECONDS,
     BROADCASTS_PER_TURN,

@@ -51,11 +51,9 @@ from hyperbloom.replication.limits import (
     SKETCH_SECONDS,
     SYNC_SHARE,
 )
-from hyperbloom.replication.settings import KeyRange
-from hyperbloom.replication.status import SyncState
-from hyperbloom.replication.sync.plan import FILTER_BYTES
-from hyperbloom.replication.sync.sketch_try import SYMBOL_BYTES, SketchOutcome, first_symbols
-from hyperbloom.replication.sync.sync_commands import (
+from hyperbloom.replication.schedule.plan import FILTER_BYTES
+from hyperbloom.replication.schedule.sketch_try import SYMBOL_BYTES, SketchOutcome, first_symbols
+from hyperbloom.replication.schedule.sync_commands import (
     BeginPlan,
     BeginSketch,
     ChangeWay,
@@ -65,7 +63,9 @@ from hyperbloom.replication.sync.sync_commands import (
     Way,
     choose_way,
 )
-from hyperbloom.replication.sync.sync_state import SyncEvidence
+from hyperbloom.replication.schedule.sync_state import SyncEvidence
+from hyperbloom.replication.settings import KeyRange
+from hyperbloom.replication.status import SyncState
 
 __all__ = ["ANSWER_SECONDS", "SyncSchedule"]
 

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from hyperbloom.digests import EMPTY_DIGEST, SUM_MODULUS, element_sum, set_digest
-from hyperbloom.replication.feed.slices import FeedSlices
 from hyperbloom.replication.limits import MAX_KEPT_SUMS
+from hyperbloom.replication.reading.slices import FeedSlices
 from hyperbloom.replication.settings import WHOLE, KeyRange
 from hyperbloom.store.records import Holding, SetFigures
 

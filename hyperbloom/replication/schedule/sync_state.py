@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hyperbloom.replication.feed.ranges import common, union
+from hyperbloom.replication.reading.ranges import common, union
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import SyncState
 

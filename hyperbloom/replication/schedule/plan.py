@@ -28,8 +28,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hyperbloom.bloom import BloomFilter, capacity, optimal_parameters
-from hyperbloom.replication.feed.ranges import ReadSlice, contains, overlap
 from hyperbloom.replication.limits import OUTSTANDING_SYNCS, REPLY_BYTES
+from hyperbloom.replication.reading.ranges import ReadSlice, contains, overlap
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.wire import Range, Request, Sync
 from hyperbloom.wire.limits import SEND_FRAME_BYTES

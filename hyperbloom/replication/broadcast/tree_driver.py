@@ -7,8 +7,8 @@ from typing import Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from hyperbloom.replication.feed.broadcast_tree import BroadcastTree, Command, Tell, TreeLink
-from hyperbloom.replication.feed.catch_up import CatchUp
+from hyperbloom.replication.broadcast.broadcast_tree import BroadcastTree, Command, Tell, TreeLink
+from hyperbloom.replication.broadcast.catch_up import CatchUp
 from hyperbloom.store.records import Appended
 from hyperbloom.wire.broadcast_tree import LinkKind
 

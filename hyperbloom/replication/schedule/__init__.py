@@ -1,0 +1,1 @@
+"""When a peer is asked what: decisions without a clock, a thread, a transport or a store."""
