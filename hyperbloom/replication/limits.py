@@ -112,8 +112,8 @@ BROADCAST_SECONDS = 0.001
 MAX_JOIN_SECONDS = 0.1
 
 #: What a feed keeps of its stream for all its peers: values that were just stored, and slices that
-#: were encoded, for some seconds after they were told, for peers that were busy meanwhile. Who is
-#: further behind reads the log.
+#: were told, for some seconds, for peers that were busy meanwhile. Their frames take as much again.
+#: Who is further behind reads the log.
 MAX_STREAM_BYTES = 4_194_304
 STREAM_SECONDS = 5.0
 
