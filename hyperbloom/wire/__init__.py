@@ -13,6 +13,8 @@ from hyperbloom.wire.errors import (
     UntrustedPeer,
 )
 from hyperbloom.wire.events import NEED_DATA, PAUSED
+from hyperbloom.wire.extensions.reconcile import Sketch, SketchRequest, ValuesWanted
+from hyperbloom.wire.extensions.set_digest import Digest, DigestRequest
 from hyperbloom.wire.messages import (
     Data,
     FilterOptions,
@@ -23,9 +25,7 @@ from hyperbloom.wire.messages import (
     Request,
     Sync,
 )
-from hyperbloom.wire.reconcile import Sketch, SketchRequest, ValuesWanted
 from hyperbloom.wire.session import Session
-from hyperbloom.wire.set_digest import Digest, DigestRequest
 
 __all__ = [
     "DIALECTS",

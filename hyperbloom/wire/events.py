@@ -7,10 +7,10 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias
 
 from hyperbloom.trust import Chain
-from hyperbloom.wire.broadcast_tree import ValuesPull, ValuesTold
+from hyperbloom.wire.extensions.broadcast_tree import ValuesPull, ValuesTold
+from hyperbloom.wire.extensions.reconcile import Sketch, SketchRequest, ValuesWanted
+from hyperbloom.wire.extensions.set_digest import Digest, DigestRequest
 from hyperbloom.wire.messages import Request, Sync
-from hyperbloom.wire.reconcile import Sketch, SketchRequest, ValuesWanted
-from hyperbloom.wire.set_digest import Digest, DigestRequest
 
 __all__ = [
     "NEED_DATA",

@@ -31,9 +31,9 @@ from hyperbloom.digests import SUM_MODULUS, element_sum, set_digest
 from hyperbloom.keys import Identity
 from hyperbloom.trust import issue_link, verify_chain
 from hyperbloom.wire import Credentials, Data, Digest, DigestRequest, Range, Sync
+from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 from hyperbloom.wire.framing import FrameReader, encode_frame, encode_open, split_frame
 from hyperbloom.wire.messages import Handshake, Open
-from hyperbloom.wire.set_digest import SET_DIGEST
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
 from hyperbloom.wire.verification import judge_data, verify_handshake
 

@@ -20,7 +20,7 @@ from hyperbloom.replication.limits import (
     PULL_SECONDS,
     TELL_SECONDS,
 )
-from hyperbloom.wire.broadcast_tree import LinkKind
+from hyperbloom.wire.extensions.broadcast_tree import LinkKind
 from hyperbloom.wire.limits import MAX_TOLD_IDS
 
 NOW = 100.0

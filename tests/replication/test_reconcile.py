@@ -38,7 +38,7 @@ from hyperbloom.replication.sync.reply import PORTION_BYTES, ValuesById
 from hyperbloom.sketches import ids_from, ids_to_bytes, no_symbols
 from hyperbloom.store.records import SettledSketch
 from hyperbloom.wire import Sketch, SketchRequest, Sync, ValuesWanted
-from hyperbloom.wire.reconcile import RECONCILE
+from hyperbloom.wire.extensions.reconcile import RECONCILE
 
 
 def test_both_sides_get_what_they_lack_by_symbols(network):

@@ -11,8 +11,13 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import GRAFT_SECONDS, PULL_SECONDS, TELL_SECONDS
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.sync.peer import Peering
-from hyperbloom.wire.broadcast_tree import BROADCAST_TREE, LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.events import DataReceived
+from hyperbloom.wire.extensions.broadcast_tree import (
+    BROADCAST_TREE,
+    LinkKind,
+    ValuesPull,
+    ValuesTold,
+)
 
 REST = SyncSettings(interval=1_000.0, answer_wait=0.5)
 

@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 from wire_peers import credentials_of, events, pair
 
 from hyperbloom.wire import LocalProtocolError, RemoteProtocolError
-from hyperbloom.wire.broadcast_tree import BROADCAST_TREE, LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.events import IdsTold, UnknownIgnored, ValuesPulled
+from hyperbloom.wire.extensions.broadcast_tree import (
+    BROADCAST_TREE,
+    LinkKind,
+    ValuesPull,
+    ValuesTold,
+)
+from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 from hyperbloom.wire.limits import MAX_TOLD_IDS, SEND_FRAME_BYTES
-from hyperbloom.wire.set_digest import SET_DIGEST
 from hyperbloom.wire.states import State
 
 IDS = bytes(range(16)) + bytes(range(1, 17))

@@ -37,9 +37,9 @@ from hyperbloom.wire import (
     Sync,
     ValuesWanted,
 )
-from hyperbloom.wire.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded, DataReceived, HandshakeReceived
+from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.framing import MAGIC, encode_varint
 from hyperbloom.wire.states import State
 

@@ -18,6 +18,8 @@ from hyperbloom.wire import (
     ValuesWanted,
 )
 from hyperbloom.wire.events import SketchReceived, SketchRequested, ValuesAskedFor
+from hyperbloom.wire.extensions.reconcile import RECONCILE
+from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 from hyperbloom.wire.limits import (
     MAX_ANSWERED_RANGES,
     MAX_ASKED_SYMBOLS,
@@ -26,8 +28,6 @@ from hyperbloom.wire.limits import (
     MAX_WANTED_IDS,
     SEND_FRAME_BYTES,
 )
-from hyperbloom.wire.reconcile import RECONCILE
-from hyperbloom.wire.set_digest import SET_DIGEST
 from hyperbloom.wire.states import State
 
 WHOLE = (Range(start=b""),)

@@ -17,14 +17,14 @@ from hyperbloom.wire import (
     RemoteProtocolError,
 )
 from hyperbloom.wire.events import DigestReceived, DigestRequested, UnknownIgnored
-from hyperbloom.wire.extensions import EXTENSION_MESSAGES
+from hyperbloom.wire.extensions.messages import EXTENSION_MESSAGES
+from hyperbloom.wire.extensions.set_digest import SET_DIGEST, fits_set_digest
 from hyperbloom.wire.limits import (
     MAX_ANSWERED_RANGES,
     MAX_ASKED_RANGES,
     MAX_DIGEST_BOUND_BYTES,
     MAX_FRAME_BYTES,
 )
-from hyperbloom.wire.set_digest import SET_DIGEST, fits_set_digest
 from hyperbloom.wire.states import State
 
 WHOLE = (Range(start=b""),)

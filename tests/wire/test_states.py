@@ -40,9 +40,9 @@ from hyperbloom.wire import (
     Sync,
     ValuesWanted,
 )
-from hyperbloom.wire.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded
+from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.states import (
     PAUSED_STATES,
     TRANSITIONS,

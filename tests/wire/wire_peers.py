@@ -23,13 +23,13 @@ from hyperbloom.wire import (
     Session,
     Sync,
 )
-from hyperbloom.wire.broadcast_tree import BROADCAST_TREE
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.dialect import DIALECT_2
 from hyperbloom.wire.events import ConnectionEnded, Event
+from hyperbloom.wire.extensions.broadcast_tree import BROADCAST_TREE
+from hyperbloom.wire.extensions.reconcile import RECONCILE
+from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 from hyperbloom.wire.framing import MAGIC, encode_frame, encode_varint
-from hyperbloom.wire.reconcile import RECONCILE
-from hyperbloom.wire.set_digest import SET_DIGEST
 from hyperbloom.wire.states import State
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
 

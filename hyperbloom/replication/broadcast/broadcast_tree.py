@@ -2,7 +2,7 @@
 
 Nodes with several neighbours would receive each value from all of them. Here a node pushes what it
 stores along some of its links, and tells the ids of it over the others (the extension
-`broadcast-tree`, wire/broadcast_tree.py). The idea is that of Plumtree (Leitão, Pereira, Rodrigues,
+`broadcast-tree`, in wire/extensions). The idea is that of Plumtree (Leitão, Pereira, Rodrigues,
 "Epidemic Broadcast Trees", SRDS 2007):
 
 - A link begins as one that pushes. Who is pushed a value that another pushing link brought first
@@ -39,7 +39,7 @@ from hyperbloom.replication.limits import (
     PULL_SECONDS,
     TELL_SECONDS,
 )
-from hyperbloom.wire.broadcast_tree import LinkKind
+from hyperbloom.wire.extensions.broadcast_tree import LinkKind
 from hyperbloom.wire.limits import MAX_TOLD_IDS
 
 __all__ = ["BroadcastTree", "Command", "Place", "Pull", "Tell", "TreeLink", "ids_of"]

@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from hyperbloom.replication.broadcast.broadcast_tree import BroadcastTree, Command, Tell, TreeLink
 from hyperbloom.replication.broadcast.catch_up import CatchUp
 from hyperbloom.store.records import Appended
-from hyperbloom.wire.broadcast_tree import LinkKind
+from hyperbloom.wire.extensions.broadcast_tree import LinkKind
 
 __all__ = ["TreeDriver", "TreePeer"]
 

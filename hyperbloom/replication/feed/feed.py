@@ -18,7 +18,7 @@ from hyperbloom.replication.settings import FeedSettings, KeyRange
 from hyperbloom.replication.status import FeedTraffic
 from hyperbloom.store.records import Appended, FeedRecord
 from hyperbloom.wire import DIALECTS
-from hyperbloom.wire.set_digest import fits_set_digest
+from hyperbloom.wire.extensions.set_digest import fits_set_digest
 
 __all__ = ["Feed"]
 

@@ -24,7 +24,7 @@ from hyperbloom.replication.status import SyncState
 from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.store.records import Holding, SetFigures
 from hyperbloom.wire import Digest, DigestRequest, Range
-from hyperbloom.wire.set_digest import SET_DIGEST
+from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 
 __all__ = ["DigestExchange"]
 

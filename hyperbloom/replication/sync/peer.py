@@ -41,7 +41,6 @@ from hyperbloom.store import StoreError
 from hyperbloom.store.records import Holding
 from hyperbloom.trust import Chain
 from hyperbloom.wire import FilterOptions, LocalProtocolError, Request, Session, Sync
-from hyperbloom.wire.broadcast_tree import BROADCAST_TREE
 from hyperbloom.wire.events import (
     DataReceived,
     DataRefused,
@@ -59,8 +58,9 @@ from hyperbloom.wire.events import (
     ValuesAskedFor,
     ValuesPulled,
 )
-from hyperbloom.wire.reconcile import RECONCILE
-from hyperbloom.wire.set_digest import SET_DIGEST
+from hyperbloom.wire.extensions.broadcast_tree import BROADCAST_TREE
+from hyperbloom.wire.extensions.reconcile import RECONCILE
+from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 
 __all__ = ["SPLITS_REPLIES", "Peering", "extensions_of"]
 

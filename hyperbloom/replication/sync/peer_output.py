@@ -21,11 +21,11 @@ from hyperbloom.wire import (
     Session,
     Sync,
 )
-from hyperbloom.wire.broadcast_tree import ValuesPull, ValuesTold
 from hyperbloom.wire.credentials import signed_frames
-from hyperbloom.wire.extensions import ExtensionMessage
+from hyperbloom.wire.extensions.broadcast_tree import ValuesPull, ValuesTold
+from hyperbloom.wire.extensions.messages import ExtensionMessage
+from hyperbloom.wire.extensions.reconcile import ID_BYTES
 from hyperbloom.wire.packing import pack_values
-from hyperbloom.wire.reconcile import ID_BYTES
 
 __all__ = ["Connection", "PeerOutput"]
 

@@ -28,8 +28,8 @@ from hyperbloom.sketches import ids_from, ids_to_bytes, sketch_key
 from hyperbloom.store import StoreError
 from hyperbloom.store.records import SettledSketch
 from hyperbloom.wire import Range, Sketch, SketchRequest, ValuesWanted
+from hyperbloom.wire.extensions.reconcile import ID_BYTES, RECONCILE, SALT_BYTES
 from hyperbloom.wire.limits import MAX_WANTED_IDS
-from hyperbloom.wire.reconcile import ID_BYTES, RECONCILE, SALT_BYTES
 
 __all__ = ["SketchExchange"]
 

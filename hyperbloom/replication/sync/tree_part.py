@@ -13,7 +13,12 @@ from hyperbloom.replication.sync.pulled_values import PulledValues
 from hyperbloom.replication.sync.reply import ValuesById
 from hyperbloom.sketches import ids_from
 from hyperbloom.store.records import LogSlice
-from hyperbloom.wire.broadcast_tree import BROADCAST_TREE, LinkKind, ValuesPull, ValuesTold
+from hyperbloom.wire.extensions.broadcast_tree import (
+    BROADCAST_TREE,
+    LinkKind,
+    ValuesPull,
+    ValuesTold,
+)
 from hyperbloom.wire.limits import MAX_TOLD_IDS
 
 __all__ = ["TreePart"]

@@ -22,7 +22,7 @@ from hyperbloom.wire import (
     Sync,
     ValuesWanted,
 )
-from hyperbloom.wire.broadcast_tree import LinkKind, ValuesPull, ValuesTold
+from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 
 MAX_BYTES = 4_096
 RUNS = 137

@@ -22,9 +22,9 @@ from hyperbloom.wire import (
     Sync,
     ValuesWanted,
 )
-from hyperbloom.wire.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded
+from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.framing import encode_frame
 from hyperbloom.wire.states import State
 

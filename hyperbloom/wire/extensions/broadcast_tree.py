@@ -22,9 +22,9 @@ from itertools import pairwise
 from typing import ClassVar, Final
 
 from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.wire.extensions.reconcile import ID_BYTES
 from hyperbloom.wire.fixed_form import BodyReader, check
 from hyperbloom.wire.limits import MAX_TOLD_IDS
-from hyperbloom.wire.reconcile import ID_BYTES
 
 __all__ = ["BROADCAST_TREE", "LinkKind", "ValuesPull", "ValuesTold"]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from hyperbloom.wire.broadcast_tree import BROADCAST_TREE, ValuesPull, ValuesTold
 from hyperbloom.wire.events import (
     DigestReceived,
     DigestRequested,
@@ -18,8 +17,9 @@ from hyperbloom.wire.events import (
     ValuesAskedFor,
     ValuesPulled,
 )
-from hyperbloom.wire.reconcile import RECONCILE, Sketch, SketchRequest, ValuesWanted
-from hyperbloom.wire.set_digest import SET_DIGEST, Digest, DigestRequest
+from hyperbloom.wire.extensions.broadcast_tree import BROADCAST_TREE, ValuesPull, ValuesTold
+from hyperbloom.wire.extensions.reconcile import RECONCILE, Sketch, SketchRequest, ValuesWanted
+from hyperbloom.wire.extensions.set_digest import SET_DIGEST, Digest, DigestRequest
 from hyperbloom.wire.states import Input
 
 __all__ = ["EXTENSION_MESSAGES", "ExtensionMessage", "Kind"]

@@ -1,0 +1,1 @@
+"""What nodes say beyond the protocol: a file for each extension, and the table of all messages."""
