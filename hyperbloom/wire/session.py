@@ -53,7 +53,7 @@ from hyperbloom.wire.events import (
     UnknownIgnored,
     Waiting,
 )
-from hyperbloom.wire.extensions.messages import EXTENSION_MESSAGES, ExtensionMessage
+from hyperbloom.wire.extension_messages import EXTENSION_MESSAGES, ExtensionMessage
 from hyperbloom.wire.framing import FrameReader, encode_frame, encode_open, split_frame
 from hyperbloom.wire.limits import (
     MAX_BUFFERED_BYTES,

@@ -17,7 +17,7 @@ from hyperbloom.wire import (
     RemoteProtocolError,
 )
 from hyperbloom.wire.events import DigestReceived, DigestRequested, UnknownIgnored
-from hyperbloom.wire.extensions.messages import EXTENSION_MESSAGES
+from hyperbloom.wire.extension_messages import EXTENSION_MESSAGES
 from hyperbloom.wire.extensions.set_digest import SET_DIGEST, fits_set_digest
 from hyperbloom.wire.limits import (
     MAX_ANSWERED_RANGES,

@@ -22,8 +22,8 @@ from hyperbloom.wire import (
     Sync,
 )
 from hyperbloom.wire.credentials import signed_frames
+from hyperbloom.wire.extension_messages import ExtensionMessage
 from hyperbloom.wire.extensions.broadcast_tree import ValuesPull, ValuesTold
-from hyperbloom.wire.extensions.messages import ExtensionMessage
 from hyperbloom.wire.extensions.reconcile import ID_BYTES
 from hyperbloom.wire.packing import pack_values
 

@@ -1,1 +1,1 @@
-"""What nodes say beyond the protocol: a file for each extension, and the table of all messages."""
+"""What nodes say beyond the protocol, a file for each extension."""
