@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from nacl import bindings
-from nacl.exceptions import BadSignatureError
+from nacl.exceptions import BadSignatureError, CryptoError
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
 
@@ -37,6 +37,7 @@ __all__ = [
     "KeyFileError",
     "create_key_file",
     "discovery_key",
+    "exchange_key",
     "keyed_hash",
     "load_key_file",
     "parse_public_key",
@@ -96,6 +97,21 @@ class Identity:
     def sign(self, message: bytes) -> bytes:
         """The 64-byte signature over a message (elsewhere in the protocol: over its hash)."""
         return bindings.crypto_sign(message, self._secret_key)[:SIGNATURE_BYTES]
+
+    def exchange_seed(self) -> bytes:
+        """The private key (32 bytes) of the pair's X25519 form; `exchange_key` gives the public."""
+        return bindings.crypto_sign_ed25519_sk_to_curve25519(self._secret_key)
+
+
+def exchange_key(public_key: bytes) -> bytes:
+    """An Ed25519 public key in its X25519 form (RFC 7748, 4.1): 32 bytes.
+
+    Raises ValueError for what is no point of the curve, or of low order.
+    """
+    try:
+        return bindings.crypto_sign_ed25519_pk_to_curve25519(public_key)
+    except CryptoError:
+        raise ValueError("it is no point of the curve") from None
 
 
 def verify_signature(public_key: bytes, message: bytes, signature: bytes) -> bool:

@@ -48,8 +48,9 @@ class Dialect:
     `hash_key`: key of every keyed hash. `link_format`: form of its trust links. `data_signed`:
     whether Data carries a signature. `has_link_message`: whether Link exists; where it does not,
     its id is unknown. `join_nonces`: (nonce the signer sent, nonce it received) → what a Handshake
-    signs the hash of. `lacks`: what the dialect does not protect, a clause each, for who runs a
-    feed in it.
+    signs the hash of. `carries_noise`: whether a stream may be protected by the extension `noise`,
+    for which a Handshake has to prove who sent it. `lacks`: what the dialect does not protect, a
+    clause each, for who runs a feed in it.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Dialect:
     data_signed: bool
     has_link_message: bool
     join_nonces: Callable[[bytes, bytes], bytes]
+    carries_noise: bool
     lacks: tuple[str, ...] = ()
 
     def discovery_key(self, feed_key: bytes) -> bytes:
@@ -90,6 +92,7 @@ DIALECT_2: Final = Dialect(
     data_signed=True,
     has_link_message=True,
     join_nonces=_sent_then_received,
+    carries_noise=True,
 )
 """Protocol 2, as npm hyperbloom-protocol 2.0.3 speaks it."""
 
@@ -103,6 +106,7 @@ DIALECT_DRAFT: Final = Dialect(
     data_signed=False,
     has_link_message=False,
     join_nonces=_received_alone,
+    carries_noise=False,
     lacks=(_UNSIGNED, _UNENDING, _UNBOUND),
 )
 """The draft before protocol 1. Nobody is known to have published a node for it."""

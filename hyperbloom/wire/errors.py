@@ -10,13 +10,22 @@ from hyperbloom.errors import LocalProtocolError, ProtocolError, RemoteProtocolE
 from hyperbloom.trust import ChainError
 
 __all__ = [
+    "AnnouncementStripped",
     "FrameTooLong",
     "LocalProtocolError",
     "PeerTurnedAway",
     "ProtocolError",
     "RemoteProtocolError",
+    "StreamAltered",
     "UntrustedPeer",
 ]
+
+
+class AnnouncementStripped(RemoteProtocolError):
+    """The peer says in its nonce that it speaks `noise`, and its Handshake does not announce it.
+
+    Somebody on the path has struck the announcement out.
+    """
 
 
 class FrameTooLong(RemoteProtocolError):
@@ -25,6 +34,10 @@ class FrameTooLong(RemoteProtocolError):
 
 class PeerTurnedAway(RemoteProtocolError):
     """The caller does not want the key that the Handshake names; nothing of it was verified."""
+
+
+class StreamAltered(RemoteProtocolError):
+    """What came on a protected stream, or in its handshake, is not what the peer has sent."""
 
 
 class UntrustedPeer(RemoteProtocolError):

@@ -26,6 +26,7 @@ __all__ = [
     "IdsTold",
     "LinkIgnored",
     "LinkReceived",
+    "NoiseReceived",
     "OpenReceived",
     "RemotePeer",
     "RequestReceived",
@@ -79,9 +80,18 @@ class OpenReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandshakeReceived:
-    """The peer proved itself; the connection is secure."""
+    """The peer proved itself. The connection is secure, unless Noise is to come first.
+
+    `speaks_noise`: both sides speak it; a NoiseMessage of each comes next.
+    """
 
     peer: RemotePeer
+    speaks_noise: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseReceived:
+    """The peer's NoiseMessage held: the stream is protected once ours has gone, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +211,7 @@ class ConnectionEnded:
 Event: TypeAlias = (
     OpenReceived
     | HandshakeReceived
+    | NoiseReceived
     | SyncReceived
     | FilterOptionsReceived
     | DataReceived

@@ -15,6 +15,7 @@ frame costs time linear in its length however small the pieces it comes in.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 from hyperbloom.wire.errors import FrameTooLong, LocalProtocolError, RemoteProtocolError
@@ -25,6 +26,7 @@ from hyperbloom.wire.limits import (
     MAX_OPEN_BYTES,
     SEND_FRAME_BYTES,
 )
+from hyperbloom.wire.records import RecordReader
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
 
 __all__ = [
@@ -106,20 +108,43 @@ class FrameReader:
     `len()` is the number of bytes held. It holds no more than that: buffers go when they are empty.
     """
 
-    __slots__ = ("_buffer", "_cipher", "_length")
+    __slots__ = ("_broken", "_buffer", "_cipher", "_length", "_records", "_transcript")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._cipher: XSalsa20Stream | None = None
+        self._records: RecordReader | None = None
+        #: What the records were found to be broken by.
+        self._broken: RemoteProtocolError | None = None
         #: What the length read last says; 0 when the next is still to be read.
         self._length = 0
+        self._transcript: hashlib.blake2b | None = hashlib.blake2b()
 
     def __len__(self) -> int:
-        return len(self._buffer)
+        return len(self._buffer) + (0 if self._records is None else len(self._records))
+
+    @property
+    def end_received(self) -> bool:
+        """Whether the peer has said that it sends nothing more."""
+        return self._records is not None and self._records.has_ended
+
+    def check_end(self) -> bool:
+        """Whether it has, now that there is no whole frame left to take.
+
+        RemoteProtocolError when its last frame is not whole.
+        """
+        if not self.end_received:
+            return False
+        if self._buffer or self._length:
+            raise RemoteProtocolError("the peer's stream ends inside a frame")
+        return True
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the connection."""
-        self._buffer += data if self._cipher is None else self._cipher.process(data)
+        if self._records is not None:
+            self._take_records(self._records, data)
+        else:
+            self._buffer += data if self._cipher is None else self._cipher.process(data)
 
     def decrypt_with(self, cipher: XSalsa20Stream) -> None:
         """Decrypt what is held and all that follows."""
@@ -127,10 +152,32 @@ class FrameReader:
         if self._buffer:
             self._buffer = bytearray(cipher.process(self._buffer))
 
+    def read_records(self, records: RecordReader) -> None:
+        """What is held, and all that follows, was sent as records and not in the keystream."""
+        held, self._buffer = self._buffer, bytearray()
+        if held and self._cipher is not None:
+            self._cipher.go_back(len(held))
+            held = bytearray(self._cipher.process(held))
+        self._cipher, self._records = None, records
+        self._take_records(records, held)
+
+    def _take_records(self, records: RecordReader, data: bytes | bytearray) -> None:
+        try:
+            self._buffer += records.process(data)
+        except RemoteProtocolError as error:
+            self._broken = error
+
+    def end_transcript(self) -> bytes:
+        """A hash (64 bytes) of all that was taken so far, without the keystream; asked for once."""
+        if self._transcript is None:
+            raise LocalProtocolError("the transcript has ended")
+        digest, self._transcript = self._transcript.digest(), None
+        return digest
+
     def clear(self) -> None:
         """Drop everything held."""
         self._buffer = bytearray()
-        self._cipher = None
+        self._cipher = self._records = None
         self._length = 0
 
     def next_open(self) -> bytes | None:
@@ -144,10 +191,13 @@ class FrameReader:
         return self._take_body()
 
     def next_frame(self, limit: int = MAX_FRAME_BYTES) -> bytes | None:
-        """Message id and body. RemoteProtocolError: a length of 0 or above `limit`.
+        """Message id and body. RemoteProtocolError: a length of 0 or above `limit`, or records that
+        are not what the peer sent.
 
         The limit is that of the moment in which the length is read.
         """
+        if self._broken is not None:
+            raise self._broken
         if not self._length and not self._read_length(0, limit, "a frame"):
             return None
         return self._take_body()
@@ -178,6 +228,8 @@ class FrameReader:
         return body
 
     def _cut(self, count: int) -> None:
+        if self._transcript is not None:
+            self._transcript.update(self._buffer[:count])
         if count == len(self._buffer):
             self._buffer = bytearray()
         else:

@@ -7,7 +7,9 @@ The life of a connection (drawn in docs/architecture.md):
 2. All that a side sends after its Open is xored with the XSalsa20 keystream of the feed's public
    key and the nonce it sent: only who knows the feed key can go on.
 3. Each side sends Handshake: a chain of trust links from the feed's key to its own, and a
-   signature over both nonces by that key. Once the peer's is verified the connection is secure.
+   signature over both nonces by that key. Once the peer's is verified the connection is secure,
+   unless both sides speak the extension `noise`: then each sends a NoiseMessage, the dialler first,
+   and from the second on both send records, which nobody else can read or alter.
 4. Sync, Data, Request, FilterOptions and Link may then come in any order, both ways.
 
 Messages of an extension mean something only where this side announced it in its Handshake, and are
@@ -46,6 +48,7 @@ from hyperbloom.wire.events import (
     HandshakeReceived,
     LinkIgnored,
     LinkReceived,
+    NoiseReceived,
     OpenReceived,
     RemotePeer,
     RequestReceived,
@@ -54,6 +57,7 @@ from hyperbloom.wire.events import (
     Waiting,
 )
 from hyperbloom.wire.extension_messages import EXTENSION_MESSAGES, ExtensionMessage
+from hyperbloom.wire.extensions.noise import NoiseMessage
 from hyperbloom.wire.framing import FrameReader, encode_frame, encode_open, split_frame
 from hyperbloom.wire.limits import (
     MAX_BUFFERED_BYTES,
@@ -70,6 +74,8 @@ from hyperbloom.wire.messages import (
     Request,
     Sync,
 )
+from hyperbloom.wire.protection import Protection
+from hyperbloom.wire.records import RecordWriter
 from hyperbloom.wire.states import PAUSED_STATES, TRANSITIONS, Input, State
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
 from hyperbloom.wire.verification import judge_data, judge_link, named_key, verify_handshake
@@ -80,6 +86,7 @@ __all__ = ["Session"]
 class Session:
     """One connection to a peer; see the module's text.
 
+    `dialled`: whether we did; it matters to Noise alone.
     `leeway` seconds are granted past the expiry of the peer's trust links, for clocks that differ.
     `refuses` says of the key that a Handshake names (nothing is verified yet) why it is turned away
     (PeerTurnedAway), or None.
@@ -94,6 +101,7 @@ class Session:
         "_local_chain",
         "_local_nonce",
         "_outgoing",
+        "_protection",
         "_refuses",
         "_remote",
         "_remote_open",
@@ -101,7 +109,11 @@ class Session:
     )
 
     def __init__(
-        self, *, leeway: float = 0.0, refuses: Callable[[bytes], str | None] = lambda key: None
+        self,
+        *,
+        dialled: bool = False,
+        leeway: float = 0.0,
+        refuses: Callable[[bytes], str | None] = lambda key: None,
     ) -> None:
         self._leeway = leeway
         self._refuses = refuses
@@ -112,7 +124,9 @@ class Session:
         self._credentials: Credentials | None = None
         self._local_chain: Chain | None = None
         self._local_nonce = b""
-        self._outgoing: XSalsa20Stream | None = None
+        self._outgoing: XSalsa20Stream | RecordWriter | None = None
+        #: None when there is nothing left of it to do.
+        self._protection: Protection | None = Protection(dialled=dialled)
         self._remote_open: Open | None = None
         self._remote: RemotePeer | None = None
 
@@ -125,6 +139,21 @@ class Session:
     def remote(self) -> RemotePeer | None:
         """The peer, once its Handshake is verified."""
         return self._remote
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether what is sent and received goes in records, by the extension `noise`."""
+        return isinstance(self._outgoing, RecordWriter)
+
+    @property
+    def end_received(self) -> bool:
+        """Whether a protected peer has said that it sends nothing more."""
+        return self._frames.end_received
+
+    @property
+    def noise_is_due(self) -> bool:
+        """Whether our NoiseMessage is next."""
+        return self._state in (State.NOISE_DUE, State.NOISE_RECEIVED)
 
     @property
     def credentials(self) -> Credentials | None:
@@ -186,10 +215,13 @@ class Session:
             if body is not None:
                 return self._take_open(Open.decode(body))
         else:
-            proved = self._remote is not None
-            frame = self._frames.next_frame(MAX_FRAME_BYTES if proved else MAX_EARLY_FRAME_BYTES)
+            is_secure = self._state is State.SECURE
+            frame = self._frames.next_frame(MAX_FRAME_BYTES if is_secure else MAX_EARLY_FRAME_BYTES)
             if frame is not None:
                 return self._take_frame(frame, now)
+            if self._frames.check_end():
+                self._close()
+                return ConnectionEnded()
         return NEED_DATA
 
     def _paused(self) -> Waiting:
@@ -217,6 +249,8 @@ class Session:
     def _take_frame(self, frame: bytes, now: float) -> Event:
         message_id, body = split_frame(frame)
         kind = EXTENSION_MESSAGES.get(message_id)
+        if message_id == NoiseMessage.message_id and self._has_noise:
+            return self._take_noise(body)
         if kind is not None and kind.extension in self._announced:
             target = self._next_state(kind.received, RemoteProtocolError)
             event = kind.event(body)
@@ -224,6 +258,8 @@ class Session:
             received, receive = _RECEIVERS[message_id]
             target = self._next_state(received, RemoteProtocolError)
             event = receive(self, body, now)
+            if isinstance(event, HandshakeReceived) and event.speaks_noise:
+                target = self._next_state(self._before_noise(), RemoteProtocolError)
         else:
             target = self._next_state(Input.RECEIVE_UNKNOWN, RemoteProtocolError)
             event = UnknownIgnored(message_id=message_id, size=len(frame))
@@ -244,9 +280,33 @@ class Session:
             now=now,
             leeway=self._leeway,
         )
+        protection, seen = self._way_to_protection(), self._frames.end_transcript()
+        speaks_noise = protection.both_speak(handshake, opened, credentials)
+        if speaks_noise:
+            protection.begin(credentials, self._remote.key, seen)
+        else:
+            self._protection = None
         self._remote_open = None
         self._local_nonce = b""
-        return HandshakeReceived(peer=self._remote)
+        return HandshakeReceived(peer=self._remote, speaks_noise=speaks_noise)
+
+    def _before_noise(self) -> Input:
+        if self._way_to_protection().dialled:
+            return Input.RECEIVE_HANDSHAKE_THEN_SEND
+        return Input.RECEIVE_HANDSHAKE_THEN_AWAIT
+
+    @property
+    def _has_noise(self) -> bool:
+        """Whether NoiseMessage means something here, at whatever time."""
+        return self.is_protected or (self._protection is not None and self._protection.is_on)
+
+    def _take_noise(self, body: bytes) -> NoiseReceived:
+        target = self._next_state(Input.RECEIVE_NOISE, RemoteProtocolError)
+        self._way_to_protection().read(body)
+        if target is State.SECURE:
+            self._protect()
+        self._state = target
+        return NoiseReceived()
 
     def _take_filter_options(self, body: bytes, now: float) -> FilterOptionsReceived:
         options = FilterOptions.decode(body)
@@ -262,13 +322,18 @@ class Session:
 
     # What goes out.
 
-    def send_open(self, credentials: Credentials, *, nonce: bytes) -> bytes:
-        """Our Open. `nonce` is 24 fresh random bytes.
+    def send_open(
+        self, credentials: Credentials, *, nonce: bytes, speaks_noise: bool = False
+    ) -> bytes:
+        """Our Open. `nonce` is 24 fresh random bytes. `speaks_noise`: whether we do.
 
         After the peer's Open, the credentials must be of the feed it named, and the nonce another
         than its own (LocalProtocolError).
         """
         target = self._next_state(Input.SEND_OPEN, LocalProtocolError)
+        protection = self._way_to_protection()
+        if speaks_noise:
+            nonce = protection.nonce(nonce, credentials)
         body = Open(feed=credentials.discovery_key, nonce=nonce).encode()
         opened = self._remote_open
         if opened is not None and opened.feed != credentials.discovery_key:
@@ -282,21 +347,41 @@ class Session:
         if opened is not None:
             self._frames.decrypt_with(XSalsa20Stream(credentials.feed_key, opened.nonce))
         self._state = target
-        return encode_open(body)
+        sent = encode_open(body)
+        protection.sent(sent)
+        return sent
 
     def send_handshake(self, *, peer_id: bytes, extensions: Sequence[str] = ()) -> bytes:
         """Our Handshake, once both Opens are there. `peer_id` is 32 bytes of our choice."""
         target = self._next_state(Input.SEND_HANDSHAKE, LocalProtocolError)
         credentials, opened = self._own(), self._opened()
         signed = credentials.dialect.handshake_input(self._local_nonce, opened.nonce)
+        protection = self._way_to_protection()
         handshake = Handshake(
             id=peer_id,
-            extensions=tuple(extensions),
+            extensions=(*extensions, *protection.announced),
             signature=credentials.identity.sign(signed),
             chain=credentials.chain.to_wire(),
         )
         self._announced = frozenset(handshake.extensions)
-        return self._encrypt(handshake, target)
+        frame = encode_frame(handshake.message_id, handshake.encode())
+        protection.sent(frame)
+        return self._encrypt_frame(frame, target)
+
+    def send_noise(self, *, ephemeral: bytes) -> bytes:
+        """Our NoiseMessage, when `noise_is_due`. `ephemeral` is 32 fresh random bytes."""
+        target = self._next_state(Input.SEND_NOISE, LocalProtocolError)
+        message = self._way_to_protection().write(ephemeral=ephemeral)
+        sent = self._encrypt(message, target)
+        if target is State.SECURE:
+            self._protect()
+        return sent
+
+    def send_end(self) -> bytes:
+        """Close, and say so to a protected peer: what it is sent last, else nothing."""
+        outgoing = self._outgoing
+        self.close()
+        return outgoing.end() if isinstance(outgoing, RecordWriter) else b""
 
     def send_sync(self, sync: Sync) -> bytes:
         """Ask for what is not in a filter."""
@@ -371,6 +456,12 @@ class Session:
 
     # What both need.
 
+    def _protect(self) -> None:
+        """Both NoiseMessages have gone: records from here on, both ways."""
+        self._outgoing, reader = self._way_to_protection().ciphers()
+        self._protection = None
+        self._frames.read_records(reader)
+
     def _encrypt(self, message: _Sendable, target: State) -> bytes:
         return self._encrypt_frame(encode_frame(message.message_id, message.encode()), target)
 
@@ -394,7 +485,7 @@ class Session:
     def _close(self) -> None:
         self._state = State.CLOSED
         self._frames.clear()
-        self._outgoing = None
+        self._outgoing = self._protection = None
         self._remote_open = None
 
     # The table sees to it that these are there; said again for whoever reads the types.
@@ -409,13 +500,20 @@ class Session:
             raise LocalProtocolError("both sides' Open come before the Handshake")
         return self._remote_open
 
+    def _way_to_protection(self) -> Protection:
+        if self._protection is None:
+            raise LocalProtocolError("the Handshakes are done")
+        return self._protection
+
     def _peer(self) -> RemotePeer:
         if self._remote is None:
             raise LocalProtocolError("the peer's Handshake comes before other messages")
         return self._remote
 
 
-_Sendable = Handshake | Sync | FilterOptions | Data | Request | Link | ExtensionMessage
+_Sendable = (
+    Handshake | NoiseMessage | Sync | FilterOptions | Data | Request | Link | ExtensionMessage
+)
 
 _RECEIVERS: Final[dict[int, tuple[Input, Callable[[Session, bytes, float], Event]]]] = {
     Handshake.message_id: (Input.RECEIVE_HANDSHAKE, Session._take_handshake),

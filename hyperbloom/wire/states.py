@@ -5,9 +5,12 @@ for the other's Open to learn it. With both Opens there are both nonces, so each
 Handshake; with the peer's Handshake verified the connection is secure, and the other messages may
 flow both ways.
 
-In two states nothing is read however much has arrived, because reading on needs something from us:
-after the peer's Open until the feed is known and our Open is sent, and from then until our
-Handshake is. An input that the table lacks ends the session.
+Where both sides speak the extension `noise`, a NoiseMessage of each comes first, the dialler's
+before the other's, and the connection is secure with the second.
+
+In four states nothing is read however much has arrived, because reading on needs something from us:
+after the peer's Open until the feed is known and our Open is sent, from then until our Handshake
+is, and while it is our NoiseMessage's turn. An input that the table lacks ends the session.
 """
 
 from __future__ import annotations
@@ -28,6 +31,10 @@ class State(Enum):
     OPEN_RECEIVED = "open received"
     OPENED = "opened"
     HANDSHAKE_SENT = "handshake sent"
+    NOISE_DUE = "noise due"
+    NOISE_SENT = "noise sent"
+    NOISE_AWAITED = "noise awaited"
+    NOISE_RECEIVED = "noise received"
     SECURE = "secure"
     CLOSED = "closed"
 
@@ -37,6 +44,7 @@ class Input(Enum):
 
     SEND_OPEN = "send Open"
     SEND_HANDSHAKE = "send Handshake"
+    SEND_NOISE = "send NoiseMessage"
     SEND_SYNC = "send Sync"
     SEND_FILTER_OPTIONS = "send FilterOptions"
     SEND_DATA = "send Data"
@@ -51,6 +59,9 @@ class Input(Enum):
     SEND_VALUES_PULL = "send ValuesPull"
     RECEIVE_OPEN = "receive Open"
     RECEIVE_HANDSHAKE = "receive Handshake"
+    RECEIVE_HANDSHAKE_THEN_SEND = "receive Handshake, send NoiseMessage next"
+    RECEIVE_HANDSHAKE_THEN_AWAIT = "receive Handshake, await NoiseMessage next"
+    RECEIVE_NOISE = "receive NoiseMessage"
     RECEIVE_SYNC = "receive Sync"
     RECEIVE_FILTER_OPTIONS = "receive FilterOptions"
     RECEIVE_DATA = "receive Data"
@@ -67,7 +78,9 @@ class Input(Enum):
     CLOSE = "close"
 
 
-PAUSED_STATES: Final = frozenset({State.OPEN_RECEIVED, State.OPENED})
+PAUSED_STATES: Final = frozenset(
+    {State.OPEN_RECEIVED, State.OPENED, State.NOISE_DUE, State.NOISE_RECEIVED}
+)
 """States in which received bytes wait for us."""
 
 _WHEN_SECURE: Final = (
@@ -107,6 +120,12 @@ TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = MappingProxyType(
         (State.OPENED, Input.SEND_HANDSHAKE): State.HANDSHAKE_SENT,
         (State.HANDSHAKE_SENT, Input.RECEIVE_UNKNOWN): State.HANDSHAKE_SENT,
         (State.HANDSHAKE_SENT, Input.RECEIVE_HANDSHAKE): State.SECURE,
+        (State.HANDSHAKE_SENT, Input.RECEIVE_HANDSHAKE_THEN_SEND): State.NOISE_DUE,
+        (State.NOISE_DUE, Input.SEND_NOISE): State.NOISE_SENT,
+        (State.NOISE_SENT, Input.RECEIVE_NOISE): State.SECURE,
+        (State.HANDSHAKE_SENT, Input.RECEIVE_HANDSHAKE_THEN_AWAIT): State.NOISE_AWAITED,
+        (State.NOISE_AWAITED, Input.RECEIVE_NOISE): State.NOISE_RECEIVED,
+        (State.NOISE_RECEIVED, Input.SEND_NOISE): State.SECURE,
         **{(State.SECURE, message): State.SECURE for message in _WHEN_SECURE},
         **{(state, Input.CLOSE): State.CLOSED for state in State},
     }

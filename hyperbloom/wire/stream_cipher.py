@@ -100,6 +100,10 @@ class XSalsa20Stream:
         starts = range(0, len(view), _SLICE_BYTES)
         return b"".join([self._process(view[at : at + _SLICE_BYTES]) for at in starts])
 
+    def go_back(self, count: int) -> None:
+        """The last bytes were not of this stream: process them again to have them as they were."""
+        self._position -= count
+
     def _process(self, data: bytes | bytearray | memoryview) -> bytes:
         output = bytearray(data)
         length = len(output)

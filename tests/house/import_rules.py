@@ -56,7 +56,10 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "digests": Room(knows=("keys",), packages=("blake3", "numpy")),
         "sketches": Room(packages=("numpy",)),
         "trust": Room(knows=("keys",)),
-        "wire": Room(knows=("keys", "bloom", "trust"), packages=("google", "nacl")),
+        "wire": Room(
+            knows=("keys", "bloom", "trust"),
+            packages=("cryptography", "google", "nacl", "noise"),
+        ),
         "store": Room(knows=("keys", "digests", "sketches"), packages=("lmdb", "msgpack", "numpy")),
         # Small things that people write and read; no room of their own.
         "units": Room(),

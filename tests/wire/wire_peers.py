@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ from hyperbloom.wire import (
 )
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.dialect import DIALECT_2
-from hyperbloom.wire.events import ConnectionEnded, Event
+from hyperbloom.wire.events import ConnectionEnded, Event, HandshakeReceived, NoiseReceived
 from hyperbloom.wire.extensions.broadcast_tree import BROADCAST_TREE
+from hyperbloom.wire.extensions.noise import NOISE, NoiseHandshake, NoiseMessage
 from hyperbloom.wire.extensions.reconcile import RECONCILE
 from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 from hyperbloom.wire.framing import MAGIC, encode_frame, encode_varint
@@ -95,11 +97,13 @@ def events(session: Session, *, now: float = NOW) -> list[Event]:
 class RawPeer:
     """The other side of a session under test, which can send anything; it knows the feed's key.
 
-    `send` gives the session a frame, encrypted; `send_raw` any bytes, encrypted.
+    `send` gives the session a frame, encrypted; `send_raw` any bytes, encrypted. `noise` is its
+    side of the Noise handshake, where there is one.
     """
 
     session: Session
     cipher: XSalsa20Stream
+    noise: NoiseHandshake | None = None
 
     def send(self, message_id: int, body: bytes) -> None:
         self.send_raw(encode_frame(message_id, body))
@@ -122,15 +126,24 @@ def open_bytes(
 
 
 def handshake_body(
-    remote: Credentials, *, sent: bytes = REMOTE_NONCE, received: bytes = LOCAL_NONCE
+    remote: Credentials,
+    *,
+    sent: bytes = REMOTE_NONCE,
+    received: bytes = LOCAL_NONCE,
+    extensions: Sequence[str] = EXTENSIONS,
 ) -> bytes:
     """The Handshake of a peer with these credentials."""
     signed = remote.dialect.handshake_input(sent, received)
     fields = [b"\x0a\x20" + PEER_ID]
-    fields += [b"\x12" + bytes([len(name)]) + name.encode() for name in EXTENSIONS]
+    fields += [b"\x12" + bytes([len(name)]) + name.encode() for name in extensions]
     fields.append(b"\x1a\x40" + remote.identity.sign(signed))
     fields += [b"\x22" + encode_varint(len(link)) + link for link in remote.chain.to_wire()]
     return b"".join(fields)
+
+
+NOISE_STATES = (State.NOISE_DUE, State.NOISE_SENT, State.NOISE_AWAITED, State.NOISE_RECEIVED)
+LOCAL_EPHEMERAL = b"\x1a" * 32
+REMOTE_EPHEMERAL = b"\x1b" * 32
 
 
 def drive(
@@ -143,11 +156,15 @@ def drive(
 ) -> RawPeer:
     """A session in the state asked for, and the raw peer that brought it there.
 
-    `dialect` is that of the credentials which are not given.
+    `dialect` is that of the credentials which are not given. States of Noise are those of a session
+    of its own.
     """
+    local = local or credentials_of(dialect=dialect)
+    remote = remote or credentials_of(2, dialect=local.dialect)
+    if state in NOISE_STATES:
+        return drive_noise(state, local, remote)
     session = session or Session()
     peer = RawPeer(session, XSalsa20Stream(FEED, REMOTE_NONCE))
-    local = local or credentials_of(dialect=dialect)
     opened = open_bytes(dialect=local.dialect)
     if state is State.OPEN_RECEIVED:
         session.receive_data(opened)
@@ -162,10 +179,80 @@ def drive(
             if state is not State.OPENED:
                 session.send_handshake(peer_id=PEER_ID, extensions=EXTENSIONS)
         if state is State.SECURE:
-            peer.send(0, handshake_body(remote or credentials_of(2, dialect=local.dialect)))
+            peer.send(0, handshake_body(remote))
             session.next_event(now=NOW)
     assert session.state is state
     return peer
+
+
+def drive_noise(state: State, local: Credentials, remote: Credentials) -> RawPeer:
+    """A session that speaks Noise, in one of the states of its handshake; its dialect carries it.
+
+    What the peer does here is done from the page: mark, announcement and prologue by hand.
+    """
+    dialled = state in (State.NOISE_DUE, State.NOISE_SENT)
+    session = Session(dialled=dialled)
+    nonces = [marked_by_hand(nonce) for nonce in (LOCAL_NONCE, REMOTE_NONCE)]
+    opened = session.send_open(local, nonce=LOCAL_NONCE, speaks_noise=True)
+    assert opened.endswith(nonces[0])
+    remote_opened = open_bytes(nonces[1], dialect=local.dialect)
+    session.receive_data(remote_opened)
+    session.next_event(now=NOW)
+    frame = XSalsa20Stream(FEED, nonces[0]).process(session.send_handshake(peer_id=PEER_ID))
+    peer = RawPeer(session, XSalsa20Stream(FEED, nonces[1]))
+    body = handshake_body(remote, sent=nonces[1], received=nonces[0], extensions=[NOISE])
+    peer.send(0, body)
+    event = session.next_event(now=NOW)
+    assert isinstance(event, HandshakeReceived)
+    assert event.speaks_noise
+    seen = [hashed(opened + frame), hashed(remote_opened + encode_frame(0, body))]
+    peer.noise = NoiseHandshake(
+        dialled=not dialled,
+        identity=remote.identity,
+        peer_key=local.identity.public_key,
+        psk=hashlib.blake2b(b"noise-1 psk", digest_size=32, key=FEED).digest(),
+        prologue=b"noise-1 prologue" + b"".join(seen if dialled else reversed(seen)),
+    )
+    if state is State.NOISE_SENT:
+        sent = session.send_noise(ephemeral=LOCAL_EPHEMERAL)
+        frames = XSalsa20Stream(FEED, nonces[0])
+        frames.process(bytes(len(frame)))
+        peer.noise.read(NoiseMessage(frames.process(sent)[3:]))
+    if state is State.NOISE_RECEIVED:
+        peer.send(NoiseMessage.message_id, peer.noise.write(ephemeral=REMOTE_EPHEMERAL).body)
+        assert session.next_event(now=NOW) == NoiseReceived()
+    assert session.state is state
+    return peer
+
+
+def hashed(data: bytes) -> bytes:
+    return hashlib.blake2b(data).digest()
+
+
+def marked_by_hand(nonce: bytes) -> bytes:
+    """The nonce of who speaks Noise, as its page has it."""
+    mark = hashlib.blake2b(b"noise-1" + nonce[:16], digest_size=8, key=FEED)
+    return nonce[:16] + mark.digest()
+
+
+def protected_pair(a: Credentials, b: Credentials) -> tuple[Session, Session]:
+    """Two sessions in memory whose stream is protected; the first dialled the second."""
+    client, server = Session(dialled=True), Session()
+    server.receive_data(client.send_open(a, nonce=LOCAL_NONCE, speaks_noise=True))
+    events(server)
+    client.receive_data(server.send_open(b, nonce=REMOTE_NONCE, speaks_noise=True))
+    events(client)
+    client.receive_data(server.send_handshake(peer_id=b"\x02" * 32))
+    server.receive_data(client.send_handshake(peer_id=b"\x01" * 32))
+    events(client)
+    server.receive_data(client.send_noise(ephemeral=LOCAL_EPHEMERAL))
+    events(server)
+    client.receive_data(server.send_noise(ephemeral=REMOTE_EPHEMERAL))
+    events(client)
+    assert client.state is server.state is State.SECURE
+    assert client.is_protected
+    assert server.is_protected
+    return client, server
 
 
 def pair(

@@ -69,6 +69,11 @@ class Feed:
         return () if self.values.is_full else self.settings.synced
 
     @property
+    def speaks_noise(self) -> bool:
+        """Whether this node announces the extension `noise` for the feed."""
+        return self.dialect.carries_noise
+
+    @property
     def speaks_set_digest(self) -> bool:
         """Whether peers can compare with this node by digest: it keeps something, in few ranges."""
         return fits_set_digest(self.kept)

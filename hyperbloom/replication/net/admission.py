@@ -33,7 +33,7 @@ from hyperbloom.wire.events import RemotePeer
 __all__ = ["Admission", "AdmittedPeer"]
 
 #: Closings that tell a person nothing.
-_ORDINARY = frozenset({"stopped", "twin", "own", "lost"})
+_ORDINARY = frozenset({"stopped", "twin", "own", "lost", "cut"})
 
 log = Logger()
 
@@ -129,6 +129,13 @@ class Admission(Registry[AdmittedPeer]):
         if not peer.outgoing and self._is_banned(peer, remote.key):
             return CloseReason("banned", "it has broken the protocol too often")
         return self._twin(peer, remote) or self._prove(peer, remote)
+
+    def why_unprotected(self, peer: AdmittedPeer, remote: RemotePeer) -> CloseReason | None:
+        """Why a peer that has proved a key may not go on in a stream that is not protected."""
+        return None
+
+    def is_protected(self, peer: AdmittedPeer, remote: RemotePeer) -> None:
+        """A peer has spoken Noise: its key is really there."""
 
     def why_unwanted(self, peer: AdmittedPeer, key: bytes) -> str | None:
         """Why a stranger that names this key is turned away before anything is verified."""

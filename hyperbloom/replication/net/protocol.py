@@ -34,14 +34,22 @@ from hyperbloom.wire import (
     Session,
     UntrustedPeer,
 )
-from hyperbloom.wire.errors import FrameTooLong, PeerTurnedAway
+from hyperbloom.wire.errors import (
+    AnnouncementStripped,
+    FrameTooLong,
+    PeerTurnedAway,
+    StreamAltered,
+)
 from hyperbloom.wire.events import (
     ConnectionEnded,
     Event,
     HandshakeReceived,
+    NoiseReceived,
     OpenReceived,
+    RemotePeer,
     Waiting,
 )
+from hyperbloom.wire.extensions.noise import EPHEMERAL_BYTES
 
 __all__ = ["PeerProtocol"]
 
@@ -75,7 +83,9 @@ class PeerProtocol(PeerConnection):
         self.admission = admission
         self.feed = feed
         self._made = context.work_seconds()
-        self.session = Session(leeway=context.leeway, refuses=self._why_unwanted)
+        self.session = Session(
+            dialled=self.outgoing, leeway=context.leeway, refuses=self._why_unwanted
+        )
         self.peering: Peering | None = None
         self.strikes = 0
 
@@ -94,14 +104,27 @@ class PeerProtocol(PeerConnection):
         if self.feed is not None:
             self._open(self.feed)
 
+    def close(self, why: CloseReason) -> None:
+        """Say the end to a protected peer, and close."""
+        if not self.is_ending:
+            self.write(self.session.send_end())
+        super().close(why)
+
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Stop every timer and tell who waits."""
         share, begun = self._share, self.context.work_seconds()
+        if self.close_reason is None and self.session.is_protected:
+            self._was_cut()
         if self.peering is not None and self.close_reason is None:
             self.peering.reply_was_too_big()
         super().connectionLost(reason)
         if not self.outgoing:
             self.context.shares.charge(share, self.context.work_seconds() - begun)
+
+    def _was_cut(self) -> None:
+        if not self.session.end_received:
+            self.close_reason = CloseReason("cut", "the connection was cut: the peer said no end")
+            self.admission.closing(self, self.close_reason)
 
     def _stop(self) -> None:
         if self.peering is not None:
@@ -171,6 +194,8 @@ class PeerProtocol(PeerConnection):
                 self._take_open(event.feed)
             case HandshakeReceived():
                 self._take_handshake(event)
+            case NoiseReceived():
+                self._take_noise()
             case ConnectionEnded():
                 self.close(CloseReason("lost", "the peer closed the connection"))
             case _ if self.peering is not None:
@@ -181,6 +206,13 @@ class PeerProtocol(PeerConnection):
     def _blame(self, error: RemoteProtocolError) -> None:
         if isinstance(error, PeerTurnedAway):
             self.close(CloseReason("crowded", str(error)))
+            return
+        if isinstance(error, AnnouncementStripped):
+            self.close(CloseReason("stripped", str(error)))
+            return
+        if isinstance(error, StreamAltered):
+            # The peer is the one to be harmed by it: no strike.
+            self.close(CloseReason("altered", str(error)))
             return
         if isinstance(error, UntrustedPeer):
             kind = "expired" if isinstance(error.reason, ChainExpired) else "untrusted"
@@ -203,9 +235,8 @@ class PeerProtocol(PeerConnection):
         if credentials is None:
             self.close(CloseReason("no-chain", "this node has no unexpired chain for the feed"))
             return False
-        self.write(
-            self.session.send_open(credentials, nonce=self.context.random_bytes(NONCE_BYTES))
-        )
+        nonce = self.context.random_bytes(NONCE_BYTES)
+        self.write(self.session.send_open(credentials, nonce=nonce, speaks_noise=feed.speaks_noise))
         return True
 
     def _take_open(self, discovery_key: bytes) -> None:
@@ -228,10 +259,35 @@ class PeerProtocol(PeerConnection):
         return None if self.outgoing else self.admission.why_unwanted(self, key)
 
     def _take_handshake(self, event: HandshakeReceived) -> None:
-        reason = self.admission.check_secure(self, event.peer)
+        if event.speaks_noise:
+            self._send_noise()
+            return
+        reason = self.admission.why_unprotected(self, event.peer)
+        if reason is not None:
+            self.close(reason)
+            return
+        self._become_secure(event.peer)
+
+    def _take_noise(self) -> None:
+        self._send_noise()
+        remote = self.session.remote
+        if remote is not None:
+            self._become_secure(remote)
+
+    def _send_noise(self) -> None:
+        """Send our NoiseMessage, if it is its turn."""
+        if self.session.noise_is_due:
+            self.write(
+                self.session.send_noise(ephemeral=self.context.random_bytes(EPHEMERAL_BYTES))
+            )
+
+    def _become_secure(self, remote: RemotePeer) -> None:
+        reason = self.admission.check_secure(self, remote)
         if reason is not None or self.feed is None:
             self.close(reason or CloseReason("protocol", "it shook hands about no feed"))
             return
+        if self.session.is_protected:
+            self.admission.is_protected(self, remote)
         self.wire.bufferSize = TCPConnection.bufferSize
         if hasattr(self.wire, "setTcpKeepAlive"):
             _notice_silence(self.wire)
@@ -244,7 +300,7 @@ class PeerProtocol(PeerConnection):
             close=self.close,
             tell=lambda kind, what: self.admission.tell(self, kind, what),
         )
-        self.peering = Peering(connection, self.feed, self.session, event.peer)
+        self.peering = Peering(connection, self.feed, self.session, remote)
         self.wire.registerProducer(self.peering.scheduler, True)
         self.peering.start()
         self.became_ready()

@@ -1,0 +1,144 @@
+"""Records: a protected stream, behind the Noise handshake of the extension `noise`.
+
+A record is two bytes of length and a Noise transport message: up to 65,519 bytes of the stream of
+frames, encrypted and authenticated (ChaChaPoly) under a nonce that counts. So a record that was
+altered, repeated, left out, moved or sent back is noticed, and ends the connection. A record of no
+bytes is the end: a stream that stops without one was cut (docs/extensions/noise.md).
+
+Both ends of a direction take a new key after as many records or bytes, by counting.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from noise.state import CipherState
+
+from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError, StreamAltered
+
+__all__ = ["MAX_RECORD_CONTENT", "RecordReader", "RecordWriter"]
+
+_LENGTH: Final = struct.Struct(">H")
+_TAG_BYTES: Final = 16
+
+MAX_RECORD_CONTENT: Final = 65_535 - _TAG_BYTES
+"""Bytes of the stream in a record, at most: a Noise message has no more than 65,535."""
+
+REKEY_RECORDS: Final = 1 << 16
+REKEY_BYTES: Final = 1 << 30
+"""After so many records, or bytes of the stream, a direction takes a new key."""
+
+LAST_NONCE: Final = (1 << 64) - 2
+"""The greatest nonce of a record: Noise keeps 2^64 - 1 for `REKEY`."""
+
+
+class _Direction:
+    """One direction's key, and what has gone under it."""
+
+    __slots__ = ("_bytes", "_cipher", "_records")
+
+    def __init__(self, cipher: CipherState) -> None:
+        self._cipher = cipher
+        self._records = self._bytes = 0
+
+    def next_key(self, error: type[LocalProtocolError | RemoteProtocolError]) -> CipherState:
+        """What the next record is under; `error` when the nonces have come to their end."""
+        if self._records >= REKEY_RECORDS or self._bytes >= REKEY_BYTES:
+            self._cipher.rekey()
+            self._records = self._bytes = 0
+        if self._cipher.n > LAST_NONCE:
+            raise error("a direction of the protected stream has used all its nonces")
+        return self._cipher
+
+    def count(self, size: int) -> None:
+        """A record with so many bytes of the stream has gone."""
+        self._records += 1
+        self._bytes += size
+
+
+class RecordWriter:
+    """What we send, as records."""
+
+    __slots__ = ("_direction",)
+
+    def __init__(self, cipher: CipherState) -> None:
+        self._direction = _Direction(cipher)
+
+    def process(self, data: bytes) -> bytes:
+        """The next bytes of the stream (1 or more) in as many records as they need.
+
+        LocalProtocolError when the nonces have come to their end: the connection is to be closed.
+        """
+        if len(data) <= MAX_RECORD_CONTENT:
+            return self._record(data)
+        with memoryview(data) as view:
+            starts = range(0, len(view), MAX_RECORD_CONTENT)
+            return b"".join([self._record(view[at : at + MAX_RECORD_CONTENT]) for at in starts])
+
+    def end(self) -> bytes:
+        """The record that says that nothing more is sent."""
+        return self._record(b"")
+
+    def _record(self, content: bytes | memoryview) -> bytes:
+        key = self._direction.next_key(LocalProtocolError)
+        message: bytes = key.encrypt_with_ad(b"", content)
+        self._direction.count(len(content))
+        return _LENGTH.pack(len(message)) + message
+
+
+class RecordReader:
+    """What comes, taken out of its records; of a record that is not complete nothing is known."""
+
+    __slots__ = ("_buffer", "_direction", "has_ended")
+
+    def __init__(self, cipher: CipherState) -> None:
+        self._direction = _Direction(cipher)
+        self._buffer = bytearray()
+        #: Whether the peer has said that it sends nothing more.
+        self.has_ended = False
+
+    def __len__(self) -> int:
+        """Bytes held of a record that is not complete."""
+        return len(self._buffer)
+
+    def process(self, data: bytes | bytearray) -> bytes:
+        """Take the next bytes; what the records that are complete now contain.
+
+        StreamAltered for a record that is not authentic; RemoteProtocolError for one that is too
+        short, for what comes behind the end, and when the nonces have come to their end.
+        """
+        if self.has_ended and data:
+            raise RemoteProtocolError("the peer sent bytes behind the end of its stream")
+        self._buffer += data
+        contents = []
+        at = 0
+        while (content := self._next_record(at)) is not None:
+            at += _LENGTH.size + len(content) + _TAG_BYTES
+            if content:
+                contents.append(content)
+            elif at < len(self._buffer):
+                raise RemoteProtocolError("the peer sent bytes behind the end of its stream")
+            else:
+                self.has_ended = True
+        del self._buffer[:at]
+        return b"".join(contents)
+
+    def _next_record(self, at: int) -> bytes | None:
+        start = at + _LENGTH.size
+        if len(self._buffer) < start:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer, at)
+        if length < _TAG_BYTES:
+            raise RemoteProtocolError(f"a record has {length} bytes, not {_TAG_BYTES} or more")
+        if len(self._buffer) < start + length:
+            return None
+        key = self._direction.next_key(RemoteProtocolError)
+        with memoryview(self._buffer) as view:
+            try:
+                content: bytes = key.decrypt_with_ad(b"", view[start : start + length])
+            except InvalidTag:
+                raise StreamAltered("what came is not what the peer sent") from None
+        self._direction.count(len(content))
+        return content
