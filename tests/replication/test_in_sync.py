@@ -32,6 +32,7 @@ from hyperbloom.store.records import Holding, SetFigures
 from hyperbloom.store.values.digest_migration import SumUp, begin_sums
 from hyperbloom.store.writer import commit_group
 from hyperbloom.wire import Digest, DigestRequest, Range
+from hyperbloom.wire.extensions.noise import NOISE
 
 NOTHING = {
     "count": 0, "digest": bytes(32), "settled_count": 0, "settled_digest": bytes(32),
@@ -158,7 +159,7 @@ def test_a_light_node_does_not_announce_it(network):
     owner, member, feed = light_pair(network)
     network.connect(member, owner, feed)
     network.run(12)
-    assert status(owner).extensions == (SPLITS_REPLIES,)
+    assert status(owner).extensions == (SPLITS_REPLIES, NOISE)
     assert status(owner).in_sync is None
     with pytest.raises(ValueError, match="light"):
         fired(member.node.wait_synced(feed, [owner.key.hex()], timeout=1))
