@@ -229,7 +229,8 @@ def idle_case(folder: Path, scale: float) -> Figures:
     """Idle secure connections: memory of the node a connection."""
     count = int(1_000 * scale)
     node = BenchNode(folder / "owner", OWNER, FEED)
-    node.prepare(limits=f"connections = {count + 10}\nconnections_per_address = {count + 10}")
+    names = ("connections", "connections_per_address", "connections_per_key")
+    node.prepare(limits="\n".join(f"{name} = {count + 10}" for name in names))
     prefill(node.folder, OWNER, FEED, [[b"one"]], links=member_links(OWNER, MEMBER))
     script = Path(__file__).with_name("idle_peers.py")
     link = member_links(OWNER, MEMBER)[0].raw.hex()

@@ -4,12 +4,12 @@ A line of JSON on standard input says what to do (`Task`); it says `secure` on s
 all connections are. Then the line `report` is answered with a line of JSON, `leave` ends all
 connections, and the end of standard input ends the process.
 
-Each connection is a member with a key and an address of its own. All that comes is decrypted, cut
-into frames and checked: a chain and a signature over both nonces, and each Data's signature, once
-for equal bodies of one sender. A value that begins with MARK carries the time it was put
-(`marked_value`). It asks as a node with an empty store does: for the other's digest, then with an
-empty filter. It compares again a second after the last value, and every minute; comparisons are
-answered with what really came.
+Each connection is a member with a key and an address of its own, and its stream is protected by
+Noise, as between all nodes of ours. All that comes is decrypted, cut into frames and checked: a
+chain and a signature over both nonces, and each Data's signature, once for equal bodies of one
+sender. A value that begins with MARK carries the time it was put (`marked_value`). It asks as a
+node with an empty store does: for the other's digest, then with an empty filter. It compares again
+a second after the last value, and every minute; comparisons are answered with what really came.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ from hyperbloom.digests import SUM_MODULUS, element_sum, set_digest
 from hyperbloom.keys import Identity
 from hyperbloom.trust import issue_link, verify_chain
 from hyperbloom.wire import Credentials, Data, Digest, DigestRequest, Range, Sync
+from hyperbloom.wire.extensions.noise import EPHEMERAL_BYTES, NoiseMessage
 from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 from hyperbloom.wire.framing import FrameReader, encode_frame, encode_open, split_frame
 from hyperbloom.wire.messages import Handshake, Open
+from hyperbloom.wire.protection import Protection
+from hyperbloom.wire.records import RecordWriter
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
 from hyperbloom.wire.verification import judge_data, verify_handshake
 
@@ -111,22 +114,24 @@ class LightPeer:
         chain = verify_chain(self.feed, [link.to_bytes()], now=time.time())
         self.credentials = Credentials(feed_key=self.feed, identity=self.identity, chain=chain)
         self.task, self.figures = task, figures
-        self.nonce = os.urandom(24)
-        self.outgoing = XSalsa20Stream(self.feed, self.nonce)
+        self.protection = Protection(dialled=True)
+        self.nonce = self.protection.nonce(os.urandom(24), self.credentials)
+        self.outgoing: XSalsa20Stream | RecordWriter = XSalsa20Stream(self.feed, self.nonce)
         self.frames = FrameReader()
         self.opened: Open | None = None
         self.remote: Any = None
         self.values = self.total = self.bytes_in = self.compared = 0
-        self.is_asked = self.is_ended = False
+        self.is_asked = self.is_ended = self.is_secure = False
         #: When it compares again; never before it has asked.
         self.due = math.inf
         source = f"127.{1 + number // 60_000}.{number // 250 % 250}.{1 + number % 250}"
         self.socket = socket.create_connection(
             ("127.0.0.1", task.port), timeout=60, source_address=(source, 0)
         )
-        self.socket.sendall(
-            encode_open(Open(feed=self.credentials.discovery_key, nonce=self.nonce).encode())
-        )
+        opened = Open(feed=self.credentials.discovery_key, nonce=self.nonce)
+        sent = encode_open(opened.encode())
+        self.protection.sent(sent)
+        self.socket.sendall(sent)
 
     def read(self) -> bool:
         """Take what has come; whether the connection goes on."""
@@ -154,14 +159,14 @@ class LightPeer:
         self.frames.decrypt_with(XSalsa20Stream(self.feed, opened.nonce))
         dialect = self.credentials.dialect
         names = ("split-replies", SET_DIGEST) if self.task.compares else ("split-replies",)
-        self.send(
-            Handshake(
-                id=os.urandom(32),
-                extensions=names,
-                signature=self.identity.sign(dialect.handshake_input(self.nonce, opened.nonce)),
-                chain=self.credentials.chain.to_wire(),
-            )
+        handshake = Handshake(
+            id=os.urandom(32),
+            extensions=(*names, *self.protection.announced),
+            signature=self.identity.sign(dialect.handshake_input(self.nonce, opened.nonce)),
+            chain=self.credentials.chain.to_wire(),
         )
+        self.protection.sent(encode_frame(handshake.message_id, handshake.encode()))
+        self.send(handshake)
 
     def _take(self, frame: bytes) -> None:
         message_id, body = split_frame(frame)
@@ -169,15 +174,12 @@ class LightPeer:
         if message_id == Data.message_id:
             self._take_data(body)
         elif message_id == Handshake.message_id:
-            assert self.opened is not None
-            signed = self.credentials.dialect.handshake_input(self.opened.nonce, self.nonce)
-            self.remote = verify_handshake(
-                Handshake.decode(body), self.credentials, signed=signed, now=time.time(), leeway=0
-            )
-            if self.task.asks and self.task.compares:
-                self.compare()
-            elif self.task.asks:
-                self._ask()
+            self._take_handshake(Handshake.decode(body))
+        elif message_id == NoiseMessage.message_id:
+            self.protection.read(body)
+            self.outgoing, reader = self.protection.ciphers()
+            self.frames.read_records(reader)
+            self._begin()
         elif message_id == Digest.message_id:
             self._take_digest(Digest.decode(body))
         elif message_id == DigestRequest.message_id:
@@ -193,6 +195,26 @@ class LightPeer:
                     ranges=request.ranges,
                 )
             )
+
+    def _take_handshake(self, handshake: Handshake) -> None:
+        assert self.opened is not None
+        signed = self.credentials.dialect.handshake_input(self.opened.nonce, self.nonce)
+        self.remote = verify_handshake(
+            handshake, self.credentials, signed=signed, now=time.time(), leeway=0
+        )
+        if self.protection.both_speak(handshake, self.opened, self.credentials):
+            seen = self.frames.end_transcript()
+            self.protection.begin(self.credentials, self.remote.key, seen)
+            self.send(self.protection.write(ephemeral=os.urandom(EPHEMERAL_BYTES)))
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        self.is_secure = True
+        if self.task.asks and self.task.compares:
+            self.compare()
+        elif self.task.asks:
+            self._ask()
 
     def compare(self) -> None:
         """Ask what the owner holds."""
@@ -265,7 +287,7 @@ class Crowd:
             self.peers.append(peer)
             self.selector.register(peer.socket, selectors.EVENT_READ, peer)
             self._serve(0)
-        while any(peer.remote is None for peer in self.peers) and not self.lost:
+        while any(not peer.is_secure for peer in self.peers) and not self.lost:
             self._serve(1)
         sys.stdout.write(f"secure, {self.lost} lost\n")
         sys.stdout.flush()
