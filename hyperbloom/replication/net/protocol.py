@@ -12,7 +12,8 @@ other.)
 from __future__ import annotations
 
 import socket
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 
 from twisted.internet.protocol import connectionDone
 from twisted.internet.tcp import Connection as TCPConnection
@@ -137,6 +138,10 @@ class PeerProtocol(PeerConnection):
     # Bytes in
 
     def _receive(self, data: bytes) -> None:
+        with self._charging():
+            self._take_bytes(data)
+
+    def _take_bytes(self, data: bytes) -> None:
         try:
             self.session.receive_data(data)
         except LocalProtocolError as error:
@@ -144,14 +149,19 @@ class PeerProtocol(PeerConnection):
             log.error("{peer}: {why}", peer=self.address, why=error)
             self.abort(CloseReason("failed", "this node could not go on with the connection"))
             return
-        self._look_for_frames()
+        self._take_frames()
 
     def _look_for_frames(self) -> None:
+        with self._charging():
+            self._take_frames()
+
+    @contextmanager
+    def _charging(self) -> Iterator[None]:
+        """What is done meanwhile is the peer's; until a connection is secure the strangers'."""
         share, begun = self._share, self.context.work_seconds()
         try:
-            self._take_frames()
+            yield
         finally:
-            # The first time a connection becomes secure, its frames until then are the strangers'.
             self.context.shares.charge(share, self.context.work_seconds() - begun)
 
     def _take_next(self) -> bool:
