@@ -21,6 +21,7 @@ from hostile import HOSTILE_CASES
 from node_swarm import swarm_case
 from nodes import BenchNode, member_links, prefill, running
 from pools import changes_case, codec_case, initialize_case
+from protection import PROTECTION_CASES
 from reconcile import RECONCILE_CASES
 from steady import steady_state
 from writes import (
@@ -322,6 +323,7 @@ CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     "objects-changes": changes_case,
     "objects-initialize": initialize_case,
     **WRITES_CASES,
+    **PROTECTION_CASES,
     **RECONCILE_CASES,
     "swarm": swarm_case,
     **CROWD_CASES,

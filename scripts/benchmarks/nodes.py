@@ -146,7 +146,9 @@ class BenchNode:
         #: Addresses that it dials.
         self.peers = [peers] if peers else []
 
-    def prepare(self, *, limits: str = "", sync: str = "", rounds: bool = False) -> None:
+    def prepare(
+        self, *, limits: str = "", sync: str = "", rounds: bool = False, noise: str = "prefer"
+    ) -> None:
         """Write key, configuration and tac; with `rounds` the node has a `RoundMeter`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         create_key_file(self.folder / "identity.key", self.identity.seed)
@@ -155,7 +157,7 @@ class BenchNode:
         # Rounds are measured with what users have set; other cases would wait for it.
         sync = "" if rounds else f"[sync]\nanswer_wait = 0.2\nretry_first = 0.1\n{sync}\n\n"
         (self.folder / "hyperbloom.toml").write_text(
-            f'[node]\nlisten = ["tcp:{self.port}:interface=127.0.0.1"]\n\n'
+            f'[node]\nlisten = ["tcp:{self.port}:interface=127.0.0.1"]\nnoise = "{noise}"\n\n'
             f"[limits]\n{limits}\n\n{sync}"
             f'[[feeds]]\nkey = "{self.feed.hex()}"\n{peers}'
         )

@@ -26,6 +26,7 @@ __all__ = [
     "WRITES_CASES",
     "batches",
     "random_values",
+    "replicate",
     "two_nodes",
     "wait_for_counts",
 ]
@@ -59,20 +60,24 @@ def wait_for_counts(nodes: list[BenchNode], count: int, seconds: float) -> None:
         time.sleep(0.02)
 
 
-def two_nodes(folder: Path, owner: list[bytes], member: list[bytes]) -> tuple[BenchNode, BenchNode]:
+def two_nodes(
+    folder: Path, owner: list[bytes], member: list[bytes], *, noise: str = "prefer"
+) -> tuple[BenchNode, BenchNode]:
     """An owner and a member that dials it, with these values in their stores."""
     links = member_links(OWNER, MEMBER)
     one = BenchNode(folder / "owner", OWNER, FEED)
     two = BenchNode(folder / "member", MEMBER, FEED, peers=f"127.0.0.1:{one.port}")
     for node, values in ((one, owner), (two, member)):
-        node.prepare()
+        node.prepare(noise=noise)
         prefill(node.folder, node.identity, FEED, batches(values), links=links)
     return one, two
 
 
-def replicate(folder: Path, values: list[bytes], *, read_back: bool = True) -> Figures:
+def replicate(
+    folder: Path, values: list[bytes], *, read_back: bool = True, noise: str = "prefer"
+) -> Figures:
     """An empty member takes all of these from the owner: seconds, rate, stalls, processor time."""
-    one, two = two_nodes(folder, values, [])
+    one, two = two_nodes(folder, values, [], noise=noise)
     with running(one):
         one.stall()
         begun = time.perf_counter()
