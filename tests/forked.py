@@ -167,7 +167,8 @@ def _server() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_BYTES)
     with theirs:
-        subprocess.Popen([sys.executable, __file__], stdin=theirs)
+        # No program finds the modules of the tests.
+        subprocess.Popen([sys.executable, "-P", __file__], stdin=theirs)
     return ours
 
 
