@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["sharing_out"]
+
 # A busy machine makes an example slow; it does not make it wrong.
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+# Spark's Java lives for seconds here: the code that the slow compiler would make pays for itself
+# later, and several threads that collect garbage only take turns.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+for options in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+    os.environ.setdefault(options, SHORT_LIVED)
 
 VECTORS = Path(__file__).parent / "vectors"
 

@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import forked
+
 from hyperbloom.client.client import Client, NodeUnreachable
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity, create_key_file
@@ -84,7 +86,7 @@ class RealNode:
         self.pair: Identity | None = None
         self.identity = Identity(seed or os.urandom(32))
         self.port = free_port()
-        self.process: subprocess.Popen | None = None
+        self.process: subprocess.Popen | forked.Forked | None = None
         folder.mkdir(mode=0o700, parents=True)
         create_key_file(folder / "identity.key", self.identity.seed)
         if feed is not None:
@@ -117,17 +119,17 @@ class RealNode:
         return self.folder / "node.log"
 
     def start(self, **popen: object) -> RealNode:
-        """Start twistd and wait until the control socket answers."""
+        """Start twistd and wait until the control socket answers.
+
+        It is forked (see `forked`); with arguments for `subprocess.Popen` it starts from nothing.
+        """
         if self.pair is None and not (self.folder / "store").exists():
             make_store_from_before(self.folder / "store", self.key)
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [TWISTD, "-n", "--pidfile=", "hyperbloom", "-c", str(self.config_path)],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                cwd=self.folder,
-                **popen,
+        command = [TWISTD, "-n", "--pidfile=", "hyperbloom", "-c", str(self.config_path)]
+        begin = subprocess.Popen if popen else forked.Forked
+        with self.log_path.open("ab") as log, open(os.devnull, "rb") as nothing:
+            self.process = begin(
+                command, stdin=nothing, stdout=log, stderr=log, cwd=self.folder, **popen
             )
         wait_until(self._answers, READY_SECONDS, f"{self.folder.name} is ready")
         return self
@@ -164,12 +166,10 @@ class RealNode:
         self, *arguments: str, stdin: bytes | None = None, timeout: float = SLACK * 60.0
     ) -> subprocess.CompletedProcess:
         """Run the `hyperbloom` command on this node."""
-        return subprocess.run(
+        return forked.run(
             [HYPERBLOOM, "-c", str(self.config_path), *arguments],
-            input=stdin if stdin is not None else b"",
-            capture_output=True,
+            stdin=stdin if stdin is not None else b"",
             timeout=timeout,
-            check=False,
         )
 
     def put(self, *values: bytes, feed: bytes | None = None) -> int:

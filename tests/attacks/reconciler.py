@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import math
 import os
+import socket
 import struct
 import threading
 from collections import Counter
@@ -260,7 +261,7 @@ class HostilePeer(threading.Thread):
         self.values = values
         self.rounds: list[Counter[object]] = []
         self.connections = 0
-        self.wire: Connection
+        self.wire: Connection | None = None
         self._port, self._owner = port, owner
         self._answers, self._source = answers, source
         self._stopping = threading.Event()
@@ -301,8 +302,11 @@ class HostilePeer(threading.Thread):
                 self._answers.other(self, kind, body)
 
     def stop(self) -> None:
-        """Go away."""
+        """Go away, at once."""
         self._stopping.set()
+        if self.wire is not None:
+            with contextlib.suppress(OSError):
+                self.wire.socket.shutdown(socket.SHUT_RDWR)
         self.join(60)
         assert not self.is_alive()
 

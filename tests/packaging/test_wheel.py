@@ -52,7 +52,14 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new environment with the wheel and what it says it needs, nothing else."""
     folder = tmp_path_factory.mktemp("clean")
     run(sys.executable, "-m", "venv", folder)
-    run(folder / "bin" / "pip", "install", "--disable-pip-version-check", "--quiet", wheel)
+    run(
+        folder / "bin" / "pip",
+        "install",
+        "--no-compile",
+        "--disable-pip-version-check",
+        "--quiet",
+        wheel,
+    )
     return folder
 
 
