@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from hyperbloom.store import AppendValues, PutFeed
 from hyperbloom.store.records import LinkRecord, PeerRecord
+from hyperbloom.store.tables.denied import DenyKey
 from hyperbloom.store.tables.links import PutLinks
+from hyperbloom.store.tables.noise import RememberNoise
 from hyperbloom.store.tables.peers import PutPeer
 from hyperbloom.store.values.ordered_index import PART_BYTES
 from hyperbloom.store.values.refused import RememberRefused
@@ -20,7 +22,7 @@ VALUES: Final = [b"a", b"b", STEM + b"1", STEM + b"2", STEM * 3 + b"1", STEM * 3
 
 
 def fill(run: Callable[[Any], object]) -> None:
-    """Two feeds, values long and short, a link, a peer and a refusal; `run` does an operation."""
+    """Two feeds, values long and short, and a record of each small table; `run` does an operation."""
     run(PutFeed(FEED, {}))
     run(PutFeed(OTHER, {"alias": "other"}))
     run(AppendValues(FEED, VALUES, ORIGIN, 7))
@@ -36,3 +38,5 @@ def fill(run: Callable[[Any], object]) -> None:
     run(PutLinks(FEED, [link]))
     run(PutPeer(PeerRecord(address="127.0.0.1:1", feed_key=FEED)))
     run(RememberRefused(FEED, [(b"bad", "policy")], 5))
+    run(DenyKey(b"d" * 32, 6, "spam"))
+    run(RememberNoise(ORIGIN, 7))

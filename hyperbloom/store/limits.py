@@ -18,6 +18,7 @@ __all__ = [
     "MAX_LINKS_PER_ISSUER",
     "MAX_LINK_BYTES",
     "MAX_MAP_STEP_BYTES",
+    "MAX_NOISE_KEYS",
     "MAX_PEERS_PER_FEED",
     "MAX_PROBLEMS",
     "MAX_READERS",
@@ -93,6 +94,10 @@ in between. A caller cuts its work into such steps."""
 
 MAX_DENIED_KEYS = 10_000
 """Denied keys of a node, all of them in memory. Only its operator adds to them."""
+
+MAX_NOISE_KEYS = 10_000
+"""Peer keys remembered as speaking `noise`, all of them in memory, some 250 bytes each on disk. Any
+member can make keys without end, so beyond it the one that was met longest ago goes."""
 
 GROUP_OPERATIONS = 1_024
 """Operations in one transaction: enough that the disk's sync is shared, few enough that the first

@@ -24,6 +24,7 @@ __all__ = [
     "LinkRecord",
     "LogRecord",
     "LogSlice",
+    "NoiseRecord",
     "ObjectFigures",
     "OriginSlice",
     "PeerRecord",
@@ -174,6 +175,15 @@ class DeniedRecord:
     key: Octets
     denied_at: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseRecord:
+    """A peer key that has completed streams protected by Noise: the first and the last, in µs."""
+
+    key: Octets
+    first_met: int
+    last_met: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

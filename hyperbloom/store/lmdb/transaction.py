@@ -52,6 +52,8 @@ class ReadTransaction:
 
     def scan(self, database: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """The records whose keys begin so, in order; nothing may be written meanwhile."""
+        if database not in self.databases:  # a snapshot of an earlier version may lack it
+            return
         cursor = self.cursor(database)
         if cursor.set_range(prefix):
             for key, data in cursor:

@@ -5,8 +5,8 @@ synced, and one rename gives its file the real name. A process that is killed me
 was there: the old store, or none. The folder's lock is held all the time, so that no node runs on
 it, and none starts.
 
-A store that is replaced hands on its deny list: a key is denied until it is allowed, and not until
-an older snapshot is restored.
+A store that is replaced hands on its deny list, and who has spoken Noise: a key is denied until it
+is allowed, and not until an older snapshot is restored.
 """
 
 import os
@@ -26,13 +26,14 @@ from hyperbloom.store.operations import Operation
 from hyperbloom.store.records import FeedFigures
 from hyperbloom.store.store import NEW_FOLDER, Store
 from hyperbloom.store.tables.denied import DenyKey
+from hyperbloom.store.tables.noise import RememberNoise
 from hyperbloom.store.writer import commit_group
 
 __all__ = [
     "REPLACED",
     "commit_all",
     "compare_figures",
-    "denied_before",
+    "handed_on",
     "new_store_in",
     "understood",
     "verify_copy",
@@ -97,8 +98,8 @@ def _check_free(target: Path, kept: Path, replace: bool) -> None:
         raise StoreExists(f"{kept} keeps a store that was replaced before; remove it first")
 
 
-def denied_before(target: Path, warn: Callable[[str], None]) -> list[Operation]:
-    """What puts the keys that the replaced store denies on the new one's deny list.
+def handed_on(target: Path, warn: Callable[[str], None]) -> list[Operation]:
+    """What has the new store deny, and know as speaking Noise, the keys that the replaced one does.
 
     `warn` is told if they cannot be read.
     """
@@ -106,7 +107,14 @@ def denied_before(target: Path, warn: Callable[[str], None]) -> list[Operation]:
         return []
     try:
         with closing(Store.open_readonly(target)) as store:
-            return [DenyKey(one.key, one.denied_at, one.reason) for one in store.denied()]
+            return [
+                *(DenyKey(one.key, one.denied_at, one.reason) for one in store.denied()),
+                *(
+                    RememberNoise(one.key, at)
+                    for one in store.noise_keys()
+                    for at in (one.first_met, one.last_met)
+                ),
+            ]
     except (StoreError, ValueError, struct.error):
         warn("the deny list of the store that was replaced cannot be read; deny its keys again")
         return []

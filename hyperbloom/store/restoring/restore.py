@@ -26,7 +26,7 @@ from hyperbloom.store.records import SnapshotInfo
 from hyperbloom.store.restoring.replacement import (
     commit_all,
     compare_figures,
-    denied_before,
+    handed_on,
     new_store_in,
     understood,
     verify_copy,
@@ -47,8 +47,8 @@ def restore_store(
 ) -> SnapshotInfo:
     """Make the store `target` from a snapshot of the node `node_key` (None: of any node).
 
-    `replace`: a store that is there is kept beside it as `target` + REPLACED; what it denied
-    stays denied, or `warn` is told that it cannot be read. `verify`: walk all of the copy
+    `replace`: a store that is there is kept beside it as `target` + REPLACED; whom it denied
+    stays denied, and who spoke Noise is remembered, or `warn` is told that it cannot be read. `verify`: walk all of the copy
     before it is used. A snapshot of an older schema is brought up to date. Raises StoreExists,
     ForeignSnapshot, StoreLocked, StoreCorrupt (the snapshot is not what it says), and
     StoreError.
@@ -69,7 +69,7 @@ def restore_store(
             if verify:
                 verify_copy(snapshot, copy, progress)
             migrate(copy)
-            commit_all(copy, denied_before(target, warn))
+            commit_all(copy, handed_on(target, warn))
     return info
 
 

@@ -1,7 +1,7 @@
 """To begin a store with the values of a snapshot, which may be another node's.
 
 The values and links of some feeds are read into a new store: the other node's refusals, addresses,
-denied keys, forgotten values, objects and identity stay with it. Each value keeps its place in the
+denied keys, keys that speak Noise, forgotten values, objects and identity stay with it. Each value keeps its place in the
 order of arrival, and the peer and time that the snapshot's node wrote down with it; these are that
 node's word, which `seeded_from` in the meta table names.
 """
@@ -26,7 +26,7 @@ from hyperbloom.store.records import FeedFigures, FeedRecord, LinkRecord, LogRec
 from hyperbloom.store.restoring.replacement import (
     commit_all,
     compare_figures,
-    denied_before,
+    handed_on,
     new_store_in,
     understood,
     verify_copy,
@@ -86,7 +86,7 @@ def seed_store(
             )
             with closing(environment):
                 initialize(environment, MIGRATIONS)
-                commit_all(environment, [_seeded_from(info), *denied_before(target, warn)])
+                commit_all(environment, [_seeded_from(info), *handed_on(target, warn)])
                 done = 0
                 for record in chosen:
                     done = _take_feed(source, environment, record, take, now, done, progress)

@@ -1,1 +1,1 @@
-"""Small tables beside the values: links, addresses of peers, denied keys."""
+"""Small tables beside the values: links, addresses of peers, denied keys, who speaks Noise."""

@@ -1,12 +1,19 @@
-"""Reading the small tables: feeds, links, addresses, denied keys, and what has a name."""
+"""Reading the small tables: feeds, links, addresses, denied keys, who speaks Noise, and what has a name."""
 
 from hyperbloom.store.lmdb.layout import FeedState
 from hyperbloom.store.lmdb.transaction import Reader, read
-from hyperbloom.store.records import DeniedRecord, FeedRecord, LinkRecord, PeerRecord
+from hyperbloom.store.records import (
+    DeniedRecord,
+    FeedRecord,
+    LinkRecord,
+    NoiseRecord,
+    PeerRecord,
+)
 from hyperbloom.store.tables.denied import parse_denied_record
 from hyperbloom.store.tables.feeds import feed_record
 from hyperbloom.store.tables.links import parse_link_record
 from hyperbloom.store.tables.meta import meta_key
+from hyperbloom.store.tables.noise import noise_records
 from hyperbloom.store.tables.peers import parse_peer_record
 
 __all__ = ["TableReader"]
@@ -46,6 +53,11 @@ class TableReader(Reader):
         with read(self.environment) as transaction:
             records = list(transaction.scan("denied"))
         return [parse_denied_record(key, data) for key, data in records]
+
+    def noise_keys(self) -> list[NoiseRecord]:
+        """The keys that have completed protected streams, those met longest ago first."""
+        with read(self.environment) as transaction:
+            return noise_records(transaction)
 
     def get_meta(self, name: str) -> bytes | None:
         """What PutMeta keeps under this name."""

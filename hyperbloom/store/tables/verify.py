@@ -7,6 +7,7 @@ from hyperbloom.store.lmdb.layout import FeedState
 from hyperbloom.store.lmdb.transaction import ReadTransaction
 from hyperbloom.store.tables.denied import parse_denied_record
 from hyperbloom.store.tables.links import link_key, parse_link_record
+from hyperbloom.store.tables.noise import verify_noise
 from hyperbloom.store.tables.peers import parse_peer_record
 
 __all__ = ["verify_links", "verify_records"]
@@ -33,7 +34,7 @@ def verify_links(
 
 
 def verify_records(transaction: ReadTransaction, problem: Callable[[str], None]) -> None:
-    """Addresses of peers and denied keys can be read."""
+    """Addresses of peers, denied keys and those that speak Noise can be read."""
     for key, data in transaction.scan("peers"):
         try:
             parse_peer_record(key, data)
@@ -44,3 +45,4 @@ def verify_records(transaction: ReadTransaction, problem: Callable[[str], None])
             parse_denied_record(key, data)
         except (ValueError, struct.error):
             problem(f"denied: the record {key.hex()} cannot be read")
+    verify_noise(transaction, problem)
