@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-__all__ = ["DEFAULT_DIALECT", "Dialect", "Mode", "Tombstones", "check_alias"]
+__all__ = [
+    "DEFAULT_DIALECT",
+    "Dialect",
+    "Mode",
+    "Noise",
+    "Tombstones",
+    "check_alias",
+]
 
 #: How much a node keeps of a feed: all values, those of some ranges, or none.
 Mode = Literal["full", "range", "light"]
@@ -18,6 +25,10 @@ Dialect = Literal["2", "1", "draft"]
 
 #: What a feed speaks that names none: nothing weaker is ever chosen by itself.
 DEFAULT_DIALECT: Dialect = "2"
+
+#: With whom streams are protected by the extension `noise`: with every peer that speaks it; with
+#: every peer, and who does not speak it is refused; with nobody.
+Noise = Literal["prefer", "require", "off"]
 
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HEX_KEY = re.compile(r"[0-9A-Fa-f]{64}")

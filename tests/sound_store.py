@@ -22,7 +22,7 @@ VALUES: Final = [b"a", b"b", STEM + b"1", STEM + b"2", STEM * 3 + b"1", STEM * 3
 
 
 def fill(run: Callable[[Any], object]) -> None:
-    """Two feeds, values long and short, and a record of each small table; `run` does an operation."""
+    """Two feeds, values long and short, each small table; `run` does an operation."""
     run(PutFeed(FEED, {}))
     run(PutFeed(OTHER, {"alias": "other"}))
     run(AppendValues(FEED, VALUES, ORIGIN, 7))

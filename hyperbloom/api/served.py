@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ForgottenFigures,
         LinkRecord,
         LogSlice,
+        NoiseRecord,
         OriginSlice,
         RangeSlice,
         SnapshotInfo,
@@ -285,6 +286,10 @@ class ServedNode(Protocol):
     async def allow(self, key: bytes) -> bool: ...
 
     def denied(self) -> list[DeniedRecord]: ...
+
+    async def forget_noise(self, key: bytes) -> bool: ...
+
+    def noise_keys(self) -> list[NoiseRecord]: ...
 
     def addresses(self) -> list[Address]: ...
 

@@ -44,6 +44,8 @@ listen = {listen}
 # log_files = 10                # log files that are kept (not under systemd, which has the journal)
 # log_bytes = 1000000           # bytes of one, after which the next is begun
 # leeway = 0                    # how long an expired link still counts (clocks that differ)
+# noise = "prefer"              # protect streams with peers that can (prefer), refuse those that
+#                               # cannot, such as npm peers (require), or protect none (off)
 
 # Feeds that were made with `hyperbloom feed create`, or joined with `hyperbloom join` and
 # `hyperbloom feed join`, are there without being named. Others are named here:
@@ -56,6 +58,7 @@ listen = {listen}
 # peers = ["example.org:4365"]  # nodes to dial
 # issue_links = true            # give trust links to peers that ask for shorter chains
 # retain_age = "90d"            # forget values that arrived longer ago
+# noise = "require"             # another policy than that of [node]
 """
 
 

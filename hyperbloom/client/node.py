@@ -10,7 +10,7 @@ from hyperbloom.client.requests import feed_path
 from hyperbloom.client.transport import Transport
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas.answers import SessionOfferForm
+    from hyperbloom.api.schemas.answers import NoiseKeyForm, SessionOfferForm
 
 __all__ = ["NodeRequests"]
 
@@ -29,6 +29,14 @@ class NodeRequests(Transport):
     def peers(self) -> list[dict[str, Any]]:
         """Every peer, see `hyperbloom.replication.status.PeerStatus`."""
         return cast("list[dict[str, Any]]", self.ask("GET", "/v1/peers")["peers"])
+
+    def noise_keys(self) -> list[NoiseKeyForm]:
+        """The keys that have spoken `noise`, those met longest ago first."""
+        return cast("list[NoiseKeyForm]", self.ask("GET", "/v1/noise")["keys"])
+
+    def forget_noise(self, key: bytes) -> Mapping[str, Any]:
+        """Has the node speak to a key without `noise` again; `was_remembered`."""
+        return self.ask("DELETE", f"/v1/noise/{key.hex()}")
 
     def discovery(self, feed: str | None = None) -> Mapping[str, Any]:
         """The search for a feed's peers: `enabled`, `dht`, `tracker`, `swarm`, `lan`, `found`."""

@@ -6,9 +6,15 @@ from typing import get_args
 
 from hyperbloom.addresses import Address
 from hyperbloom.config.table import ConfigTable, one_of
-from hyperbloom.feed_words import DEFAULT_DIALECT, Dialect, check_alias
+from hyperbloom.feed_words import DEFAULT_DIALECT, Dialect, Noise, check_alias
 from hyperbloom.keys import parse_public_key
-from hyperbloom.replication.settings import FEED_SETTINGS, FeedSettings, KeyRange
+from hyperbloom.replication.settings import (
+    FEED_SETTINGS,
+    FeedSettings,
+    KeyRange,
+    NoisePolicy,
+    why_no_noise,
+)
 
 __all__ = ["RANGE_KEYS", "read_feeds"]
 
@@ -53,17 +59,21 @@ def _feed(table: ConfigTable) -> FeedSettings:
             "ranges": ranges,
             "dialect": table.text("dialect", DEFAULT_DIALECT, one_of(get_args(Dialect), "dialect")),
             "peers": table.texts("peers", (), Address.parse),
+            "noise": table.text("noise", "", one_of(get_args(Noise), "policy")) or None,
         },
     )
     if (found["mode"] == "range") != bool(ranges):
         is_range = found["mode"] == "range"
         problem = "needs at least one range" if is_range else 'is only for mode = "range"'
         raise table.error("ranges", problem)
+    why = why_no_noise(found["dialect"])
+    if why is not None and found["noise"] == "require":
+        raise table.error("noise", f'{why}; say "off" here, or leave this feed')
     return FeedSettings(**found)
 
 
-def read_feeds(root: ConfigTable) -> tuple[FeedSettings, ...]:
-    """The settings of every `[[feeds]]` of the file. Raises `ConfigError`."""
+def read_feeds(root: ConfigTable, *, noise: NoisePolicy) -> tuple[FeedSettings, ...]:
+    """The settings of every `[[feeds]]` of the file, with `[node] noise`. Raises `ConfigError`."""
     feeds: list[FeedSettings] = []
     for number, item in enumerate(root.tables("feeds"), 1):
         table = item.titled(f"[[feeds]] {number}")
@@ -72,5 +82,9 @@ def read_feeds(root: ConfigTable) -> tuple[FeedSettings, ...]:
             raise table.error("key", "this feed is there twice; leave one out")
         if feed.alias is not None and any(feed.alias == other.alias for other in feeds):
             raise table.error("alias", f"{feed.alias!r} names two feeds; choose another")
+        why = why_no_noise(feed.dialect)
+        if why is not None and noise is NoisePolicy.REQUIRE and feed.noise is None:
+            problem = 'is "require" under [node], and here it cannot be'
+            raise table.error("noise", f'{problem}: {why}; say "off" for this feed, or leave it')
         feeds.append(feed)
     return tuple(feeds)

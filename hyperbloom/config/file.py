@@ -10,6 +10,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from hyperbloom.addresses import Address, check_listen, check_node_listen
 from hyperbloom.config.api import ApiSettings, read_api
@@ -17,10 +18,11 @@ from hyperbloom.config.discovery import read_discovery
 from hyperbloom.config.feeds import read_feeds
 from hyperbloom.config.table import ConfigError, ConfigTable, nearest, one_of
 from hyperbloom.discovery.settings import DiscoverySettings
+from hyperbloom.feed_words import Noise
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.settings import DEFAULT_OBJECTS_LISTEN, HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
-from hyperbloom.replication.settings import FeedSettings, SyncSettings
+from hyperbloom.replication.settings import FeedSettings, NoisePolicy, SyncSettings
 
 __all__ = [
     "CONFIG_NAME",
@@ -63,6 +65,7 @@ NODE_KEYS = (
     "log_files",
     "log_bytes",
     "leeway",
+    "noise",
 )
 
 
@@ -80,6 +83,7 @@ class Config:
     log_files: int = DEFAULT_LOG_FILES
     log_bytes: int = DEFAULT_LOG_BYTES
     leeway: float = 0.0
+    noise: NoisePolicy = NoisePolicy.PREFER
     feeds: tuple[FeedSettings, ...] = ()
     limits: Limits
     sync: SyncSettings
@@ -158,6 +162,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
     leeway = node.bounded("leeway", node.seconds("leeway", 0.0), 0, MAX_LEEWAY)
     data = node.path("data", base, ".")
     identity = node.path("identity", base, IDENTITY_NAME)
+    noise = NoisePolicy(node.text("noise", "prefer", one_of(get_args(Noise), "policy")))
     return Config(
         path=path,
         data=data,
@@ -169,7 +174,8 @@ def _config(root: ConfigTable, path: Path) -> Config:
         log_files=_at_least(node, "log_files", DEFAULT_LOG_FILES, LEAST_LOG_FILES),
         log_bytes=_at_least(node, "log_bytes", DEFAULT_LOG_BYTES, LEAST_LOG_BYTES),
         leeway=leeway,
-        feeds=read_feeds(root),
+        noise=noise,
+        feeds=read_feeds(root, noise=noise),
         limits=table("limits").dataclass(Limits),
         sync=table("sync").dataclass(SyncSettings),
         discovery=read_discovery(table("discovery"), base),

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 
 from hyperbloom.connections.close_reason import ClosedConnection, CloseReason
 from hyperbloom.connections.limits import MAX_CLOSED_SHOWN, TOLD_SINGLY
@@ -62,7 +62,8 @@ C = TypeVar("C", bound=Registered)
 class Registry(Generic[C]):
     """The connections of one protocol, the oldest first.
 
-    now: seconds since 1970. ordinary: kinds of `CloseReason` that tell a person nothing.
+    now: seconds since 1970. ordinary: kinds of `CloseReason` that tell a person nothing; alarming:
+    those that are warned of.
     strangers, members: what the log calls connections before and after their handshake.
     reactor_budget: what all of them together may use of a turn of the reactor.
     """
@@ -74,6 +75,7 @@ class Registry(Generic[C]):
         log: Logger,
         *,
         ordinary: frozenset[str],
+        alarming: frozenset[str] = frozenset(),
         strangers: str,
         members: str,
         reactor_budget: ReactorBudget,
@@ -87,7 +89,7 @@ class Registry(Generic[C]):
         self.strangers = Tally(clock, log, what=strangers)
         self.members = Tally(clock, log, what=members, singly=TOLD_SINGLY)
         self._now = now
-        self._ordinary = ordinary
+        self._ordinary, self._alarming = ordinary, alarming
         self._open: dict[C, None] = {}
         self._past_in = self._past_out = 0
         self._all_closed: list[Deferred[None]] = []
@@ -127,7 +129,8 @@ class Registry(Generic[C]):
     def _emit(self, connection: C, kind: str, text: str, **words: str) -> None:
         tally = self.members if connection.is_ready else self.strangers
         fields: dict[str, Any] = {**words, **self.log_fields(connection)}
-        tally.tell(kind, connection.network, text, peer=connection.address, **fields)
+        level = LogLevel.warn if kind in self._alarming else LogLevel.info
+        tally.tell(kind, connection.network, text, level=level, peer=connection.address, **fields)
 
     def log_fields(self, connection: C) -> Mapping[str, str]:
         """What a line of the log about a connection has beside its address."""

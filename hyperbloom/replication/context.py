@@ -17,7 +17,7 @@ from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
 from hyperbloom.replication.deny_list import DenyList
 from hyperbloom.replication.limits import ANSWERING_SECONDS, ANSWERS_PER_TURN, Limits
-from hyperbloom.replication.settings import SyncSettings
+from hyperbloom.replication.settings import NoisePolicy, SyncSettings
 from hyperbloom.replication.sketch_slots import SketchSlots
 from hyperbloom.store import Operation, Store, StoreError, Writer, WriterInline
 
@@ -36,9 +36,10 @@ class FeedContext:
     itself there. now: seconds since 1970. random_bytes: unpredictable bytes. in_thread: runs a
     blocking call and answers with a Deferred; the feeds call it by `own_work` and `work_for` alone.
     work_seconds: the processor time of the thread it is called in. peer_id: this process's id in
-    handshakes. denied: the keys that the operator denies, which a node takes from its store. limits
-    and sync may be replaced while the node runs (`Node.use_settings`): they are read again wherever
-    they count.
+    handshakes. denied: the keys that the operator denies, which a node takes from its store. noise:
+    with whom streams about feeds that say nothing else are protected. limits and sync may be
+    replaced while the node runs (`Node.use_settings`), noise by `Node.use_noise`: they are read
+    again wherever they count.
     """
 
     identity: Identity
@@ -53,6 +54,7 @@ class FeedContext:
     work_seconds: Callable[[], float]
     peer_id: bytes
     leeway: float = 0.0
+    noise: NoisePolicy = NoisePolicy.PREFER
     denied: DenyList = field(default_factory=DenyList)
     feed_keys: FeedKeys = field(default_factory=FeedKeys)
     sketch_slots: SketchSlots = field(default_factory=SketchSlots)

@@ -286,6 +286,10 @@ FOUND_REST_LONGEST = 3_600.0
 #: Rests after which an address that once led to a peer is kept in the store no longer.
 FOUND_FAILURES = 8
 
+#: When a key that speaks `noise` was met last is written down once in so many seconds: a peer that
+#: connects again and again costs no more writes than one that stays.
+NOISE_MET_SECONDS = 86_400.0
+
 #: `hyperbloom.wire.packing.MAX_VALUE_BYTES`, repeated so that reading a configuration does not load
 #: the wire; a test compares the two.
 LONGEST_VALUE_BYTES = 261_049

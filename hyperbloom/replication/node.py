@@ -27,17 +27,17 @@ from hyperbloom.replication.feed.peers import FeedPeer
 from hyperbloom.replication.feed.tombstones import TombstoneReader
 from hyperbloom.replication.feeds import Feeds
 from hyperbloom.replication.limits import RETENTION_SECONDS, Limits
-from hyperbloom.replication.net.admission import Admission
+from hyperbloom.replication.net.admission import Admission, key_in_log
 from hyperbloom.replication.net.dialer import AcceptFactory
 from hyperbloom.replication.net.dials import Dials
 from hyperbloom.replication.net.discovered_peers import DiscoveredPeers
 from hyperbloom.replication.overview import Overview
 from hyperbloom.replication.ownership import Ownership
-from hyperbloom.replication.settings import FeedSettings, SyncSettings
+from hyperbloom.replication.settings import FeedSettings, NoisePolicy, SyncSettings
 from hyperbloom.replication.status import NodeStatus, NodeTraffic, PeerStatus
 from hyperbloom.replication.sync.wait_synced import InSync, wait_synced
 from hyperbloom.store import DropFeed, PutFeed, Store
-from hyperbloom.store.records import DeniedRecord, FeedRecord
+from hyperbloom.store.records import DeniedRecord, FeedRecord, NoiseRecord
 from hyperbloom.store.tables.denied import AllowKey, DenyKey, TooManyDenied
 
 __all__ = ["Node"]
@@ -113,6 +113,7 @@ class Node(Service):
         super().startService()
         self.started = self.context.now()
         self.context.denied.load(self.context.store.denied())
+        self.connections.noise.load()
         for settings in self._configured:
             record = self.context.store.feed(settings.key)
             if record is None:
@@ -272,6 +273,28 @@ class Node(Service):
         self.connections.limits_changed()
         self._advertise = tuple(advertise)
         self._feeds.pinned = frozenset(pinned)
+
+    async def use_noise(self, noise: NoisePolicy) -> None:
+        """Protect streams with others from now on; feeds for which that changes connect anew."""
+        before = [(feed, feed.wanted_noise) for feed in self.feeds.values()]
+        self.context.noise = noise
+        for feed, wanted in before:
+            if feed.wanted_noise is not wanted:
+                await self.connect_anew(feed, "which streams are protected has changed")
+
+    async def forget_noise(self, key: bytes) -> bool:
+        """Speak to a key without Noise again, though it has spoken it; whether it was remembered.
+
+        Raises `StoreError`.
+        """
+        was_remembered = await self.connections.noise.forget(key)
+        if was_remembered:
+            log.info("{key} is not remembered as speaking noise any more", key=key_in_log(key))
+        return was_remembered
+
+    def noise_keys(self) -> list[NoiseRecord]:
+        """The keys that have spoken Noise, those met longest ago first."""
+        return self.context.store.noise_keys()
 
     # Keys that are denied
 

@@ -35,6 +35,8 @@ class Overview:
             feed.trust.require_chain()
         except NotTrusted as error:
             return str(error)
+        if feed.why_shut is not None:
+            return feed.why_shut
         if feed.peers:
             return None
         return self._dials.problem(feed.key)
@@ -99,6 +101,7 @@ class Overview:
             alias=feed.settings.alias,
             mode=feed.settings.mode,
             dialect=feed.settings.dialect,
+            noise=feed.noise.value,
             data_signed=feed.dialect.data_signed,
             lacks=feed.dialect.lacks,
             own=feed.key == self._context.identity.public_key,
@@ -110,6 +113,7 @@ class Overview:
             top_seq=record.top_seq,
             peers=len(feed.peers),
             peers_in_sync=feed.peers.in_sync,
+            peers_unprotected=feed.peers.unprotected,
             last_round=feed.peers.last_round,
             chain_links=None if chain is None else len(chain),
             chain_expires=chain.expires if chain and math.isfinite(chain.expires) else None,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any, get_args
 
 from hyperbloom.addresses import Address
 from hyperbloom.feed_keys import feed_name_digits
-from hyperbloom.feed_words import DEFAULT_DIALECT, Mode, Tombstones
+from hyperbloom.feed_words import DEFAULT_DIALECT, Mode, Noise, Tombstones
 from hyperbloom.keys import PUBLIC_KEY_BYTES
 
 __all__ = [
@@ -16,13 +17,33 @@ __all__ = [
     "WHOLE",
     "FeedSettings",
     "KeyRange",
+    "NoisePolicy",
     "SyncSettings",
+    "why_no_noise",
 ]
 
 #: start (inclusive), end (exclusive; None: open) in byte order.
 KeyRange = tuple[bytes, bytes | None]
 
 WHOLE: KeyRange = (b"", None)
+
+
+class NoisePolicy(StrEnum):
+    """With whom streams are protected (docs/extensions/noise.md), as `feed_words.Noise` has it."""
+
+    PREFER = "prefer"
+    REQUIRE = "require"
+    OFF = "off"
+
+
+def why_no_noise(dialect: str) -> str | None:
+    """Why streams about feeds of a dialect cannot be protected; None: they can be."""
+    if dialect != "draft":
+        return None
+    return (
+        "a handshake of the draft does not prove who sent it, so that a protected stream would be "
+        "one with somebody unknown"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +159,13 @@ class FeedSettings:
     tombstones: Tombstones = field(
         default="off", metadata={"help": "whose tombstones to follow: off, owner or members"}
     )
+    noise: Noise | None = field(
+        default=None,
+        metadata={
+            "help": "with whom [streams are protected](#a-protected-stream): `prefer`, `require` "
+            "or `off`; left out: as `noise` under `[node]` says. In the draft there is only `off`"
+        },
+    )
 
     def __post_init__(self) -> None:
         if len(self.key) != PUBLIC_KEY_BYTES:
@@ -160,6 +188,15 @@ class FeedSettings:
             raise ValueError(
                 f"tombstones is one of {', '.join(get_args(Tombstones))}, not {self.tombstones!r}"
             )
+        self._check_noise()
+
+    def _check_noise(self) -> None:
+        """Raises `ValueError`."""
+        if self.noise not in (None, *get_args(Noise)):
+            raise ValueError(f"noise is one of {', '.join(get_args(Noise))}, not {self.noise!r}")
+        why = why_no_noise(self.dialect)
+        if why is not None and self.noise == "require":
+            raise ValueError(f"noise cannot be required in the draft: {why}; leave it off")
 
     @property
     def log_name(self) -> str:

@@ -76,6 +76,7 @@ class SyncRound(_Picture):
 class PeerStatus(_Picture):
     """One secure connection. Times are seconds since 1970, None: not yet.
 
+    `protected`: nobody between both nodes can read or alter the stream (`noise`).
     `last_round`: how this node last asked the peer for what differs. `in_sync`: whether the peer
     held the same at `in_sync_at`, as a digest or Sync showed (`in_sync_by`); None while nothing is
     known.
@@ -84,6 +85,7 @@ class PeerStatus(_Picture):
     feed: bytes
     address: str
     outgoing: bool
+    protected: bool
     key: bytes
     id: bytes
     chain_links: int
@@ -113,7 +115,9 @@ class FeedStatus(_Picture):
     `own`: its key is the node's own, so that who knows that can read it; `owner`: this node holds
     its key. `lacks`: what its dialect does not protect, in sentences; empty for dialect 2.
     `digest` is None while `digest_left` values are still to be added up (an older store).
-    `peers` are connected; of these `peers_in_sync` held the same values when last compared.
+    `peers` are connected; of these `peers_in_sync` held the same values when last compared, and the
+    streams of `peers_unprotected` can be read and altered by who knows the feed's key. `noise`:
+    with whom streams are protected: prefer, require or off.
     `last_round`: how one of them was last asked for what differs.
     `forgotten` values are remembered whole and `forgotten_hashes` by their hashes;
     `forgotten_refused` came again since the start and were kept out; `retained_out` were forgotten
@@ -125,6 +129,7 @@ class FeedStatus(_Picture):
     alias: str | None
     mode: str
     dialect: str
+    noise: str
     data_signed: bool
     lacks: tuple[str, ...]
     own: bool
@@ -136,6 +141,7 @@ class FeedStatus(_Picture):
     top_seq: int
     peers: int
     peers_in_sync: int
+    peers_unprotected: int
     last_round: SyncRound | None
     chain_links: int | None
     chain_expires: float | None
@@ -186,6 +192,7 @@ class NodeStatus(_Picture):
 class FeedTraffic:
     """What a feed holds and has moved since the start; counts only, so that it costs little.
 
+    peers: secure connections; of these the streams of peers_unprotected are not protected.
     kept_out: values that policy refused, by reason. sync_seconds: spent on making filters;
     values_tested: against filters of peers. sketches_asked: tries by symbols that this node began;
     sketch_symbols came for them, sketch_bytes were sent to ask and to answer by them, and
@@ -198,6 +205,7 @@ class FeedTraffic:
     count: int
     bytes: int
     peers: int
+    peers_unprotected: int
     kept_out: dict[str, int]
     values_in: int
     values_new: int

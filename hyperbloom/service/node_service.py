@@ -178,6 +178,7 @@ class NodeService(MultiService):
             work_seconds=time.thread_time,
             peer_id=os.urandom(PEER_ID_BYTES),
             leeway=config.leeway,
+            noise=config.noise,
             feed_keys=feed_keys,
         )
         node = Node(

@@ -1,7 +1,7 @@
 """A configuration read anew while the node runs: what changes at once, and what needs a restart.
 
 The file is read and checked whole before anything changes, so that a mistake in it changes nothing.
-Then the feeds, `[limits]`, `[sync]`, `advertise` and the log level become what the file says;
+Then the feeds, `[limits]`, `[sync]`, `advertise`, `noise` and the log level become what it says;
 everything else, such as the ports, is only named as needing a restart. Any two configurations are
 told apart field by field, so that a setting that is new here is one that needs a restart until it
 is entered among the others.
@@ -28,7 +28,7 @@ from hyperbloom.store import StoreError
 __all__ = ["ConfigReload", "Reloaded", "differences"]
 
 #: What a running node takes over; the beginnings of the names that `differences` gives.
-_AT_ONCE = ("[limits]", "[sync]", "[node] advertise", "[node] log_level")
+_AT_ONCE = ("[limits]", "[sync]", "[node] advertise", "[node] log_level", "[node] noise")
 #: Fields of `Config` that are tables of the file; the other ones are keys of `[node]`.
 _TABLES = ("limits", "sync", "discovery", "objects")
 
@@ -112,6 +112,7 @@ class ConfigReload:
         different = list(differences(self._config, config))
         at_once = [name for name in different if name.startswith(_AT_ONCE)]
         self._take(config)
+        await self._node.in_turn(self._node.use_noise, config.noise)
         if self._set_log_level is None:
             at_once = [name for name in at_once if name != "[node] log_level"]
         needs = [name for name in different if name not in at_once]
@@ -172,6 +173,7 @@ class ConfigReload:
             limits=config.limits,
             sync=config.sync,
             advertise=config.advertise,
+            noise=config.noise,
             log_level=config.log_level,
         )
 

@@ -39,6 +39,7 @@ from hyperbloom.store.records import (
     LinkRecord,
     LogRecord,
     LogSlice,
+    NoiseRecord,
     OriginSlice,
     RangeSlice,
     SnapshotInfo,
@@ -252,6 +253,7 @@ def a_peer(feed: bytes, **other: Any) -> PeerStatus:
         "feed": feed,
         "address": "192.0.2.7:4365",
         "outgoing": True,
+        "protected": True,
         "key": bytes(range(32)),
         "id": bytes(32),
         "chain_links": 0,
@@ -323,6 +325,7 @@ class FakeNode:
     def __init__(self, seed: bytes = bytes(32)) -> None:
         self.identity = Identity(seed)
         self.denied_keys: dict[bytes, str] = {}
+        self.noise: dict[bytes, int] = {}
         self.calls: list[tuple[Any, ...]] = []
         self.context = FakeContext()
         self.store = FakeStore(self)
@@ -387,6 +390,16 @@ class FakeNode:
         self.denied_keys[key] = reason
         return is_new
 
+    async def forget_noise(self, key: bytes) -> bool:
+        self.calls.append(("forget_noise", key))
+        return self.noise.pop(key, None) is not None
+
+    def noise_keys(self) -> list[NoiseRecord]:
+        return [
+            NoiseRecord(key=key, first_met=1_000_000, last_met=last)
+            for key, last in self.noise.items()
+        ]
+
     async def allow(self, key: bytes) -> bool:
         return self.denied_keys.pop(key, None) is not None
 
@@ -447,6 +460,7 @@ class FakeNode:
             alias=feed.settings.alias,
             mode=feed.settings.mode,
             dialect="2",
+            noise=feed.settings.noise or "prefer",
             data_signed=True,
             lacks=(),
             own=feed is self.own,
@@ -458,6 +472,7 @@ class FakeNode:
             top_seq=record.top_seq,
             peers=0,
             peers_in_sync=0,
+            peers_unprotected=0,
             last_round=None,
             chain_links=None if chain is None else len(chain),
             chain_expires=None if chain is None else chain.expires,
@@ -505,6 +520,7 @@ class FakeNode:
                     count=len(feed.ordered),
                     bytes=sum(map(len, feed.ordered)),
                     peers=1,
+                    peers_unprotected=1,
                     kept_out={"full": 9},
                     values_in=10,
                     values_new=11,

@@ -56,6 +56,11 @@ _FEED_GAUGES = (
     ("count", "hyperbloom_feed_values", "Values here."),
     ("bytes", "hyperbloom_feed_bytes", "Bytes of the values here."),
     ("peers", "hyperbloom_feed_peers", "Secure connections about the feed."),
+    (
+        "peers_unprotected",
+        "hyperbloom_feed_peers_unprotected",
+        "Those of them whose streams are not protected by noise.",
+    ),
 )
 _STORE_GAUGES = (
     ("map_bytes", "The size of the store's map, which grows by itself."),

@@ -26,6 +26,9 @@ __all__ = [
     "LinksForm",
     "MemberForm",
     "MembersForm",
+    "NoiseForgottenForm",
+    "NoiseKeyForm",
+    "NoiseKeysForm",
     "PingForm",
     "Problems",
     "PutForm",
@@ -93,6 +96,27 @@ class DenyListForm(TypedDict):
     """The deny list."""
 
     denied: list[DeniedForm]
+
+
+class NoiseKeyForm(TypedDict):
+    """A key that has spoken `noise`, first and last (seconds since 1970)."""
+
+    key: Key
+    first_met: float
+    last_met: float
+
+
+class NoiseKeysForm(TypedDict):
+    """The keys that are not spoken to without it, unless `noise` is `off`."""
+
+    keys: list[NoiseKeyForm]
+
+
+class NoiseForgottenForm(TypedDict):
+    """A key that may be spoken to without `noise` again."""
+
+    key: Key
+    was_remembered: bool
 
 
 class StepForm(TypedDict):
@@ -171,7 +195,7 @@ class FeedForm(TypedDict):
     """A feed of the node; `lacks`: what its dialect does not protect.
 
     `owner`: this node holds the feed's key. `own`: that is the node's own key, so that whoever
-    knows the node's public key can read the feed.
+    knows the node's public key can read the feed. `noise`: its policy, null: the node's.
     """
 
     key: str
@@ -189,6 +213,7 @@ class FeedForm(TypedDict):
     retain_values: int
     retain_bytes: int
     tombstones: str
+    noise: str | None
     count: int
     bytes: int
     digest: str | None

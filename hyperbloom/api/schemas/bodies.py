@@ -24,7 +24,7 @@ from hyperbloom.api.schemas.scalars import (
     Value,
     Values,
 )
-from hyperbloom.feed_words import Dialect, Mode, Tombstones
+from hyperbloom.feed_words import Dialect, Mode, Noise, Tombstones
 
 __all__ = [
     "BoundsForm",
@@ -143,6 +143,7 @@ class FeedSettingsForm(FeedOptionsForm):
     retain_values: NotRequired[Count | None]
     retain_bytes: NotRequired[Count | None]
     tombstones: NotRequired[Tombstones | None]
+    noise: NotRequired[Noise | None]
 
 
 class JoinForm(FeedOptionsForm):

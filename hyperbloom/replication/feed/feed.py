@@ -14,7 +14,7 @@ from hyperbloom.replication.feed.peers import FeedPeers
 from hyperbloom.replication.feed.trust import FeedTrust
 from hyperbloom.replication.feed.values import FeedValues
 from hyperbloom.replication.reading.ranges import union
-from hyperbloom.replication.settings import FeedSettings, KeyRange
+from hyperbloom.replication.settings import FeedSettings, KeyRange, NoisePolicy, why_no_noise
 from hyperbloom.replication.status import FeedTraffic
 from hyperbloom.store.records import Appended, FeedRecord
 from hyperbloom.wire import DIALECTS
@@ -71,7 +71,7 @@ class Feed:
     @property
     def speaks_noise(self) -> bool:
         """Whether this node announces the extension `noise` for the feed."""
-        return self.dialect.carries_noise
+        return self.noise is not NoisePolicy.OFF
 
     @property
     def speaks_set_digest(self) -> bool:
@@ -87,6 +87,27 @@ class Feed:
     def speaks_broadcast_tree(self) -> bool:
         """Whether peers can tell this node ids in place of values: it passes all of them on."""
         return self.settings.mode == "full"
+
+    @property
+    def noise(self) -> NoisePolicy:
+        """With whom streams about the feed are protected: in the draft with nobody."""
+        return self.wanted_noise if self.dialect.carries_noise else NoisePolicy.OFF
+
+    @property
+    def wanted_noise(self) -> NoisePolicy:
+        """What the operator said of it, for this feed or for all."""
+        return NoisePolicy(self.settings.noise or self.context.noise)
+
+    @property
+    def why_shut(self) -> str | None:
+        """Why nobody can be spoken to about it, whoever it is: it cannot be protected, and must."""
+        why = why_no_noise(self.dialect.name)
+        if why is None or self.wanted_noise is not NoisePolicy.REQUIRE:
+            return None
+        return (
+            f'nobody is spoken to: this node requires protected streams (`noise = "require"`), and '
+            f'{why}; set `noise = "off"` for this feed, or leave it'
+        )
 
     def insert(self, values: Sequence[bytes]) -> Deferred[Appended]:
         """Store values of our own; fires when they are on disk.
@@ -135,6 +156,7 @@ class Feed:
             count=self.values.count,
             bytes=self.values.size,
             peers=len(self.peers),
+            peers_unprotected=self.peers.unprotected,
             kept_out=dict(self.values.kept_out),
             **self.peers.moved().sums(),
         )

@@ -33,6 +33,8 @@ class FeedPeer(Protocol):
     @property
     def outgoing(self) -> bool: ...
     @property
+    def is_protected(self) -> bool: ...
+    @property
     def counters(self) -> Counters: ...
 
     # Whether it is in sync: what is known, what it told last and what was here, whether it can tell
@@ -131,6 +133,11 @@ class FeedPeers:
     def in_sync(self) -> int:
         """How many were in sync when that was seen last."""
         return sum(bool(peer.sync_state and peer.sync_state.in_sync) for peer in self._peers)
+
+    @property
+    def unprotected(self) -> int:
+        """With how many of them the stream is not protected."""
+        return sum(not peer.is_protected for peer in self._peers)
 
     @property
     def last_round(self) -> SyncRound | None:

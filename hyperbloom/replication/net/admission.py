@@ -1,4 +1,5 @@
-"""All connections about feeds, and who is let in: room, strikes, twins, chains that run out.
+"""All connections about feeds, and who is let in: room, strikes, twins, chains that run out, and
+streams that are not protected.
 
 Every `PeerProtocol` asks here when it is made, when it is secure and when it ends. Once in half a
 second all are looked at: one whose chain has run out is closed within the second, whatever the
@@ -24,6 +25,8 @@ from hyperbloom.connections.tally import Tally
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import FRAMES_PER_TURN, TURN_SECONDS
+from hyperbloom.replication.net.noise_memory import NoiseMemory
+from hyperbloom.replication.settings import NoisePolicy
 from hyperbloom.replication.status import PeerStatus
 from hyperbloom.replication.sync.peer import Peering
 from hyperbloom.trust import Chain
@@ -34,6 +37,8 @@ __all__ = ["Admission", "AdmittedPeer"]
 
 #: Closings that tell a person nothing.
 _ORDINARY = frozenset({"stopped", "twin", "own", "lost", "cut"})
+#: Somebody on the path did that.
+_ALARMING = frozenset({"stripped", "altered"})
 
 log = Logger()
 
@@ -79,6 +84,7 @@ class Admission(Registry[AdmittedPeer]):
             context.now,
             log,
             ordinary=_ORDINARY,
+            alarming=_ALARMING,
             strangers="Connections of strangers",
             members="Connections of members",
             reactor_budget=ReactorBudget(context.clock, most=FRAMES_PER_TURN, seconds=TURN_SECONDS),
@@ -92,6 +98,8 @@ class Admission(Registry[AdmittedPeer]):
         self._slots: Slots[AdmittedPeer] = Slots(lambda: context.limits)
         self._strikes = Strikes(most=context.limits.strikes, memory=context.limits.ban_seconds)
         self._crowding = Crowding()
+        #: Who has spoken Noise.
+        self.noise = NoiseMemory(context)
         self.door = Door(context.shares, context.clock)
 
     # Called by PeerProtocol
@@ -132,10 +140,20 @@ class Admission(Registry[AdmittedPeer]):
 
     def why_unprotected(self, peer: AdmittedPeer, remote: RemotePeer) -> CloseReason | None:
         """Why a peer that has proved a key may not go on in a stream that is not protected."""
+        feed = peer.feed
+        if feed is None or feed.wanted_noise is NoisePolicy.OFF:
+            return None
+        if feed.why_shut is not None:
+            return CloseReason("unprotected", feed.why_shut)
+        if feed.noise is NoisePolicy.REQUIRE:
+            return CloseReason("unprotected", _NOT_SPOKEN)
+        if feed.noise is NoisePolicy.PREFER and remote.key in self.noise:
+            return CloseReason("unprotected", _not_spoken_now(remote.key))
         return None
 
     def is_protected(self, peer: AdmittedPeer, remote: RemotePeer) -> None:
-        """A peer has spoken Noise: its key is really there."""
+        """A protected stream with a peer stands: its key is really there, and speaks Noise."""
+        self.noise.met(remote.key)
 
     def why_unwanted(self, peer: AdmittedPeer, key: bytes) -> str | None:
         """Why a stranger that names this key is turned away before anything is verified."""
@@ -294,6 +312,19 @@ def key_in_log(key: bytes) -> str:
     16 hex digits tell peers apart, and are no key.
     """
     return key.hex()[:16]
+
+
+_NOT_SPOKEN = (
+    'it does not speak `noise`, and this node requires it (`noise = "require"`): set `noise = '
+    '"prefer"` for this feed, or have the peer run a hyperbloom that speaks it'
+)
+
+
+def _not_spoken_now(key: bytes) -> str:
+    return (
+        "its key has spoken `noise` before, and now does not: somebody may be in its place. If it "
+        f"really speaks it no more: `hyperbloom peers forget-noise {key_in_log(key)}`"
+    )
 
 
 def _is_denied(key: bytes, remote_key: bytes) -> CloseReason:

@@ -25,8 +25,8 @@ from hyperbloom.replication.sync.peer import Peering
 __all__ = ["AcceptFactory", "DialFactory", "Dialer"]
 
 #: Closings after which dialling again is of no use: we are who answers there, or are connected, or
-#: who answers is denied.
-_NO_OTHER_PEER = frozenset({"own", "own-key", "twin", "denied"})
+#: who answers is denied, or does not protect the stream.
+_NO_OTHER_PEER = frozenset({"own", "own-key", "twin", "denied", "unprotected"})
 
 log = Logger()
 

@@ -6,8 +6,9 @@ a peer is kept in the store and dialled first at the next start, before anything
 
 A handshake does not prove that the peer answers there itself: somebody to whom it has shown its
 proof can pass it on, and discovery puts anybody on that path. So an address is kept for a key, and
-told to others as its, only once the peer has shown that it is there (`PeerIntake.when_shown`), and
-not while the configuration names another address where the same key answers.
+told to others as its, only once the peer has shown that it is there (`PeerIntake.when_shown`): by a
+protected stream, or by a value that is new and signed by it. And not while the configuration names
+another address where the same key answers.
 
     waiting ── room ──> dialling ── secure ──> joined ── lost ──> dialling
                            │

@@ -108,6 +108,8 @@ class Peering:
         #: Whether the peer was lost for what it was asked, and will be asked for less.
         self.was_asked_too_much = False
         self._session = session
+        #: Whether nobody between both can read or alter the stream (`noise`).
+        self.is_protected = session.is_protected
         #: Until when the peer may take part, and this node here; looked at every second.
         self.remote_until, self.own_until = remote.expires, self.own_chain.expires
         self._stopped = False
@@ -121,9 +123,14 @@ class Peering:
         self.output = PeerOutput(
             connection, session, self.scheduler, self.share, self.counters, self.context, sent
         )
-        close, failed = connection.close, self._job_failed
         self.intake = PeerIntake(
-            feed, remote.key, self.share, self.counters, close=close, failed=failed
+            feed,
+            remote.key,
+            self.share,
+            self.counters,
+            close=connection.close,
+            failed=self._job_failed,
+            is_shown=self.is_protected,
         )
         self.tree = TreePart(self)
         self._broadcast = Broadcast(self, feed.values.top_seq)
@@ -384,6 +391,7 @@ class Peering:
             feed=self.feed.key,
             address=self.name,
             outgoing=self.outgoing,
+            protected=self.is_protected,
             key=remote.key,
             id=remote.id,
             chain_links=len(remote.chain),

@@ -28,6 +28,7 @@ class PeerIntake:
     """Hands what one peer sends to the feed, and counts it against the share of its key.
 
     `close` ends the connection where the store fails, `failed` where anything else does.
+    `is_shown`: whether the holder of the key is known to be really there.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class PeerIntake:
         *,
         close: Callable[[CloseReason], None],
         failed: Callable[[Failure], None],
+        is_shown: bool,
     ) -> None:
         self._feed = feed
         self._context = feed.context
@@ -55,7 +57,7 @@ class PeerIntake:
         #: What was written in this turn of the reactor: the writer answers for a group at once.
         self._written = 0
         #: Whether something showed that the key's holder is really there, and who waits for it.
-        self.is_shown = False
+        self.is_shown = is_shown
         self._when_shown: list[Callable[[], None]] = []
 
     def take(self, values: Sequence[bytes]) -> None:
@@ -137,8 +139,9 @@ class PeerIntake:
     def when_shown(self, call: Callable[[], None]) -> None:
         """Call once something shows that the holder of the peer's key is really there.
 
-        Its Handshake does not: whoever it was made for can pass it on. A value that was new here
-        and came signed by the key does, as far as protocol 2 can show it.
+        Its Handshake does not: whoever it was made for can pass it on. A protected stream does, at
+        once; without, a value that was new here and came signed by the key, as far as protocol 2
+        can show it.
         """
         if self.is_shown:
             call()

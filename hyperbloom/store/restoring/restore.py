@@ -48,10 +48,10 @@ def restore_store(
     """Make the store `target` from a snapshot of the node `node_key` (None: of any node).
 
     `replace`: a store that is there is kept beside it as `target` + REPLACED; whom it denied
-    stays denied, and who spoke Noise is remembered, or `warn` is told that it cannot be read. `verify`: walk all of the copy
-    before it is used. A snapshot of an older schema is brought up to date. Raises StoreExists,
-    ForeignSnapshot, StoreLocked, StoreCorrupt (the snapshot is not what it says), and
-    StoreError.
+    stays denied, and who spoke Noise is remembered, or `warn` is told that it cannot be read.
+    `verify`: walk all of the copy before it is used. A snapshot of an older schema is brought up to
+    date. Raises StoreExists, ForeignSnapshot, StoreLocked, StoreCorrupt (the snapshot is not what
+    it says), and StoreError.
     """
     info = load_snapshot_info(snapshot)
     if node_key is not None and info.node_key != node_key:

@@ -1,9 +1,9 @@
 """To begin a store with the values of a snapshot, which may be another node's.
 
 The values and links of some feeds are read into a new store: the other node's refusals, addresses,
-denied keys, keys that speak Noise, forgotten values, objects and identity stay with it. Each value keeps its place in the
-order of arrival, and the peer and time that the snapshot's node wrote down with it; these are that
-node's word, which `seeded_from` in the meta table names.
+denied keys, keys that speak Noise, forgotten values, objects and identity stay with it. Each value
+keeps its place in the order of arrival, and the peer and time that the snapshot's node wrote down
+with it; these are that node's word, which `seeded_from` in the meta table names.
 """
 
 import json

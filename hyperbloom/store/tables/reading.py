@@ -1,4 +1,4 @@
-"""Reading the small tables: feeds, links, addresses, denied keys, who speaks Noise, and what has a name."""
+"""Reading the small tables: feeds, links, addresses, keys of two kinds, and what has a name."""
 
 from hyperbloom.store.lmdb.layout import FeedState
 from hyperbloom.store.lmdb.transaction import Reader, read
