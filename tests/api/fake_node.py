@@ -470,9 +470,11 @@ class FakeNode:
             digest=record.digest,
             digest_left=record.digest_left,
             top_seq=record.top_seq,
-            peers=0,
+            peers=sum(peer.feed == feed.key for peer in self.connected),
             peers_in_sync=0,
-            peers_unprotected=0,
+            peers_unprotected=sum(
+                peer.feed == feed.key and not peer.protected for peer in self.connected
+            ),
             last_round=None,
             chain_links=None if chain is None else len(chain),
             chain_expires=None if chain is None else chain.expires,

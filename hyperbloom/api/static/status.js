@@ -126,6 +126,12 @@ function feedDigest({ digest, digest_left: left, count }) {
   return digest === null ? `computed to ${Math.floor((100 * (count - left)) / count)} %` : digest.slice(0, 8);
 }
 
+/** How many of a feed's streams nobody between both nodes can read or alter. */
+function protection({ peers, peers_unprotected: bare }) {
+  if (!peers) return { text: "–", mood: "" };
+  return bare ? { text: `${whole.format(peers - bare)} of ${whole.format(peers)}`, mood: "warn" } : { text: "all", mood: "good" };
+}
+
 function drawFeeds({ status, steps }) {
   const wanted = state.filter.toLowerCase();
   const feeds = status.feeds.filter((f) => feedName(f).toLowerCase().includes(wanted) || f.key.startsWith(wanted));
@@ -134,7 +140,7 @@ function drawFeeds({ status, steps }) {
     chosen: feed.key === state.chosen,
     cells: [
       feedName(feed), whole.format(feed.count), rate(state.rates.get(feed.key)?.rate), feedDigest(feed),
-      whole.format(steps[feed.key]?.peers ?? 0), ago(steps[feed.key]?.last_sync), feedState(feed, steps[feed.key]),
+      whole.format(steps[feed.key]?.peers ?? 0), protection(feed), ago(steps[feed.key]?.last_sync), feedState(feed, steps[feed.key]),
     ],
   })), choose);
 }
@@ -147,6 +153,7 @@ function drawGlance({ at, status, steps }) {
     ["values", whole.format(sum(status.feeds, (f) => f.count))],
     ["peers", whole.format(sum(all, (s) => s.peers))],
     ["in sync", `${whole.format(sum(all, (s) => s.in_step))} of ${whole.format(sum(all, (s) => s.peers))}`],
+    ["protected", `${whole.format(sum(status.feeds, (f) => f.peers - f.peers_unprotected))} of ${whole.format(sum(status.feeds, (f) => f.peers))}`],
     ["store", bytes(status.store.used_bytes)],
     ["running for", span(at - status.started)],
   ]);
@@ -276,7 +283,8 @@ function drawPeers({ peers, total }) {
   fillTable($("peers"), peers.map((peer) => ({
     key: `${peer.id} ${peer.address}`,
     cells: [
-      short(peer.key), peer.address, peer.outgoing ? "out" : "in", span(now() - peer.since),
+      short(peer.key), peer.address, peer.outgoing ? "out" : "in",
+      peer.protected ? { text: "yes", mood: "good" } : { text: "no", mood: "warn" }, span(now() - peer.since),
       whole.format(peer.values_in), whole.format(peer.values_out), ago(askedAt(peer)),
       roundText(peer.last_round), until(peer.expires), peerState(peer),
     ],

@@ -25,7 +25,7 @@ from hyperbloom.cli.parameters import (
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Key, Name
 from hyperbloom.exit_codes import ExitCode
-from hyperbloom.feed_words import Mode, Tombstones
+from hyperbloom.feed_words import Mode, Noise, Tombstones
 from hyperbloom.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -141,6 +141,11 @@ def _present(client: Client, key: bytes) -> dict[str, Any]:
     "--tombstones",
     type=click.Choice(get_args(Tombstones)),
     help="Whose tombstones to follow (default: off).",
+)
+@click.option(
+    "--noise",
+    type=click.Choice(get_args(Noise)),
+    help="With whom streams are protected (default: as `noise` under [node] says).",
 )
 @hex_option
 @pass_app

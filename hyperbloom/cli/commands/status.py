@@ -1,26 +1,32 @@
-"""Commands that show how the node stands: status, peers."""
+"""Commands that show how the node stands: status, peers, and who is known to speak `noise`."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hyperbloom.cli.app import App, Command, pass_app
+from hyperbloom.cli.app import App, Command, Group, exit_with, pass_app
 from hyperbloom.cli.commands.feeds import alias_cell, own_key_remark, trust_cell
 from hyperbloom.cli.output import counted
 from hyperbloom.cli.tables import Key
-from hyperbloom.units import format_duration, format_size
+from hyperbloom.exit_codes import ExitCode
+from hyperbloom.units import format_duration, format_moment, format_size
 
 if TYPE_CHECKING:
     from hyperbloom.client.client import Client
 
 __all__ = ["peers", "status"]
 
-#: Peers turned away that the status tells of.
+#: Peers turned away that the status tells of, and peers without protection that `peers` names.
 REFUSALS_SHOWN = 5
+BARE_SHOWN = 8
+
+#: Enough of a key to tell it from others.
+_BEGINNING = re.compile(r"[0-9a-f]{8,64}")
 
 
 def _ago(moment: float | None) -> str:
@@ -154,12 +160,23 @@ def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[s
         yield f"{name}: {counted(forgotten, 'value')} forgotten, so that the digest differs"
     if feed.get("last_round"):
         yield f"{name}: last asked for what differs by {_round(feed['last_round'])}"
+    if feed.get("peers_unprotected"):
+        yield f"{name}: {_bare_streams(app, feed)}"
     if feed["is_full"]:
         yield f"{name}: full by [limits]; values of peers are refused"
     for lack in feed["lacks"]:
         yield f"{name}, dialect {feed['dialect']}: {lack}"
     if feed["own"]:
         yield f"{name}: {own_key_remark(feed)}"
+
+
+def _bare_streams(app: App, feed: Mapping[str, Any]) -> str:
+    """How many of a feed's streams are not protected."""
+    streams = counted(feed["peers"], "stream")
+    return (
+        f"not protected by noise: {feed['peers_unprotected']} of {streams} "
+        f"(noise is {feed['noise']} here); see `{app.command('peers')}`"
+    )
 
 
 def _refusals(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -208,14 +225,23 @@ def _discovery(form: Mapping[str, Any]) -> str:
     return f"{dht['good_nodes']} good DHT nodes{seen}{local}"
 
 
-@click.command(cls=Command)
-@pass_app
-def peers(app: App) -> None:
+@click.group(cls=Group, invoke_without_command=True)
+@click.pass_context
+def peers(ctx: click.Context) -> None:
     """List the peers this node is connected with: since when, values got and sent, last Sync.
 
     `by` (not in a terminal): how the peer was last asked for what differs, and what that came to.
-    `in sync`: whether the peer held the same values, when that was seen, and from what.
+    `in sync`: whether the peer held the same values, when that was seen, and from what. Below the
+    table stands with whom the stream is not protected by `noise`: whoever knows the feed's key can
+    read and alter those streams.
     """
+    if ctx.invoked_subcommand is None:
+        list_peers()
+
+
+@pass_app
+def list_peers(app: App) -> None:
+    """The peers, in a table."""
     with app.client() as client:
         found = client.peers()
         names = _names(client) if found and app.out.is_terminal else {}
@@ -235,16 +261,90 @@ def peers(app: App) -> None:
             f"{app.out.number(peer['values_in'])}/{app.out.number(peer['values_out'])}",
             *(() if app.out.is_terminal else _last_round(peer)),
             _sync_cell(peer),
+            *(() if app.out.is_terminal else ("yes" if _is_protected(peer) else "no",)),
         )
         for peer in found
     ]
     # A terminal has no room for both, and the newest proof is the one that counts.
     last_sync = () if app.out.is_terminal else ("synced", "by")
+    protected = () if app.out.is_terminal else ("protected",)
     app.out.table(
-        ("address", "key", "feed", "way", "for", "got/sent>", *last_sync, "in sync"),
+        ("address", "key", "feed", "way", "for", "got/sent>", *last_sync, "in sync", *protected),
         rows,
         empty=f"No peer is connected; see `{app.command('status')}`.",
     )
+    if found and app.out.is_terminal:
+        app.out.line("")
+        app.out.sentence(_protection(found))
+
+
+def _is_protected(peer: Mapping[str, Any]) -> bool:
+    # A node that was not restarted yet may be older than this command, and protects nothing.
+    return bool(peer.get("protected"))
+
+
+def _protection(found: Sequence[Mapping[str, Any]]) -> str:
+    """Which of the streams are not protected, in a sentence."""
+    bare = [peer["address"] for peer in found if not _is_protected(peer)]
+    if not bare:
+        return "All streams are protected by noise."
+    named = ", ".join(bare[:BARE_SHOWN])
+    more = f" and {len(bare) - BARE_SHOWN} more" if len(bare) > BARE_SHOWN else ""
+    return (
+        f"Not protected by noise: {len(bare)} of {counted(len(found), 'stream')}, which whoever "
+        f"knows the feed's key can read and alter: {named}{more}"
+    )
+
+
+@peers.command("noise")
+@pass_app
+def noise_keys(app: App) -> None:
+    """List the keys that have spoken `noise`, since when, and when last (to the day).
+
+    Where the policy is `prefer`, they are not spoken to without it.
+    """
+    with app.client() as client:
+        found = client.noise_keys()
+    if app.out.as_json:
+        app.out.json({"keys": found})
+        return
+    rows = [
+        (Key(one["key"]), format_moment(one["first_met"]), format_moment(one["last_met"]))
+        for one in reversed(found)
+    ]
+    app.out.table(("key", "first met", "last met"), rows, empty="No key has spoken noise yet.")
+
+
+@peers.command("forget-noise")
+@click.argument("key")
+@pass_app
+def forget_noise(app: App, key: str) -> None:
+    """Speak to KEY without `noise` again, though it has spoken it before.
+
+    KEY is a peer's public key, or the first 8 or more of its digits, as the log and `peers noise`
+    show them. Give it when you know that the peer runs software that does not speak `noise` any
+    more. Once it speaks it again, it is remembered again. Exit code 1 if no such key is remembered.
+    """
+    beginning = key.lower()
+    if not _BEGINNING.fullmatch(beginning):
+        raise click.UsageError(
+            f"{key!r} is no key: KEY is 8 to 64 hex digits, as `hyperbloom peers noise` lists them"
+        )
+    with app.client() as client:
+        keys = [one["key"] for one in client.noise_keys()]
+        found = [one for one in keys if one.startswith(beginning)]
+        if len(found) > 1:
+            raise click.UsageError(f"{len(found)} keys begin with {key}: give more of its digits")
+        answer = client.forget_noise(bytes.fromhex(found[0])) if found else None
+    was_remembered = answer is not None and answer["was_remembered"]
+    if app.out.as_json:
+        whole = found[0] if found else beginning
+        app.out.json({"key": whole, "was_remembered": was_remembered})
+    elif was_remembered:
+        app.out.line(f"{found[0]} may be spoken to without noise, until it speaks it again")
+    else:
+        app.out.line(f"no key that begins with {key} is remembered as speaking noise")
+    exit_with(ExitCode.OK if was_remembered else ExitCode.FAILED)
 
 
 def _names(client: Client) -> dict[str, str]:

@@ -239,7 +239,7 @@ def note_file_wins(app: App, form: FeedForm) -> None:
         return
     names = (
         "alias", "mode", "ranges", "dialect", "peers", "issue_links",
-        "retain_age", "retain_values", "retain_bytes", "tombstones",
+        "retain_age", "retain_values", "retain_bytes", "tombstones", "noise",
     )  # fmt: skip
     others = [name for name in names if named[name] != dict(form)[name]]
     if others:
