@@ -48,6 +48,8 @@ def test_metrics_are_read_by_the_parser_of_prometheus(over_tcp):
     assert found["hyperbloom_values_stored_total", own] == 11
     assert found["hyperbloom_values_sent_total", ("feed", "oddx")] == 12
     assert found["hyperbloom_values_refused_total", own, ("reason", "full")] == 9
+    assert found["hyperbloom_feed_peers", own] == 1
+    assert found["hyperbloom_feed_peers_unprotected", own] == 1
     assert found["hyperbloom_sync_seconds_total", own] == 1.5
     assert found["hyperbloom_sync_tested_total", own] == 16
     assert found["hyperbloom_sketches_asked_total", own] == 17

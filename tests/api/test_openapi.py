@@ -27,8 +27,8 @@ schemathesis.checks.load_all_checks()
 MEANT = {
     "join_feed", "accept_invitation", "add_chain", "invite", "take_snapshot", "leave_feed",
     "issue_link", "wait_synced", "add_object", "change_object", "show_object", "remove_object",
-    "list_objects", "reload_config", "deny_key", "allow_key", "values_by", "forget_values",
-    "undo_forgetting", "create_feed", "release_key", "copy_values",
+    "list_objects", "reload_config", "deny_key", "allow_key", "forget_key", "values_by",
+    "forget_values", "undo_forgetting", "create_feed", "release_key", "copy_values",
 }  # fmt: skip
 ACCEPTANCE = CHECKS.get_by_names(["positive_data_acceptance"])
 #: Tests of their own: these answers have no end.

@@ -314,6 +314,33 @@ def test_peers_that_go_take_no_page_with_them(chromium, crowded):
 
 
 @needs_chromium
+def test_what_is_protected_is_seen(chromium, over_tcp):
+    own = over_tcp.node.own.key
+    over_tcp.node.connected = [
+        a_peer(own, address=f"192.0.2.{number}:4365", id=bytes([number]) * 32, protected=number > 0)
+        for number in range(3)
+    ]
+    opened(chromium, over_tcp)
+
+    def column(table):
+        place = f"[...document.querySelectorAll('#{table} th')].findIndex("
+        place += "(th) => th.textContent === 'protected')"
+        rows = f"[...document.querySelectorAll('#{table} tbody tr')]"
+        return f"{rows}.map((row) => row.cells[{place}].textContent)"
+
+    tiles = "[...document.querySelectorAll('#glance div')].map((one) => one.textContent)"
+    assert "protected2 of 3" in chromium.eval(tiles)
+    assert chromium.eval(column("feeds")) == ["2 of 3"]
+    chromium.wait("document.querySelectorAll('#peers tbody tr').length === 3")
+    assert chromium.eval(column("peers")) == ["no", "yes", "yes"]
+    over_tcp.node.connected = over_tcp.node.connected[1:]
+    chromium.wait(f"{column('feeds')}[0] === 'all'")
+    assert "protected2 of 2" in chromium.eval(tiles)
+    over_tcp.node.connected = []
+    chromium.wait(f"{column('feeds')}[0] === '–'")
+
+
+@needs_chromium
 def test_the_page_follows_the_node(chromium, over_tcp):
     over_tcp.node.refusals = ()
     opened(chromium, over_tcp)

@@ -9,12 +9,13 @@ import time
 from dataclasses import replace
 
 import pytest
-from fake_node import disk_full
+from fake_node import a_peer, disk_full
 from twisted.internet.defer import Deferred
 
 from hyperbloom.addresses import Address
 from hyperbloom.api.http.access import Access
 from hyperbloom.cli import output
+from hyperbloom.client.client import Client
 from hyperbloom.invitation import Invitation, decode_invitation, encode_invitation
 from hyperbloom.keys import Identity
 from hyperbloom.replication.settings import FeedSettings
@@ -393,7 +394,7 @@ def test_status(node, served):
         "discovery\toff",
         "store\t3.0 MiB used",
         "feed\talias\tmode\tvalues\tpeers\ttrust\tdigest",
-        f"{own}\town\tfull\t2\t0\towner\t{digest}",
+        f"{own}\town\tfull\t2\t1\towner\t{digest}",
         f"{OTHER_KEY}\to\tfull\t0\t0\tNOT TRUSTED\t{'0' * 64}",
         f"{FRIEND_KEY}\t-\tfull\t0\t0\tEXPIRED\t{'0' * 64}",
         "own: its key is the node's own, so whoever knows the node's public key can read it; to "
@@ -450,12 +451,94 @@ def test_who_was_refused_again_and_again_is_told_of_once(node, served):
 
 def test_peers(node, served):
     head, peer = (line.split("\t") for line in node.out("peers").splitlines())
-    assert head == ["address", "key", "feed", "way", "for", "got/sent", "synced", "by", "in sync"]
+    names = ["address", "key", "feed", "way", "for", "got/sent", "synced", "by"]
+    assert head == [*names, "in sync", "protected"]
     own = served.node.own.key.hex()
     assert peer[:4] == ["192.0.2.7:4365", bytes(range(32)).hex(), own, "out"]
     by = "sketch, 200 differed, 283 symbols, 7.1 KiB"
-    assert peer[4:] == ["1h 1m", "1234/5", "5s ago", by, "yes, 5s ago, digest"]
+    assert peer[4:] == ["1h 1m", "1234/5", "5s ago", by, "yes, 5s ago, digest", "yes"]
     assert json.loads(node.out("peers", "--json"))["peers"][0]["values_in"] == 1_234
+
+
+@pytest.fixture
+def bare_peers(served):
+    """A node with eleven peers, of which the stream with one is protected."""
+    own = served.node.own.key
+    served.node.connected = [
+        a_peer(own, address=f"192.0.2.{number}:4365", protected=number == 10)
+        for number in range(11)
+    ]
+
+
+def test_streams_that_are_not_protected_are_named(node, served, bare_peers, monkeypatch):
+    remark = "own: not protected by noise: 10 of 11 streams (noise is prefer here); see "
+    config = served.folder / "hyperbloom.toml"
+    assert f"{remark}`hyperbloom peers -c {config}`" in node.out("status").splitlines()
+    marks = [line.split("\t")[-1] for line in node.out("peers").splitlines()]
+    assert marks == ["protected", *["no"] * 10, "yes"]
+    shown = json.loads(node.out("peers", "--json"))["peers"]
+    assert [peer["protected"] for peer in shown] == [False] * 10 + [True]
+    monkeypatch.setattr(output.Output, "is_terminal", property(lambda self: True))
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = node.out("peers").splitlines()
+    assert max(map(len, lines)) <= 80
+    told = " ".join(" ".join(lines[lines.index("") :]).split())
+    assert told.startswith("Not protected by noise: 10 of 11 streams, which whoever knows the feed")
+    assert told.endswith(": " + ", ".join(f"192.0.2.{n}:4365" for n in range(8)) + " and 2 more")
+    del served.node.connected[:10]
+    assert node.out("peers").splitlines()[-1] == "All streams are protected by noise."
+    assert "protected" not in node.out("status")
+
+
+def test_a_node_of_an_older_version_protects_nothing(node, served, monkeypatch):
+    """A command may be newer than the node, which was not restarted yet."""
+    one = a_peer(served.node.own.key).as_json()
+    del one["protected"]
+    monkeypatch.setattr(Client, "peers", lambda self: [{**one, "expires": None}])
+    assert node.out("peers").splitlines()[1].split("\t")[-1] == "no"
+
+
+def test_keys_that_speak_noise_are_listed_and_forgotten(node, served):
+    assert node.out("peers", "noise") == "key\tfirst met\tlast met\n"
+    served.node.noise = {bytes.fromhex(FRIEND_KEY): 86_400_000_000, b"\xab" * 32: 2_000_000}
+    lines = node.out("peers", "noise").splitlines()[1:]
+    assert lines == [
+        f"{'ab' * 32}\t1970-01-01 00:00 UTC\t1970-01-01 00:00 UTC",
+        f"{FRIEND_KEY}\t1970-01-01 00:00 UTC\t1970-01-02 00:00 UTC",
+    ]
+    keys = json.loads(node.out("peers", "noise", "--json"))["keys"]
+    assert keys[0] == {"key": FRIEND_KEY, "first_met": 1.0, "last_met": 86_400.0}
+    # The beginning that the log has, in either case.
+    told = node.out("peers", "forget-noise", FRIEND_KEY[:16].upper())
+    assert told == f"{FRIEND_KEY} may be spoken to without noise, until it speaks it again\n"
+    assert list(served.node.noise) == [b"\xab" * 32]
+    gone = node("peers", "forget-noise", FRIEND_KEY)
+    assert (gone.exit_code, gone.stderr) == (1, "")
+    assert gone.stdout == f"no key that begins with {FRIEND_KEY} is remembered as speaking noise\n"
+    answer = json.loads(node.out("peers", "forget-noise", "ab" * 4, "--json"))
+    assert answer == {"key": "ab" * 32, "was_remembered": True}
+    assert json.loads(node("peers", "forget-noise", "ab" * 4, "--json").stdout) == {
+        "key": "ab" * 4,
+        "was_remembered": False,
+    }
+
+
+def test_what_is_no_key_to_forget_is_said(node, served):
+    for name in ("blocklist", "192.0.2.7:4365", "abcdef0", "ab" * 33):
+        refusal = node.refusal(2, "peers", "forget-noise", name)
+        assert refusal.startswith(f"'{name}' is no key: KEY is 8 to 64 hex digits, as `hyperbloom")
+    served.node.noise = {b"\xab" * 31 + end: 1 for end in (b"1", b"2")}
+    refusal = node.refusal(2, "peers", "forget-noise", "ab" * 4)
+    assert refusal.startswith("2 keys begin with abababab: give more of its digits")
+    assert len(served.node.noise) == 2
+
+
+def test_a_feeds_policy_of_noise_is_kept_until_another_is_said(node, served):
+    node.out("feed", "join", OTHER_KEY, "--noise", "require")
+    assert served.node.feeds[OTHER.public_key].settings.noise == "require"
+    node.out("feed", "join", OTHER_KEY, "--alias", "o")
+    assert served.node.feeds[OTHER.public_key].settings.noise == "require"
+    assert node.refusal(1, "feed", "join", FRIEND_KEY, "--dialect", "draft", "--noise", "require")
 
 
 @pytest.mark.parametrize("command", [["status"], ["peers"], ["trust", "show"], ["feed", "list"]])

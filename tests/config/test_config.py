@@ -16,11 +16,11 @@ from hyperbloom.config.api import API_KEYS
 from hyperbloom.config.table import ConfigTable
 from hyperbloom.discovery.dht.settings import EqualSeq
 from hyperbloom.discovery.settings import DiscoverySettings
-from hyperbloom.feed_words import Dialect, check_alias
+from hyperbloom.feed_words import Dialect, Noise, check_alias
 from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.settings import HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
-from hyperbloom.replication.settings import FeedSettings, SyncSettings
+from hyperbloom.replication.settings import FeedSettings, NoisePolicy, SyncSettings
 from hyperbloom.wire import DIALECTS
 
 KEY = "ab" * 32
@@ -223,6 +223,20 @@ WRONG = {
     FEED + "peers = ['example.org']": ("[[feeds]] 1 peers", "not HOST:PORT"),
     FEED + "peers = 'example.org:1'": ("[[feeds]] 1 peers", "a list"),
     FEED + "issue_links = 'yes'": ("[[feeds]] 1 issue_links", "true or false"),
+    "[node]\nnoise = 'on'": ("[node] noise", "'on' is not a known policy"),
+    "[node]\nnoise = true": ("[node] noise", "a text"),
+    FEED + "noise = 'requires'": ("[[feeds]] 1 noise", "did you mean require?"),
+    FEED + "noise = ''": ("[[feeds]] 1 noise", "not a known policy"),
+    FEED + "dialect = 'draft'\nnoise = 'require'": (
+        "[[feeds]] 1 noise",
+        "does not prove who sent it",
+        'say "off" here',
+    ),
+    "[node]\nnoise = 'require'\n" + FEED + "dialect = 'draft'": (
+        "[[feeds]] 1 noise",
+        'is "require" under [node]',
+        'say "off" for this feed',
+    ),
 }
 
 
@@ -238,6 +252,17 @@ def numbers():
         for found in dataclasses.fields(cls):
             if not isinstance(found.default, bool):
                 yield pytest.param(table, found, id=f"{table}.{found.name}")
+
+
+def test_noise_is_preferred_unless_something_else_is_said():
+    assert parse("").noise is NoisePolicy.PREFER
+    assert parse(FEED).feeds[0].noise is None
+    config = parse(f"[node]\nnoise = 'require'\n{FEED}noise = 'prefer'\n")
+    assert (config.noise, config.feeds[0].noise) == (NoisePolicy.REQUIRE, "prefer")
+    for word in ("off", "prefer"):
+        text = f"[node]\nnoise = 'require'\n{FEED}dialect = 'draft'\nnoise = '{word}'\n"
+        assert parse(text).feeds[0].noise == word
+    assert set(get_args(Noise)) == set(NoisePolicy)
 
 
 @pytest.mark.parametrize("wrong", ["1", '"yes"', "[]"])

@@ -16,7 +16,7 @@ from hyperbloom.replication.limits import (
     MAX_FOUND,
     Limits,
 )
-from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.replication.settings import FeedSettings, NoisePolicy
 from hyperbloom.store.records import PeerRecord
 from hyperbloom.store.tables.peers import PutPeer
 
@@ -60,6 +60,7 @@ def test_a_found_peer_is_dialled_joined_and_kept(network, endpoints):
 
 def test_a_handshake_alone_gets_no_address_kept(network, endpoints):
     owner, member, feed = pair(network)
+    owner.context.noise = NoisePolicy.OFF
     member.feed(feed).insert([b"the member's"])
     owner.feed(feed).values.accept([b"known to both"], owner.key)
     member.feed(feed).values.accept([b"known to both"], owner.key)
@@ -71,11 +72,25 @@ def test_a_handshake_alone_gets_no_address_kept(network, endpoints):
     assert found_of(member, feed).addresses_of(owner.key) == []
 
 
+@pytest.mark.parametrize("dialect", ["2", "1"])
+def test_a_protected_stream_gets_the_address_kept_at_once(network, endpoints, dialect):
+    identity = Identity(b"\1" * 32)
+    settings = FeedSettings(key=identity.public_key, dialect=dialect)
+    owner = network.add("owner", identity=identity, feeds=(settings,))
+    member = network.add("member", feeds=(settings,))
+    owner.invite(owner.key, member)
+    found_of(member, owner.key).add(Address("owner", 4365))
+    network.run(2)
+    assert not owner.values(owner.key), "no value was needed"
+    assert stored(member)["owner:4365"].key == owner.key
+    assert found_of(member, owner.key).addresses_of(owner.key) == [Address("owner", 4365)]
+
+
 @pytest.mark.parametrize("dialect", ["1", "draft"])
 def test_unsigned_values_show_nothing(network, endpoints, dialect):
     identity = Identity(b"\1" * 32)
     feed = identity.public_key
-    settings = FeedSettings(key=feed, dialect=dialect)
+    settings = FeedSettings(key=feed, dialect=dialect, noise="off")
     owner = network.add("owner", identity=identity, feeds=(settings,))
     member = network.add("member", feeds=(settings,))
     owner.invite(feed, member)

@@ -10,7 +10,7 @@ from sim import SimEndpoints, pair
 
 from hyperbloom.addresses import Address, Scope
 from hyperbloom.discovery.tracker.neighbourhood import Candidate
-from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.replication.settings import FeedSettings, NoisePolicy
 from hyperbloom.service.searched_feeds import NodeFeeds
 
 
@@ -68,6 +68,7 @@ def test_a_feed_that_was_left_is_searched_for_no_more(network):
 
 def test_a_candidate_is_dialled_and_becomes_a_neighbour(network, endpoints):
     owner, member, feed = pair(network)
+    owner.context.noise = NoisePolicy.OFF  # a protected stream would show it at once
     swarm = swarms_of(member)()[feed]
     changes = []
     end = swarm.subscribe(lambda: changes.append(swarm.is_joined()))

@@ -69,6 +69,37 @@ def test_a_feed_comes_changes_and_is_let_go(node: RealNode) -> None:
     assert FEED not in feeds(node)
 
 
+def test_streams_go_by_another_policy_at_once(nodes: Nodes) -> None:
+    """And who has spoken noise is let in without it once the operator says so."""
+    owner = nodes.make("owner").start()
+    member = nodes.invited(owner, "member")
+    member.wait_for_peers(owner.key, 1)
+    assert [peer["protected"] for peer in member.peers(owner.key)] == [True]
+    rewrite(member, more='noise = "off"')
+    assert reloaded(member) == (["[node] noise"], [])
+    unprotected = f"hyperbloom peers forget-noise {member.key.hex()[:16]}"
+
+    def is_refused() -> bool:
+        with owner.client() as client:
+            return any(unprotected in found["reason"] for found in client.status()["refusals"])
+
+    wait_until(is_refused, PATIENCE, "the owner refuses it")
+    assert owner.peers(owner.key) == []
+    keys = owner.command("peers", "noise").stdout.decode()
+    assert keys.splitlines()[1].startswith(member.key.hex())
+    forgotten = owner.command("peers", "forget-noise", member.key.hex()[:16])
+    assert forgotten.returncode == 0, forgotten.stderr
+    owner.wait_for_peers(owner.key, 1)
+    assert [peer["protected"] for peer in owner.peers(owner.key)] == [False]
+    rewrite(member, more='noise = "prefer"')
+    assert reloaded(member) == (["[node] noise"], [])
+    wait_until(
+        lambda: [peer["protected"] for peer in owner.peers(owner.key)] == [True],
+        PATIENCE,
+        "the stream is protected again",
+    )
+
+
 def test_peers_of_the_file_are_dialled_and_others_let_go(nodes: Nodes) -> None:
     owner = nodes.make("owner").start()
     member = nodes.invited(owner, "member")
