@@ -106,6 +106,7 @@ def fill(node: FakeNode, *, feeds: int, peers: int) -> None:
                 feed.key,
                 address=f"198.51.{i // 250 % 250}.{i % 250}:4365",
                 outgoing=i % 3 == 0,
+                protected=i % 7 > 0,
                 key=key(first.key, i),
                 id=key("id", i),
                 expires=now + (30 + i % 50) * DAY,

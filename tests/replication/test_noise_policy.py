@@ -176,7 +176,7 @@ def test_who_has_spoken_it_is_not_spoken_to_without(network, logged):
     assert [level for level, _ in logged("unprotected")] == ["info"]
     assert not owner.node.connections.strikes
     # It is of the node and not of the process.
-    owner = network.restart("owner", identity=owner.identity)
+    owner = network.restart("owner")
     network.connect(member, owner, feed)
     network.run(2)
     assert is_protected(owner, feed) == []
@@ -257,7 +257,7 @@ def test_the_memory_has_an_end_and_is_what_the_store_keeps(network, monkeypatch)
     assert len(memory) == 3
     assert [key in memory for key in keys] == [True, False, True, True, False]
     assert set(remembered(owner)) == {key for key in keys if key in memory}
-    owner = network.restart("owner", identity=owner.identity)
+    owner = network.restart("owner")
     memory = owner.node.connections.noise
     network.clock.advance(1)
     memory.met(keys[4])
