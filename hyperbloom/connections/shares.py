@@ -1,7 +1,8 @@
 """What each peer uses of this node, by its key: all its connections together have one share.
 
 A connection costs a peer nothing, so nothing that is scarce is given out by connection. What a key
-has used is kept when it leaves, so that coming again brings nothing either.
+has used is kept when it leaves, so that coming again brings nothing either. It is kept until it
+makes no difference any more (`Shares.forget_gone`).
 
 Who has used much gives way to those who have used less. Everybody's work is counted in seconds and
 forgotten by and by: what a key uses now in `USE_SECONDS`, what makes it heavier than another in
@@ -28,6 +29,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from hyperbloom.connections.limits import (
     ACTIVE_SECONDS,
     BEGINNING_SECONDS,
+    FORGIVEN_AFTER,
+    FORGIVEN_WEIGHT,
     FREE_PART,
     HEAVIER,
     LEAST_PART,
@@ -78,6 +81,10 @@ class WorkBudget:
         """Whether `amount` could be taken at once."""
         return amount <= self._saved(now)
 
+    def is_full(self, *, now: float) -> bool:
+        """Whether it is as if nothing had ever been taken."""
+        return self._saved(now) >= self._burst
+
     def _saved(self, now: float) -> float:
         return min(self._burst, self._tokens + (now - self._at) * self._rate)
 
@@ -125,6 +132,21 @@ class Share:
         self._used += seconds
         self._weight = self.weight(now) + seconds
         self._used_at = now
+
+    def is_forgiven(self, now: float) -> bool:
+        """Whether a new share would not be better for the key: it owes nothing more.
+
+        No connection, nothing that waits or is under way, no rest, and little weight.
+        """
+        if self.connections or self._waiting or self._wake_call is not None:
+            return False
+        if self.unwritten or self.writing or self.asked or self.unsent or self.filters:
+            return False
+        return (
+            max(self._used_at, self.rests_until) + FORGIVEN_AFTER <= now
+            and self.weight(now) <= FORGIVEN_WEIGHT
+            and self.budget.is_full(now=now)
+        )
 
     # Connections that take no more frames until there is room in the share
 
@@ -192,6 +214,12 @@ class Shares:
         """A connection is gone."""
         share.connections -= 1
 
+    def forget_gone(self) -> None:
+        """Drop the shares of keys that have no connection and owe nothing more."""
+        now = self._clock.seconds()
+        for key in [key for key, share in self._shares.items() if share.is_forgiven(now)]:
+            self._drop(key)
+
     def limits_changed(self) -> None:
         """Take over the rate and the burst that are set now."""
         limits = self._limits()
@@ -225,6 +253,9 @@ class Shares:
         # A key without a connection goes first, and there are fewer connections than shares.
         for key in list(self._shares) if len(self._shares) > MAX_SHARES else ():
             if not self._shares[key].connections:
-                self._active.pop(self._shares.pop(key), None)
+                self._drop(key)
             if len(self._shares) <= MAX_SHARES:
                 return
+
+    def _drop(self, key: bytes) -> None:
+        self._active.pop(self._shares.pop(key), None)

@@ -193,7 +193,10 @@ class NodeService(MultiService):
         discovery = self._build_discovery(node, store, self._writer)
         objects = self._build_objects(store, self._writer)
         MemoryRelease(
-            lambda: node.connections.ended, self._reactor, self._in_thread
+            lambda: node.connections.ended,
+            self._reactor,
+            self._in_thread,
+            forget=context.shares.forget_gone,
         ).setServiceParent(self)
         self._build_api(node, discovery, objects)
 
