@@ -182,6 +182,8 @@ class PeerConnection(Protocol, ABC):
         self.is_ready = True
         if self._handshake_timer is not None and self._handshake_timer.active():
             self._handshake_timer.cancel()
+            self._timers.remove(self._handshake_timer)
+        self._handshake_timer = None
         waiting, self._await_ready = self._await_ready, []
         for deferred in waiting:
             deferred.callback(self)

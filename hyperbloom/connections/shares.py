@@ -61,6 +61,8 @@ class ShareLimits(Protocol):
 class WorkBudget:
     """A token bucket of values tested for one peer: `rate` a second, at most `burst` saved up."""
 
+    __slots__ = ("_at", "_burst", "_rate", "_tokens")
+
     def __init__(self, *, rate: float, burst: float, now: float) -> None:
         self.bound(rate=rate, burst=burst)
         self._tokens = burst
@@ -98,6 +100,24 @@ class Share:
     filters are kept unpacked. rests_until: a moment, in seconds of the clock.
     """
 
+    __slots__ = (
+        "_began",
+        "_used",
+        "_used_at",
+        "_waiting",
+        "_wake_call",
+        "_weight",
+        "asked",
+        "budget",
+        "connections",
+        "filters",
+        "key",
+        "rests_until",
+        "unsent",
+        "unwritten",
+        "writing",
+    )
+
     def __init__(self, key: bytes, budget: WorkBudget) -> None:
         self.key = key
         self.budget = budget
@@ -106,7 +126,7 @@ class Share:
         self.rests_until = 0.0
         self._used = self._weight = 0.0
         self._used_at = self._began = -math.inf
-        self._waiting: OrderedDict[Callable[[], None], None] = OrderedDict()
+        self._waiting: dict[Callable[[], None], None] = {}
         self._wake_call: IDelayedCall | None = None
 
     def part(self, now: float) -> float:

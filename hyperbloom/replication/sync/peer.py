@@ -150,7 +150,7 @@ class Peering:
             # What waits for its turn holds a filter, and who comes again and again leaves many.
             self._work.cancel()
         self._replies.drop()
-        self.share.forget(self.connection.release)
+        self.share.forget(self.connection.look_again)
         self.context.shares.leave(self.share)
         self.share.wake()
         self.feed.peers.remove(self)
@@ -176,7 +176,7 @@ class Peering:
 
     def wait_for_room(self) -> None:
         """It is behind: have the connection look again when that may have changed."""
-        self.share.wait(self.connection.release)
+        self.share.wait(self.connection.look_again)
         if self.context.shares.rests(self.share):
             self.share.wake_after_rest(self.context.clock)
 
@@ -329,7 +329,13 @@ class Peering:
         """Do in a thread what is to be done because of this peer, when it is its turn."""
         work = self.context.work_for(self.share, call)
         self._work = work
-        return work
+
+        def ended(outcome: Any) -> Any:
+            if self._work is work:
+                self._work = None
+            return outcome
+
+        return work.addBoth(ended)
 
     def ask(self, question: Sync | Request, wanted: int | None = None) -> None:
         """Send a question; one with a limit is remembered, so that the rest can be asked for."""

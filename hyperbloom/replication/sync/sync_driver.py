@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from twisted.internet.interfaces import IDelayedCall
-
 from hyperbloom.bloom import estimate_count, optimal_parameters
+from hyperbloom.connections.timer import Timer
 from hyperbloom.replication.schedule.plan import Asked, SyncPlan
 from hyperbloom.replication.schedule.sketch_try import SketchOutcome
 from hyperbloom.replication.schedule.sync_commands import (
@@ -45,8 +44,7 @@ class SyncDriver:
         self._way = Way.FILTERS
         #: How the peer was last asked for what differs.
         self.last_round: SyncRound | None = None
-        self._timer: IDelayedCall | None = None
-        self._timer_at: float | None = None
+        self._timer = Timer(self._clock, self._wake)
 
     @property
     def state(self) -> SyncState | None:
@@ -173,7 +171,6 @@ class SyncDriver:
         self._set_timer()
 
     def _wake(self) -> None:
-        self._timer_at = None
         self._run(self._schedule.wake(now=self._clock.seconds(), situation=self._situation()))
 
     def _run(self, command: Command | None) -> None:
@@ -204,12 +201,4 @@ class SyncDriver:
 
     def _set_timer(self) -> None:
         """One timer, at the schedule's next deadline."""
-        deadline = self._schedule.next_deadline
-        if deadline == self._timer_at:
-            return
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        self._timer_at = deadline
-        if deadline is not None:
-            wait = max(0.0, deadline - self._clock.seconds())
-            self._timer = self._clock.callLater(wait, self._wake)
+        self._timer.set(self._schedule.next_deadline)
