@@ -196,6 +196,8 @@ class Asked:
     nothing) retires at its deadline.
     """
 
+    __slots__ = ("_questions",)
+
     def __init__(self) -> None:
         self._questions: list[_Question] = []
 

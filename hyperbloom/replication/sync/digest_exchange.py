@@ -169,6 +169,8 @@ class _Charged(_Addition):
 class _Answer:
     """Answers the last question of the peer."""
 
+    __slots__ = ("_addition", "_peer", "_request", "ready_at")
+
     def __init__(self, peer: PeerPort) -> None:
         self._peer = peer
         self._request: DigestRequest | None = None

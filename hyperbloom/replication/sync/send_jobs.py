@@ -26,6 +26,8 @@ class Broadcast:
     or sent as well while they waited here, are left out.
     """
 
+    __slots__ = ("_known", "_peer", "_stream", "cursor", "ready_at")
+
     def __init__(self, peer: PeerPort, cursor: int) -> None:
         self._peer = peer
         self._stream = peer.feed.stream
@@ -90,6 +92,8 @@ class Broadcast:
 
 class Replies:
     """Sends the peer what it asked for, in the order it asked, one slice a step."""
+
+    __slots__ = ("_keeps_filter", "_peer", "_waiting", "ready_at")
 
     def __init__(self, peer: PeerPort) -> None:
         self._peer = peer
@@ -203,6 +207,8 @@ class PlanJob:
 
 class FollowUps:
     """Asks for the rest where a reply of a peer that cannot split them was full."""
+
+    __slots__ = ("_asked", "_next", "_peer")
 
     ready_at = 0.0
 

@@ -34,6 +34,17 @@ class Job(Protocol):
 class SendScheduler:
     """Runs the jobs of one connection, one step at a time, while the transport takes bytes."""
 
+    __slots__ = (
+        "_clock",
+        "_failed",
+        "_jobs",
+        "_running",
+        "_stopped",
+        "_wake_call",
+        "paused",
+        "paused_at",
+    )
+
     def __init__(self, clock: IReactorTime, *, failed: Callable[[Failure], None]) -> None:
         self._clock = clock
         self._failed = failed

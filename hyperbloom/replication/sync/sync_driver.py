@@ -30,6 +30,20 @@ __all__ = ["SyncDriver"]
 class SyncDriver:
     """What one peer is asked to keep in sync, from `begin` to `stop`."""
 
+    __slots__ = (
+        "_asked",
+        "_catch_up",
+        "_clock",
+        "_peer",
+        "_plan",
+        "_schedule",
+        "_timer",
+        "_way",
+        "digests",
+        "last_round",
+        "sketches",
+    )
+
     def __init__(self, peer: PeerPort, asked: Asked) -> None:
         self._peer = peer
         self._asked = asked
