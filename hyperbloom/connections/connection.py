@@ -70,9 +70,10 @@ class PeerConnection(Protocol, ABC):
         #: Whether the transport is paused for what waits, and whether for its turn.
         self._is_held = self._awaits_turn = False
         self._handshake_timer: IDelayedCall | None = None
-        self._timers: list[IDelayedCall] = []
-        self._await_ready: list[Deferred[Any]] = []
-        self._await_end: list[Deferred[None]] = []
+        # Most are empty most of the time, and an empty tuple costs nothing.
+        self._timers: tuple[IDelayedCall, ...] = ()
+        self._await_ready: tuple[Deferred[Any], ...] = ()
+        self._await_end: tuple[Deferred[None], ...] = ()
 
     @property
     def wire(self) -> TCPConnection:
@@ -151,7 +152,7 @@ class PeerConnection(Protocol, ABC):
         self._stop()
         self._registry.forget(self)
         self._fail_ready(self.close_reason or CloseReason("lost", "the connection was lost"))
-        waiting, self._await_end = self._await_end, []
+        waiting, self._await_end = self._await_end, ()
         for deferred in waiting:
             deferred.callback(None)
 
@@ -182,9 +183,9 @@ class PeerConnection(Protocol, ABC):
         self.is_ready = True
         if self._handshake_timer is not None and self._handshake_timer.active():
             self._handshake_timer.cancel()
-            self._timers.remove(self._handshake_timer)
+            self._timers = tuple(call for call in self._timers if call.active())
         self._handshake_timer = None
-        waiting, self._await_ready = self._await_ready, []
+        waiting, self._await_ready = self._await_ready, ()
         for deferred in waiting:
             deferred.callback(self)
 
@@ -196,7 +197,7 @@ class PeerConnection(Protocol, ABC):
         elif self.is_ready:
             deferred.callback(self)
         else:
-            self._await_ready.append(deferred)
+            self._await_ready += (deferred,)
         return deferred
 
     def when_lost(self) -> Deferred[None]:
@@ -205,11 +206,11 @@ class PeerConnection(Protocol, ABC):
         if self.is_lost:
             deferred.callback(None)
         else:
-            self._await_end.append(deferred)
+            self._await_end += (deferred,)
         return deferred
 
     def _fail_ready(self, why: CloseReason) -> None:
-        waiting, self._await_ready = self._await_ready, []
+        waiting, self._await_ready = self._await_ready, ()
         for deferred in waiting:
             deferred.errback(why)
 
@@ -217,9 +218,8 @@ class PeerConnection(Protocol, ABC):
         self, seconds: float, call: Callable[..., object], *arguments: object
     ) -> IDelayedCall:
         """Call after so many seconds, unless the connection is gone."""
-        self._timers = [known for known in self._timers if known.active()]
         timer = self._clock.callLater(seconds, call, *arguments)
-        self._timers.append(timer)
+        self._timers = (*(known for known in self._timers if known.active()), timer)
         return timer
 
     # Bytes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -79,14 +80,14 @@ log = Logger()
 
 def extensions_of(feed: Feed) -> tuple[str, ...]:
     """What this node announces in its Handshakes about a feed."""
-    names = [SPLITS_REPLIES]
-    if feed.speaks_set_digest:
-        names.append(SET_DIGEST)
-    if feed.speaks_reconcile:
-        names.append(RECONCILE)
-    if feed.speaks_broadcast_tree:
-        names.append(BROADCAST_TREE)
-    return tuple(names)
+    return _names(feed.speaks_set_digest, feed.speaks_reconcile, feed.speaks_broadcast_tree)
+
+
+@cache
+def _names(*speaks: bool) -> tuple[str, ...]:
+    """The same object for all connections that announce the same."""
+    named = zip((SET_DIGEST, RECONCILE, BROADCAST_TREE), speaks, strict=True)
+    return (SPLITS_REPLIES, *(name for name, is_spoken in named if is_spoken))
 
 
 class Peering:
@@ -117,11 +118,11 @@ class Peering:
         self._asked = Asked()
         self.sync = SyncDriver(self, self._asked)
         sent = self.sync.peer_was_sent
-        self.scheduler = SendScheduler(self.context.clock, failed=self._job_failed)
+        close, failed = connection.close, self._job_failed
+        self.scheduler = SendScheduler(self.context.clock, failed=failed)
         self.output = PeerOutput(
             connection, session, self.scheduler, self.share, self.counters, self.context, sent
         )
-        close, failed = connection.close, self._job_failed
         self.intake = PeerIntake(
             feed, remote.key, self.share, self.counters, close=close, failed=failed
         )
