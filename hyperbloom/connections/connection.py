@@ -69,7 +69,6 @@ class PeerConnection(Protocol, ABC):
         self._times = times
         #: Whether the transport is paused for what waits, and whether for its turn.
         self._is_held = self._awaits_turn = False
-        self._handshake_timer: IDelayedCall | None = None
         # Most are empty most of the time, and an empty tuple costs nothing.
         self._timers: tuple[IDelayedCall, ...] = ()
         self._await_ready: tuple[Deferred[Any], ...] = ()
@@ -136,11 +135,7 @@ class PeerConnection(Protocol, ABC):
         if why is not None:
             self._turn_away(why)
             return
-        self._handshake_timer = self.later(
-            self._times().handshake_seconds,
-            self.close,
-            CloseReason("slow", "the handshake did not come in time"),
-        )
+        self._registry.awaits_handshake(self, self._times().handshake_seconds)
         self._greet()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -181,10 +176,7 @@ class PeerConnection(Protocol, ABC):
     def became_ready(self) -> None:
         """The handshake is done: tell who waits for it."""
         self.is_ready = True
-        if self._handshake_timer is not None and self._handshake_timer.active():
-            self._handshake_timer.cancel()
-            self._timers = tuple(call for call in self._timers if call.active())
-        self._handshake_timer = None
+        self._registry.shook_hands(self)
         waiting, self._await_ready = self._await_ready, ()
         for deferred in waiting:
             deferred.callback(self)

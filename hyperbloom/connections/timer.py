@@ -12,19 +12,20 @@ __all__ = ["Timer"]
 class Timer:
     """Calls `wake` at the moment it was set to last, once."""
 
-    __slots__ = ("_call", "_clock", "_moment", "_wake")
+    __slots__ = ("_call", "_clock", "_wake", "moment")
 
     def __init__(self, clock: IReactorTime, wake: Callable[[], None]) -> None:
         self._clock = clock
         self._wake = wake
-        self._moment: float | None = None
+        #: What it is set to, in seconds of the clock; None: to nothing.
+        self.moment: float | None = None
         self._call: IDelayedCall | None = None
 
     def set(self, moment: float | None) -> None:
         """Call at this moment, in seconds of the clock (one that is past: at once); None: never."""
-        if moment == self._moment:
+        if moment == self.moment:
             return
-        self._moment = moment
+        self.moment = moment
         if moment is None:
             if self._call is not None:
                 self._call.cancel()
@@ -37,5 +38,5 @@ class Timer:
             self._call.reset(wait)
 
     def _run(self) -> None:
-        self._moment = self._call = None
+        self.moment = self._call = None
         self._wake()

@@ -11,7 +11,6 @@ fields in a body are skipped, as protobuf asks.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
@@ -117,8 +116,7 @@ class Handshake:
         """Read a body; raises RemoteProtocolError for one that breaks a rule."""
         raw = _parse(pb2.Handshake(), body)
         try:
-            # Nearly all peers announce the same: each name is kept once.
-            extensions = tuple(sys.intern(extension.decode()) for extension in raw.extensions)
+            extensions = tuple(extension.decode() for extension in raw.extensions)
         except UnicodeDecodeError:
             raise RemoteProtocolError("an extension of Handshake is not UTF-8") from None
         return _received(
