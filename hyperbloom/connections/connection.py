@@ -69,10 +69,10 @@ class PeerConnection(Protocol, ABC):
         self._times = times
         #: Whether the transport is paused for what waits, and whether for its turn.
         self._is_held = self._awaits_turn = False
-        self._handshake_timer: IDelayedCall | None = None
-        self._timers: list[IDelayedCall] = []
-        self._await_ready: list[Deferred[Any]] = []
-        self._await_end: list[Deferred[None]] = []
+        # Most are empty most of the time, and an empty tuple costs nothing.
+        self._timers: tuple[IDelayedCall, ...] = ()
+        self._await_ready: tuple[Deferred[Any], ...] = ()
+        self._await_end: tuple[Deferred[None], ...] = ()
 
     @property
     def wire(self) -> TCPConnection:
@@ -135,11 +135,7 @@ class PeerConnection(Protocol, ABC):
         if why is not None:
             self._turn_away(why)
             return
-        self._handshake_timer = self.later(
-            self._times().handshake_seconds,
-            self.close,
-            CloseReason("slow", "the handshake did not come in time"),
-        )
+        self._registry.awaits_handshake(self, self._times().handshake_seconds)
         self._greet()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -151,7 +147,7 @@ class PeerConnection(Protocol, ABC):
         self._stop()
         self._registry.forget(self)
         self._fail_ready(self.close_reason or CloseReason("lost", "the connection was lost"))
-        waiting, self._await_end = self._await_end, []
+        waiting, self._await_end = self._await_end, ()
         for deferred in waiting:
             deferred.callback(None)
 
@@ -180,9 +176,8 @@ class PeerConnection(Protocol, ABC):
     def became_ready(self) -> None:
         """The handshake is done: tell who waits for it."""
         self.is_ready = True
-        if self._handshake_timer is not None and self._handshake_timer.active():
-            self._handshake_timer.cancel()
-        waiting, self._await_ready = self._await_ready, []
+        self._registry.shook_hands(self)
+        waiting, self._await_ready = self._await_ready, ()
         for deferred in waiting:
             deferred.callback(self)
 
@@ -194,7 +189,7 @@ class PeerConnection(Protocol, ABC):
         elif self.is_ready:
             deferred.callback(self)
         else:
-            self._await_ready.append(deferred)
+            self._await_ready += (deferred,)
         return deferred
 
     def when_lost(self) -> Deferred[None]:
@@ -203,11 +198,11 @@ class PeerConnection(Protocol, ABC):
         if self.is_lost:
             deferred.callback(None)
         else:
-            self._await_end.append(deferred)
+            self._await_end += (deferred,)
         return deferred
 
     def _fail_ready(self, why: CloseReason) -> None:
-        waiting, self._await_ready = self._await_ready, []
+        waiting, self._await_ready = self._await_ready, ()
         for deferred in waiting:
             deferred.errback(why)
 
@@ -215,9 +210,8 @@ class PeerConnection(Protocol, ABC):
         self, seconds: float, call: Callable[..., object], *arguments: object
     ) -> IDelayedCall:
         """Call after so many seconds, unless the connection is gone."""
-        self._timers = [known for known in self._timers if known.active()]
         timer = self._clock.callLater(seconds, call, *arguments)
-        self._timers.append(timer)
+        self._timers = (*(known for known in self._timers if known.active()), timer)
         return timer
 
     # Bytes

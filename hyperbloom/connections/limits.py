@@ -11,6 +11,8 @@ __all__ = [
     "CROWDED_AT_ONCE",
     "CROWDED_OF_KEY",
     "CROWDED_SECONDS",
+    "FORGIVEN_AFTER",
+    "FORGIVEN_WEIGHT",
     "FREE_PART",
     "HEAVIER",
     "LEAST_PART",
@@ -32,6 +34,13 @@ __all__ = [
 #: and comes again has no more for it. There are more than connections; beyond it those without a
 #: connection are forgotten, the first ones first.
 MAX_SHARES = 4_096
+
+#: A key without a connection is forgotten once it owes nothing more: it has used nothing for so
+#: many seconds, its budget is full again, and what it has used weighs so little (seconds). Coming
+#: again brings it this weight at the most, a quarter of a percent of the time it was away; a key
+#: may use FREE_PART of the time before it has to rest for others at all.
+FORGIVEN_AFTER = 20.0
+FORGIVEN_WEIGHT = 0.05
 
 #: What a key has used counts less by and by, to a third in so many seconds: as what it uses now,
 #: and as what makes it heavier than others. One that has used nothing for the shortest time makes

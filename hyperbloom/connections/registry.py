@@ -14,6 +14,7 @@ from hyperbloom.connections.close_reason import ClosedConnection, CloseReason
 from hyperbloom.connections.limits import MAX_CLOSED_SHOWN, TOLD_SINGLY
 from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.connections.tally import Tally
+from hyperbloom.connections.timer import Timer
 
 __all__ = ["Registered", "Registry"]
 
@@ -91,6 +92,11 @@ class Registry(Generic[C]):
         self._now = now
         self._ordinary, self._alarming = ordinary, alarming
         self._open: dict[C, None] = {}
+        #: Until when the handshakes that are awaited have to be done, and a timer for all of them:
+        #: a timer each would take more memory than anything else of a connection.
+        self._clock = clock
+        self._awaited: dict[C, float] = {}
+        self._timer = Timer(clock, self._close_slow)
         self._past_in = self._past_out = 0
         self._all_closed: list[Deferred[None]] = []
 
@@ -109,6 +115,23 @@ class Registry(Generic[C]):
         self._open[connection] = None
         self.opened[connection.outgoing] += 1
         return None
+
+    def awaits_handshake(self, connection: C, seconds: float) -> None:
+        """Close the connection unless its handshake is done, or it is gone, in so many seconds."""
+        until = self._awaited[connection] = self._clock.seconds() + seconds
+        if self._timer.moment is None or until < self._timer.moment:
+            self._timer.set(until)
+
+    def shook_hands(self, connection: C) -> None:
+        """The handshake is done."""
+        self._awaited.pop(connection, None)
+
+    def _close_slow(self) -> None:
+        now = self._clock.seconds()
+        for connection in [one for one, until in self._awaited.items() if until <= now]:
+            del self._awaited[connection]
+            connection.close(CloseReason("slow", "the handshake did not come in time"))
+        self._timer.set(min(self._awaited.values(), default=None))
 
     def closing(self, connection: C, why: CloseReason) -> None:
         """This node is closing a connection; what may interest a person is kept and told."""
@@ -139,9 +162,11 @@ class Registry(Generic[C]):
     def forget(self, connection: C) -> None:
         """The connection is gone."""
         self._open.pop(connection, None)
+        self._awaited.pop(connection, None)
         self._past_in += connection.bytes_in
         self._past_out += connection.bytes_out
         if not self._open:
+            self._timer.set(None)
             waiting, self._all_closed = self._all_closed, []
             for deferred in waiting:
                 deferred.callback(None)

@@ -1,7 +1,8 @@
 """What each peer uses of this node, by its key: all its connections together have one share.
 
 A connection costs a peer nothing, so nothing that is scarce is given out by connection. What a key
-has used is kept when it leaves, so that coming again brings nothing either.
+has used is kept when it leaves, so that coming again brings nothing either. It is kept until it
+makes no difference any more (`Shares.forget_gone`).
 
 Who has used much gives way to those who have used less. Everybody's work is counted in seconds and
 forgotten by and by: what a key uses now in `USE_SECONDS`, what makes it heavier than another in
@@ -28,6 +29,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from hyperbloom.connections.limits import (
     ACTIVE_SECONDS,
     BEGINNING_SECONDS,
+    FORGIVEN_AFTER,
+    FORGIVEN_WEIGHT,
     FREE_PART,
     HEAVIER,
     LEAST_PART,
@@ -58,6 +61,8 @@ class ShareLimits(Protocol):
 class WorkBudget:
     """A token bucket of values tested for one peer: `rate` a second, at most `burst` saved up."""
 
+    __slots__ = ("_at", "_burst", "_rate", "_tokens")
+
     def __init__(self, *, rate: float, burst: float, now: float) -> None:
         self.bound(rate=rate, burst=burst)
         self._tokens = burst
@@ -78,6 +83,10 @@ class WorkBudget:
         """Whether `amount` could be taken at once."""
         return amount <= self._saved(now)
 
+    def is_full(self, *, now: float) -> bool:
+        """Whether it is as if nothing had ever been taken."""
+        return self._saved(now) >= self._burst
+
     def _saved(self, now: float) -> float:
         return min(self._burst, self._tokens + (now - self._at) * self._rate)
 
@@ -91,6 +100,24 @@ class Share:
     filters are kept unpacked. rests_until: a moment, in seconds of the clock.
     """
 
+    __slots__ = (
+        "_began",
+        "_used",
+        "_used_at",
+        "_waiting",
+        "_wake_call",
+        "_weight",
+        "asked",
+        "budget",
+        "connections",
+        "filters",
+        "key",
+        "rests_until",
+        "unsent",
+        "unwritten",
+        "writing",
+    )
+
     def __init__(self, key: bytes, budget: WorkBudget) -> None:
         self.key = key
         self.budget = budget
@@ -99,7 +126,7 @@ class Share:
         self.rests_until = 0.0
         self._used = self._weight = 0.0
         self._used_at = self._began = -math.inf
-        self._waiting: OrderedDict[Callable[[], None], None] = OrderedDict()
+        self._waiting: dict[Callable[[], None], None] = {}
         self._wake_call: IDelayedCall | None = None
 
     def part(self, now: float) -> float:
@@ -125,6 +152,21 @@ class Share:
         self._used += seconds
         self._weight = self.weight(now) + seconds
         self._used_at = now
+
+    def is_forgiven(self, now: float) -> bool:
+        """Whether a new share would not be better for the key: it owes nothing more.
+
+        No connection, nothing that waits or is under way, no rest, and little weight.
+        """
+        if self.connections or self._waiting or self._wake_call is not None:
+            return False
+        if self.unwritten or self.writing or self.asked or self.unsent or self.filters:
+            return False
+        return (
+            max(self._used_at, self.rests_until) + FORGIVEN_AFTER <= now
+            and self.weight(now) <= FORGIVEN_WEIGHT
+            and self.budget.is_full(now=now)
+        )
 
     # Connections that take no more frames until there is room in the share
 
@@ -192,6 +234,12 @@ class Shares:
         """A connection is gone."""
         share.connections -= 1
 
+    def forget_gone(self) -> None:
+        """Drop the shares of keys that have no connection and owe nothing more."""
+        now = self._clock.seconds()
+        for key in [key for key, share in self._shares.items() if share.is_forgiven(now)]:
+            self._drop(key)
+
     def limits_changed(self) -> None:
         """Take over the rate and the burst that are set now."""
         limits = self._limits()
@@ -225,6 +273,9 @@ class Shares:
         # A key without a connection goes first, and there are fewer connections than shares.
         for key in list(self._shares) if len(self._shares) > MAX_SHARES else ():
             if not self._shares[key].connections:
-                self._active.pop(self._shares.pop(key), None)
+                self._drop(key)
             if len(self._shares) <= MAX_SHARES:
                 return
+
+    def _drop(self, key: bytes) -> None:
+        self._active.pop(self._shares.pop(key), None)

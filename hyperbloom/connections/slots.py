@@ -95,7 +95,7 @@ class Slots(Generic[T]):
         self._all: dict[T, _Slot] = {}
         #: Those that came in, the oldest first: strangers by network, the others by feed and key.
         self._strangers: dict[str, _Neighbours[T]] = {}
-        self._proved: dict[tuple[bytes, bytes], dict[T, None]] = {}
+        self._proved: dict[tuple[bytes, bytes], list[T]] = {}
         self._stranger_count = self._proved_count = 0
 
     def __len__(self) -> int:
@@ -136,8 +136,8 @@ class Slots(Generic[T]):
         slot.proof = proof
         if slot.dialled:
             return None
-        same = self._proved.setdefault((proof.feed, proof.key), {})
-        same[one] = None
+        same = self._proved.setdefault((proof.feed, proof.key), [])
+        same.append(one)
         self._proved_count += 1
         limits = self._limits()
         if len(same) > limits.connections_per_key:
@@ -156,7 +156,7 @@ class Slots(Generic[T]):
         if proof is None or slot.dialled:
             return
         same = self._proved[proof.feed, proof.key]
-        del same[one]
+        same.remove(one)
         self._proved_count -= 1
         if not same:
             del self._proved[proof.feed, proof.key]

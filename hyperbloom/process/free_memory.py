@@ -41,6 +41,7 @@ def trim() -> None:
 class MemoryRelease(Service):
     """Looks from `startService` on; `ended` counts the connections that have ended so far.
 
+    `forget` drops what is kept of those who have gone and is needed no more, at each look.
     `in_thread` runs `trim`, which may take some milliseconds, beside the reactor.
     """
 
@@ -50,10 +51,12 @@ class MemoryRelease(Service):
         clock: IReactorTime,
         in_thread: Callable[[Callable[[], None]], Deferred[None]],
         *,
+        forget: Callable[[], None],
         collect: Callable[[], object] = gc.collect,
         trim: Callable[[], None] = trim,
     ) -> None:
         self._ended = ended
+        self._forget = forget
         self._in_thread = in_thread
         self._collect, self._trim = collect, trim
         #: How many had ended at the last look, and when memory was given back last.
@@ -73,6 +76,7 @@ class MemoryRelease(Service):
             self._call.stop()
 
     def _look(self) -> None:
+        self._forget()
         seen, self._seen = self._seen, self._ended()
         if self._seen == seen and seen - self._released >= MANY:
             self._released = seen

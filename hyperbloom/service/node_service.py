@@ -55,7 +55,8 @@ __all__ = ["NodeService", "StartError"]
 
 T = TypeVar("T")
 
-#: Threads for scans of the store; they mostly wait for the disk or run numpy.
+#: Threads for scans of the store; they mostly wait for the disk or run numpy. They begin with the
+#: node: begun amid a crowd, what they are made of would lie among what the crowd leaves behind.
 SCAN_THREADS = 2
 
 PEER_ID_BYTES = 32
@@ -104,7 +105,7 @@ class NodeService(MultiService):
         self._store: Store | None = None
         self._writer: Writer | None = None
         self._recent = RecentErrors()
-        self._threads = ThreadPool(0, SCAN_THREADS, name="scan")
+        self._threads = ThreadPool(SCAN_THREADS, SCAN_THREADS, name="scan")
 
     def startService(self) -> None:
         """Open the store, listen and dial; raises `StartError`."""
@@ -194,7 +195,10 @@ class NodeService(MultiService):
         discovery = self._build_discovery(node, store, self._writer)
         objects = self._build_objects(store, self._writer)
         MemoryRelease(
-            lambda: node.connections.ended, self._reactor, self._in_thread
+            lambda: node.connections.ended,
+            self._reactor,
+            self._in_thread,
+            forget=context.shares.forget_gone,
         ).setServiceParent(self)
         self._build_api(node, discovery, objects)
 

@@ -15,7 +15,7 @@ from hyperbloom.keys import (
 )
 from hyperbloom.trust.format import LINK_FORMAT_2, NONCE_BYTES, LinkFormat
 
-__all__ = ["LINK_VERSION", "TrustLink", "issue_link", "parse_link"]
+__all__ = ["LINK_VERSION", "TrustLink", "has_expired", "issue_link", "parse_link"]
 
 LINK_VERSION: Final = 1
 """The only version there is (docs/protocol.md#signature-chain)."""
@@ -70,8 +70,13 @@ class TrustLink:
 
     def is_expired(self, *, now: float, leeway: float = 0.0) -> bool:
         """Whether the link no longer counts at ``now``, both in seconds; at its expiry it does."""
-        # Said this way round, a NaN for a clock expires everything.
-        return not self.expires + leeway >= now
+        return has_expired(self.expires, now=now, leeway=leeway)
+
+
+def has_expired(expires: float, *, now: float, leeway: float = 0.0) -> bool:
+    """Whether what counts until ``expires`` (and at that moment) no longer counts at ``now``."""
+    # Said this way round, a NaN for a clock expires everything.
+    return not expires + leeway >= now
 
 
 def parse_link(

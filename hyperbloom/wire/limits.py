@@ -22,6 +22,7 @@ __all__ = [
     "MAX_LENGTH_BYTES",
     "MAX_MESSAGE_ID_BYTES",
     "MAX_OPEN_BYTES",
+    "MAX_SHARED_EXTENSIONS",
     "MAX_SKETCH_BYTES",
     "MAX_SKETCH_SYMBOLS",
     "MAX_TOLD_IDS",
@@ -66,6 +67,10 @@ none."""
 
 MAX_EXTENSION_BYTES: Final = 255
 """One extension's name in UTF-8, for the same reason."""
+
+MAX_SHARED_EXTENSIONS: Final = 32
+"""Announcements that are kept once for all peers that make the same one; of more, the one that was
+made longest ago is kept by its peers alone. Few differ: every version of a program makes one."""
 
 MAX_ASKED_RANGES: Final = 64
 """Ranges of a DigestRequest, as many as a feed's settings may name. A node with more of them does

@@ -119,7 +119,7 @@ class Session:
         self._refuses = refuses
         self._state = State.IDLE
         self._frames = FrameReader()
-        self._announced: frozenset[str] = frozenset()
+        self._announced: tuple[str, ...] = ()
         self._failure: str | None = None
         self._credentials: Credentials | None = None
         self._local_chain: Chain | None = None
@@ -363,7 +363,7 @@ class Session:
             signature=credentials.identity.sign(signed),
             chain=credentials.chain.to_wire(),
         )
-        self._announced = frozenset(handshake.extensions)
+        self._announced = handshake.extensions
         frame = encode_frame(handshake.message_id, handshake.encode())
         protection.sent(frame)
         return self._encrypt_frame(frame, target)

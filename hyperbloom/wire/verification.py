@@ -6,6 +6,8 @@ granted past the expiry of the peer's links, for clocks that differ.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from hyperbloom.keys import verify_signature
 from hyperbloom.trust import Chain, ChainError, parse_link, verify_chain
 from hyperbloom.wire.credentials import Credentials
@@ -17,9 +19,10 @@ from hyperbloom.wire.events import (
     LinkReceived,
     RemotePeer,
 )
+from hyperbloom.wire.limits import MAX_SHARED_EXTENSIONS
 from hyperbloom.wire.messages import Data, Handshake, Link
 
-__all__ = ["judge_data", "judge_link", "named_key", "verify_handshake"]
+__all__ = ["judge_data", "judge_link", "named_key", "shared_extensions", "verify_handshake"]
 
 
 def named_key(handshake: Handshake, credentials: Credentials) -> bytes | None:
@@ -56,8 +59,17 @@ def verify_handshake(
     if not verify_signature(chain.holder, signed, handshake.signature):
         raise UntrustedPeer("the Handshake is not signed by the last key of its chain")
     return RemotePeer(
-        id=handshake.id, key=chain.holder, chain=chain, extensions=handshake.extensions
+        id=handshake.id,
+        key=chain.holder,
+        chain=chain,
+        extensions=shared_extensions(handshake.extensions),
     )
+
+
+@lru_cache(maxsize=MAX_SHARED_EXTENSIONS)
+def shared_extensions(announced: tuple[str, ...]) -> tuple[str, ...]:
+    """What a peer announces: the same object for all that announce the same."""
+    return announced
 
 
 def judge_data(

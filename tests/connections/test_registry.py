@@ -85,3 +85,48 @@ def test_all_are_closed_once_the_last_is_gone(registry):
     registry.forget(some[1])
     assert gone == [None]
     assert registry.close_all(CloseReason("stopped", "again")).called
+
+
+class Slow(One):
+    """One that notes when and why it was closed."""
+
+    def __init__(self, registry, clock, seconds):
+        super().__init__(registry)
+        self.clock, self.closed = clock, []
+        registry.awaits_handshake(self, seconds)
+
+    def close(self, why):
+        self.closed.append((self.clock.seconds(), why.kind))
+
+
+@pytest.fixture
+def clock(registry):
+    return registry._clock
+
+
+def test_whose_handshake_does_not_come_is_closed_in_its_own_time(registry, clock):
+    first = Slow(registry, clock, 10)
+    clock.advance(4)
+    second, sooner = Slow(registry, clock, 10), Slow(registry, clock, 2)
+    assert len(clock.getDelayedCalls()) == 1, "one timer for all"
+    clock.pump([0.5] * 40)
+    assert [one.closed for one in (first, second, sooner)] == [
+        [(10.0, "slow")],
+        [(14.0, "slow")],
+        [(6.0, "slow")],
+    ]
+
+
+def test_who_has_shaken_hands_or_is_gone_is_not_closed(registry, clock):
+    done, gone, slow = (Slow(registry, clock, 10) for _ in range(3))
+    registry.shook_hands(done)
+    registry.forget(gone)
+    clock.pump([1.0] * 20)
+    assert [one.closed for one in (done, gone, slow)] == [[], [], [(10.0, "slow")]]
+
+
+def test_no_timer_is_left_when_all_are_gone(registry, clock):
+    some = [Slow(registry, clock, 10) for _ in range(3)]
+    for one in some:
+        registry.forget(one)
+    assert clock.getDelayedCalls() == []

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from hyperbloom.digests import element_sum, set_digest
 from hyperbloom.replication.reading.range_digests import RangeDigests
-from hyperbloom.replication.settings import KeyRange
+from hyperbloom.replication.settings import WHOLE, KeyRange
 from hyperbloom.replication.status import NodeStatus, SyncState
 from hyperbloom.replication.sync.digest_exchange import DigestExchange
 from hyperbloom.store.records import Holding, SetFigures
@@ -131,3 +131,26 @@ def test_a_picture_for_json_has_bytes_as_hex_and_tuples_as_lists() -> None:
     assert picture["feeds"] == [["02", 1]]
     assert picture["store"] == {"a": "03"}
     assert picture["version"] is None
+
+
+def test_peers_that_hold_the_same_are_remembered_by_one_object() -> None:
+    both = [Comparison(), Comparison()]
+    both[1].peer = both[0].peer
+    for comparison in both:
+        comparison.exchange = DigestExchange(
+            both[0].peer,  # type: ignore[arg-type]
+            came=lambda _: True,
+            compared=lambda *_: None,
+        )
+        # The state is read anew each time; only what it says is the same.
+        both[0].peer.state = Holding(here=SetFigures(4, b"4" * 32), settled=WHOLE_STATE.settled)
+        both[0].peer.feed.kept = [WHOLE]
+        comparison.told(SetFigures(4, b"4" * 32), [WHOLE])
+    told = [comparison.exchange.told for comparison in both]
+    assert told == [(WHOLE_STATE, WHOLE_STATE)] * 2
+    assert len({id(holding) for pair in told if pair is not None for holding in pair}) == 1
+    both[0].told(SetFigures(3, b"3" * 32), [WHOLE])
+    assert both[0].exchange.told is not None
+    assert both[0].exchange.told[0].here.count == 3
+    both[0].peer.state = Holding(here=SetFigures(5, b"5" * 32), settled=WHOLE_STATE.settled)
+    assert both[0].peer.feed.values.range_digests.find([WHOLE]) == both[0].peer.state

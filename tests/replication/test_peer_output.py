@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, succeed
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.limits import MAX_UNSENT_BYTES
 from hyperbloom.replication.reading.shared_slices import SignedValues
-from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
+from hyperbloom.replication.sync.peer_output import PeerOutput
 from hyperbloom.wire import Digest, DigestRequest, Range, Sketch, SketchRequest, ValuesWanted
 
 OTHERS_UNSENT = 1_000
@@ -56,17 +56,17 @@ class Bench:
             answer_turns=SimpleNamespace(turn=self.turn),
         )
         nothing = lambda *_: None  # noqa: E731
-        connection = Connection(
+        connection = SimpleNamespace(
             name="peer",
             outgoing=True,
             write=self.written.append,
-            release=nothing,
+            look_again=nothing,
             strike=nothing,
             close=nothing,
             tell=nothing,
         )
         self.output = PeerOutput(
-            connection,
+            connection,  # type: ignore[arg-type]
             self.session,  # type: ignore[arg-type]
             self.scheduler,  # type: ignore[arg-type]
             self.share,  # type: ignore[arg-type]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from functools import partial
 from itertools import count
 
+import pytest
 from players import Intruder, SlowWriter, numbered
 from sim import pair
 from twisted.internet.abstract import FileDescriptor
@@ -15,7 +17,15 @@ from twisted.internet.task import Clock
 from hyperbloom.bloom import BloomFilter
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.door import Door
-from hyperbloom.connections.limits import ACTIVE_SECONDS, LEAST_PART, MAX_SHARES
+from hyperbloom.connections.limits import (
+    ACTIVE_SECONDS,
+    FORGIVEN_AFTER,
+    FORGIVEN_WEIGHT,
+    FREE_PART,
+    LEAST_PART,
+    MAX_SHARES,
+    WEIGHT_SECONDS,
+)
 from hyperbloom.connections.shares import Shares
 from hyperbloom.connections.workers import THREADS, Workers
 from hyperbloom.replication.limits import (
@@ -164,6 +174,116 @@ def test_as_many_keys_are_kept_as_the_limit_says_and_none_that_is_connected_goes
     shares.leave(shares.join(b"one more".ljust(32)))
     assert len(shares) == MAX_SHARES
     assert shares.join(b"c" * 32) is connected
+
+
+def gone(clock, shares, key, *, seconds=0.0, tested=0):
+    """A key that has worked so long here, has asked for so much, and has left."""
+    share = shares.join(key)
+    share.budget.spend(tested, now=clock.seconds())
+    shares.charge(share, seconds)
+    shares.leave(share)
+    return share
+
+
+def is_kept(shares, key):
+    """Whether a look leaves the share of a key as it is."""
+    before = len(shares)
+    shares.forget_gone()
+    return len(shares) == before
+
+
+def test_what_is_kept_after_a_crowd_is_nothing_once_it_owes_nothing():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    for number in range(1_000):
+        gone(clock, shares, number.to_bytes(32, "big"), seconds=0.02, tested=1_000)
+    shares.forget_gone()
+    assert len(shares) == 1_000
+    clock.advance(FORGIVEN_AFTER)
+    shares.forget_gone()
+    assert len(shares) == 0
+    assert not shares._active
+
+
+def test_a_key_comes_again_with_the_weight_it_left_with_until_that_is_next_to_nothing():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    share = gone(clock, shares, b"x" * 32, seconds=10.0)
+    least = WEIGHT_SECONDS * math.log(10.0 / FORGIVEN_WEIGHT)
+    clock.advance(least - 1.0)
+    assert is_kept(shares, b"x" * 32)
+    assert share.weight(clock.seconds()) > FORGIVEN_WEIGHT
+    assert shares.join(b"x" * 32) is share
+    shares.leave(share)
+    clock.advance(1.1)
+    assert not is_kept(shares, b"x" * 32)
+    assert shares.join(b"x" * 32).weight(clock.seconds()) == 0.0
+
+
+def test_coming_and_going_forgives_less_than_a_key_may_use_anyway():
+    """One that leaves as soon as it would be forgotten has less than who stays and never rests."""
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    had = 0.0
+    while clock.seconds() < 600:
+        share = shares.join(b"x" * 32)
+        used = max(0.0, FORGIVEN_WEIGHT - share.weight(clock.seconds()))
+        shares.charge(share, used)
+        had += used
+        shares.leave(share)
+        clock.advance(FORGIVEN_AFTER)
+        shares.forget_gone()
+    assert 0.0 < had < FREE_PART * clock.seconds() / 10
+
+
+def test_a_debt_of_questions_is_kept_until_it_is_paid():
+    clock = Clock()
+    limits = Limits()
+    shares = Shares(clock, lambda: limits)
+    share = gone(clock, shares, b"x" * 32, tested=3 * limits.sync_burst)
+    until = 3 * limits.sync_burst / limits.sync_rate
+    assert until > FORGIVEN_AFTER, "or this shows nothing"
+    clock.advance(until - 1.0)
+    assert is_kept(shares, b"x" * 32)
+    assert shares.join(b"x" * 32) is share
+    assert not share.budget.is_full(now=clock.seconds())
+    shares.leave(share)
+    clock.advance(1.0)
+    assert not is_kept(shares, b"x" * 32)
+
+
+@pytest.mark.parametrize("what", ["unwritten", "writing", "asked", "unsent", "filters"])
+def test_a_key_of_which_something_is_under_way_is_kept(what):
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    share = gone(clock, shares, b"x" * 32)
+    setattr(share, what, 1)
+    clock.advance(10 * FORGIVEN_AFTER)
+    assert is_kept(shares, b"x" * 32)
+    setattr(share, what, 0)
+    assert not is_kept(shares, b"x" * 32)
+
+
+def test_a_key_that_is_connected_rests_or_is_waited_for_is_kept():
+    clock = Clock()
+    shares = Shares(clock, Limits)
+    share = gone(clock, shares, b"x" * 32)
+    clock.advance(10 * FORGIVEN_AFTER)
+    shares.join(b"x" * 32)
+    assert is_kept(shares, b"x" * 32)
+    shares.leave(share)
+
+    def go_on():
+        pass
+
+    share.wait(go_on)
+    assert is_kept(shares, b"x" * 32)
+    share.forget(go_on)
+    share.rests_until = clock.seconds() + 1
+    assert is_kept(shares, b"x" * 32)
+    share.wake_after_rest(clock)
+    clock.advance(FORGIVEN_AFTER + 1)
+    assert not is_kept(shares, b"x" * 32)
 
 
 def test_a_filter_counts_by_the_hashes_that_it_takes():

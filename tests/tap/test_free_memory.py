@@ -17,14 +17,19 @@ class Bench:
         self.clock = Clock()
         self.ended = 0
         self.done = []
+        self.looks = 0
         self.release = MemoryRelease(
             lambda: self.ended,
             self.clock,
             in_thread,
+            forget=self.forget,
             collect=lambda: self.done.append("collected"),
             trim=lambda: self.done.append("trimmed"),
         )
         self.release.startService()
+
+    def forget(self):
+        self.looks += 1
 
     def look(self):
         self.clock.advance(LOOK_SECONDS)
@@ -38,6 +43,7 @@ def test_memory_is_given_back_once_when_a_crowd_has_gone():
     assert bench.done == [], "others may be about to go"
     bench.look()
     assert bench.done == ["collected", "trimmed"]
+    assert bench.looks == 3
     bench.look()
     bench.ended += MANY - 1
     bench.look()
@@ -47,6 +53,15 @@ def test_memory_is_given_back_once_when_a_crowd_has_gone():
     bench.look()
     bench.look()
     assert len(bench.done) == 4
+
+
+def test_what_is_kept_of_those_who_have_gone_is_looked_through_though_they_are_few():
+    bench = Bench()
+    bench.ended = 1
+    bench.look()
+    bench.look()
+    assert bench.looks == 2
+    assert bench.done == []
 
 
 def test_nothing_is_done_for_few_connections():

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import random
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperbloom.keys import Identity
-from hyperbloom.trust import LinkGraph, Member, TrustLink, issue_link, verify_chain
+from hyperbloom.trust import (
+    LINK_FORMAT_DRAFT,
+    LinkGraph,
+    Member,
+    TrustLink,
+    issue_link,
+    parse_link,
+    verify_chain,
+)
 
 NOW = 100.0
 FEED = 0
@@ -183,27 +193,97 @@ class TestMembers:
         ]
 
 
-class TestAddAndDiscard:
+class TestWhatIsKept:
     def test_add_tells_what_is_new(self) -> None:
         graph = LinkGraph(key(FEED))
         assert graph.add(key(0), link(1, 200))
         assert not graph.add(key(0), link(1, 200))
         assert graph.add(key(0), link(1, 200, nonce=1))
         assert graph.add(key(1), link(1, 200))
-        assert len(graph.links()) == 3
+        assert len(graph.links()) == len(graph) == 3
+        assert [graph.count_of(key(number)) for number in range(3)] == [2, 1, 0]
 
-    def test_discard(self) -> None:
-        graph = graph_of([(0, 1, 200), (1, 2, 200)])
-        (issuer, first), (second_issuer, second) = graph.links()
-        assert not graph.discard(issuer, second)
-        assert not graph.discard(key(9), first)
-        assert graph.discard(issuer, first)
-        assert not graph.discard(issuer, first)
-        assert graph.shortest_chain(key(2), now=NOW) is None
-        assert graph.discard(second_issuer, second)
+    def test_links_come_back_as_they_went_in(self) -> None:
+        people = [Identity(bytes([number]) * 32) for number in range(4)]
+        issued = [
+            (
+                issuer.public_key,
+                issue_link(issuer, trustee.public_key, expires=NOW + 0.1, nonce=bytes(32)),
+            )
+            for issuer, trustee in itertools.permutations(people, 2)
+        ]
+        graph = LinkGraph(people[0].public_key)
+        for issuer, one in issued:
+            graph.add(issuer, one)
+        assert sorted(graph.links(), key=str) == sorted(issued, key=str)
+        assert all(graph.has(*one) for one in issued)
+        assert all(graph.between(one[0], one[1].public_key) == [one[1]] for one in issued)
+
+    def test_links_without_an_expiry(self) -> None:
+        owner, member = (Identity(bytes([number]) * 32) for number in (1, 2))
+        draft = LINK_FORMAT_DRAFT
+        one = issue_link(owner, member.public_key, expires=math.inf, nonce=bytes(32), format=draft)
+        graph = LinkGraph(owner.public_key, draft)
+        assert graph.add(owner.public_key, one)
+        chain = graph.shortest_chain(member.public_key, now=NOW)
+        assert chain is not None
+        assert chain.links == (one,)
+        assert chain.expires == math.inf
+        graph.forget_expired(before=math.inf)
+        assert graph.links() == [(owner.public_key, one)]
+
+    def test_a_link_of_another_form_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="no link of a feed whose links have the form draft"):
+            LinkGraph(key(FEED), LINK_FORMAT_DRAFT).add(key(0), link(1, 200))
+
+    def test_bytes_that_look_like_a_link_between_two_are_none(self) -> None:
+        """What a member chose, the end of one link and the beginning of the next, is no link."""
+        graph = graph_of([(0, 1, 200), (0, 2, 200)])
+        both = b"".join(one.to_bytes() for _, one in graph.links())
+        # The version is the first byte: a link may seem to begin wherever there is a 1.
+        size = len(both) // 2
+        starts = [start for start in range(1, size) if both[start] == 1]
+        assert starts
+        for start in starts:
+            seeming = parse_link(both[start : start + size])
+            assert not graph.has(key(0), seeming)
+            assert graph.add(key(0), seeming)
+            assert graph.has(key(0), seeming)
+            assert not graph.add(key(0), seeming)
+
+    def test_links_that_expired_before_a_moment_are_forgotten(self) -> None:
+        edges = [(0, 1, 99), (0, 2, 100), (0, 1, 98), (1, 3, 99), (0, 4, 101)]
+        graph = graph_of(edges)
+        graph.forget_expired(before=NOW)
+        assert graph.links() == [(key(0), link(2, 100, 1)), (key(0), link(4, 101, 4))]
+        assert len(graph) == 2
+        assert graph.count_of(key(1)) == 0
+        assert graph.add(key(0), link(1, 99)), "it is as if it had never been there"
+        graph.forget_expired(before=math.inf)
         assert graph.links() == []
-        assert graph.add(issuer, first)
-        assert graph.shortest_chain(key(1), now=NOW) is not None
+
+    def test_whether_a_key_was_ever_named(self) -> None:
+        graph = graph_of([(0, 1, 10), (7, 8, 200)])
+        assert graph.names(key(1)), "expired"
+        assert graph.names(key(8)), "out of reach"
+        assert not graph.names(key(7)), "it only issued one"
+
+    def test_a_thousand_links_are_kept_in_few_pieces(self) -> None:
+        """Members come and go by the thousand: no small object of each stays (graph.py)."""
+        graph = LinkGraph(key(FEED))
+        gc.collect()
+        tracemalloc.start()
+        try:
+            for trustee in range(1, 1_001):
+                graph.add(key(FEED), link(trustee, 200.0, trustee))
+            traces = tracemalloc.take_snapshot().statistics("filename")
+        finally:
+            tracemalloc.stop()
+        kept = sum(one.size for one in traces if "trust" in one.traceback[0].filename)
+        count = sum(one.count for one in traces if "trust" in one.traceback[0].filename)
+        assert len(graph) == 1_000
+        assert kept <= 1_000 * 137 * 1.2 + 10_000
+        assert count <= 20
 
     def test_refuses_a_feed_key_of_another_length(self) -> None:
         with pytest.raises(ValueError, match="feed key"):

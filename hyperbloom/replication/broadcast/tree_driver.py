@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 
+from hyperbloom.connections.timer import Timer
 from hyperbloom.replication.broadcast.broadcast_tree import BroadcastTree, Command, Tell, TreeLink
 from hyperbloom.replication.broadcast.catch_up import CatchUp
 from hyperbloom.store.records import Appended
@@ -30,8 +31,7 @@ class TreeDriver:
         self.catch_up = CatchUp()
         self._clock = clock
         self._peers: dict[TreeLink, TreePeer] = {}
-        self._timer: IDelayedCall | None = None
-        self._timer_at: float | None = None
+        self._timer = Timer(clock, self.run)
 
     def join(self, peer: TreePeer) -> TreeLink:
         """A peer that speaks the extension is secure."""
@@ -63,16 +63,4 @@ class TreeDriver:
 
     def set_timer(self) -> None:
         """One timer, at the next deadline."""
-        deadline = self.tree.next_deadline
-        if deadline == self._timer_at:
-            return
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        self._timer_at = deadline
-        if deadline is not None:
-            wait = max(0.0, deadline - self._clock.seconds())
-            self._timer = self._clock.callLater(wait, self._wake)
-
-    def _wake(self) -> None:
-        self._timer_at = None
-        self.run()
+        self._timer.set(self.tree.next_deadline)

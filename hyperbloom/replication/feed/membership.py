@@ -8,7 +8,6 @@ its own; it is searched again when the graph or the time has changed.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
@@ -67,8 +66,7 @@ class Membership:
         self._identity = identity
         self._format = dialect.link_format
         self._leeway = leeway
-        self._graph = LinkGraph(feed_key)
-        self._known: set[bytes] = set()
+        self._graph = LinkGraph(feed_key, self._format)
         #: Stored links in the form of a dialect that the feed was configured with before.
         self.unreadable = 0
         self._chain: Chain | None = None
@@ -78,8 +76,6 @@ class Membership:
                 self.unreadable += 1
                 continue
             self._graph.add(record.issuer, parse_link(record.raw, self._format))
-            self._known.add(record.raw)
-        self._issued = Counter(issuer for issuer, _ in self._graph.links())
 
     def chain(self, *, now: float) -> Chain | None:
         """The chain this node proves itself with at `now`, or None when it has none."""
@@ -105,10 +101,9 @@ class Membership:
                     "every chain to this node's key leads through a key that this node denies; "
                     "ask another member for an invitation, or allow the key (`trust allow`)"
                 )
-            expired = any(link.public_key == own for _, link in self._graph.links())
             reason = (
                 "every link to this node's key has expired"
-                if expired
+                if self._graph.names(own)
                 else ("no chain of links leads from the feed to this node's key")
             )
             raise NotTrusted(f"{reason}; ask a member for an invitation")
@@ -198,11 +193,8 @@ class Membership:
         return link, self._take([(own, link)], introduced_by=own, now=now)
 
     def _issued_to(self, trustee: bytes, expires: float) -> TrustLink | None:
-        own = self._identity.public_key
-        for issuer, link in self._graph.links():
-            if issuer == own and link.public_key == trustee and link.expires == expires:
-                return link
-        return None
+        links = self._graph.between(self._identity.public_key, trustee)
+        return next((link for link in links if link.expires == expires), None)
 
     def shortest_chain(self, identity: bytes, *, now: float) -> Chain | None:
         """The chain by which `identity` may write at `now`, or None."""
@@ -215,7 +207,7 @@ class Membership:
     @property
     def has_links(self) -> bool:
         """Whether anybody was ever invited, as far as this node knows."""
-        return bool(self._known)
+        return len(self._graph) > 0
 
     def members(self, *, now: float) -> list[Member]:
         """Who may write at `now`, through whom and until when."""
@@ -223,18 +215,14 @@ class Membership:
 
     def forget_expired(self, *, now: float) -> None:
         """Drop links that have expired, as the store does with its records."""
-        for issuer, link in list(self._graph.links()):
-            if link.expires < now:
-                self._graph.discard(issuer, link)
-                self._known.discard(link.to_bytes())
-        self._issued = Counter(issuer for issuer, _ in self._graph.links())
+        self._graph.forget_expired(before=now)
 
     def _fresh(self, chain: Chain) -> list[_Issued]:
         # A link to the feed's own key, as owners show in the draft, says nothing about members.
         return [
             (issuer, link)
             for issuer, link in chain.issuers()
-            if link.public_key != self.feed_key and link.to_bytes() not in self._known
+            if link.public_key != self.feed_key and not self._graph.has(issuer, link)
         ]
 
     def _has_room(self, links: Sequence[_Issued], *, now: float, share: float) -> bool:
@@ -243,8 +231,8 @@ class Membership:
         return self._fits(links, share)
 
     def _fits(self, links: Sequence[_Issued], share: float) -> bool:
-        return len(self._known) + len(links) <= share * MAX_LINKS_PER_FEED and all(
-            self._issued[issuer] < share * MAX_LINKS_PER_ISSUER for issuer, _ in links
+        return len(self._graph) + len(links) <= share * MAX_LINKS_PER_FEED and all(
+            self._graph.count_of(issuer) < share * MAX_LINKS_PER_ISSUER for issuer, _ in links
         )
 
     def _require_room(self, links: Sequence[_Issued], *, now: float, share: float) -> None:
@@ -259,8 +247,6 @@ class Membership:
         self.look_anew()
         for issuer, link in links:
             self._graph.add(issuer, link)
-            self._known.add(link.to_bytes())
-            self._issued[issuer] += 1
         return self._records(links, introduced_by=introduced_by, now=now)
 
     def _records(self, links: Sequence[_Issued], *, introduced_by: bytes, now: float) -> PutLinks:

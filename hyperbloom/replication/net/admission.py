@@ -91,6 +91,8 @@ class Admission(Registry[AdmittedPeer]):
         )
         self.context = context
         self.feed_of = feed_of
+        #: The settings of a connection's life, as they are at the moment.
+        self.times = lambda: context.limits
         #: Violations of the protocol since the start.
         self.strikes = 0
         #: What is told of dials to addresses that were discovered.

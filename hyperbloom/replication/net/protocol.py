@@ -27,7 +27,6 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import EARLY_READ_BYTES
 from hyperbloom.replication.net.admission import Admission
 from hyperbloom.replication.sync.peer import Peering, extensions_of
-from hyperbloom.replication.sync.peer_output import Connection
 from hyperbloom.trust import ChainExpired
 from hyperbloom.wire import (
     LocalProtocolError,
@@ -78,9 +77,7 @@ class PeerProtocol(PeerConnection):
 
     def __init__(self, admission: Admission, feed: Feed | None) -> None:
         self.context = context = admission.context
-        super().__init__(
-            admission, context.clock, lambda: context.limits, outgoing=feed is not None
-        )
+        super().__init__(admission, context.clock, admission.times, outgoing=feed is not None)
         self.admission = admission
         self.feed = feed
         self._made = context.work_seconds()
@@ -231,12 +228,24 @@ class PeerProtocol(PeerConnection):
         peering = self.peering
         is_too_long = isinstance(error, FrameTooLong)
         if not (is_too_long and peering is not None and peering.reply_was_too_big()):
-            self._strike(str(error))
+            self.strike(str(error))
         self.close(CloseReason("protocol", str(error)))
 
-    def _strike(self, what: str) -> None:
+    # What the peering needs of its connection (`peer_output.Connection`)
+
+    @property
+    def name(self) -> str:
+        """HOST:PORT of the peer."""
+        return self.address
+
+    def strike(self, what: str) -> None:
+        """The peer broke a rule, in words."""
         self.strikes += 1
         self.admission.strike(self, what)
+
+    def tell(self, kind: str, what: str) -> None:
+        """Something of the peer's, for the log."""
+        self.admission.tell(self, kind, what)
 
     # The handshake
 
@@ -301,16 +310,7 @@ class PeerProtocol(PeerConnection):
         self.wire.bufferSize = TCPConnection.bufferSize
         if hasattr(self.wire, "setTcpKeepAlive"):
             _notice_silence(self.wire)
-        connection = Connection(
-            name=self.address,
-            outgoing=self.outgoing,
-            write=self.write,
-            release=self.look_again,
-            strike=self._strike,
-            close=self.close,
-            tell=lambda kind, what: self.admission.tell(self, kind, what),
-        )
-        self.peering = Peering(connection, self.feed, self.session, remote)
+        self.peering = Peering(self, self.feed, self.session, remote)
         self.wire.registerProducer(self.peering.scheduler, True)
         self.peering.start()
         self.became_ready()

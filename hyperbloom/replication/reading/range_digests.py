@@ -95,14 +95,22 @@ class RangeDigests:
 
     def __init__(self, state: Callable[[], Holding | None]) -> None:
         self.state = state
+        self._now: Holding | None = None
         self._of: Holding | None = None
         self._kept: dict[tuple[KeyRange, ...], Holding] = {}
 
     def find(self, ranges: Sequence[KeyRange]) -> Holding | None:
-        """What there is in these ranges, if it is known."""
+        """What there is in these ranges, if it is known.
+
+        As long as the feed stays as it is, all who ask for the whole of it get the same object.
+        """
         now = self.state()
-        if now is None or tuple(ranges) == (WHOLE,):
-            return now
+        if now is None:
+            return None
+        if tuple(ranges) == (WHOLE,):
+            if self._now != now:
+                self._now = now
+            return self._now
         if not ranges:
             return NOTHING
         return self._kept.get(tuple(ranges)) if self._of == now else None

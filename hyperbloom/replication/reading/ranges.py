@@ -41,10 +41,11 @@ def overlap(a: KeyRange, b: KeyRange) -> KeyRange | None:
 def union(ranges: Iterable[KeyRange]) -> list[KeyRange]:
     """The same values in as few ranges as there can be, in byte order."""
     found: list[KeyRange] = []
-    for start, end in sorted(ranges, key=lambda bounds: bounds[0]):
+    for bounds in sorted(ranges, key=lambda bounds: bounds[0]):
+        start, end = bounds
         last = found[-1] if found else None
         if last is None or (last[1] is not None and last[1] < start):
-            found.append((start, end))
+            found.append(bounds)
         elif last[1] is not None and (end is None or end > last[1]):
             found[-1] = (last[0], end)
     return found

@@ -196,8 +196,10 @@ class Asked:
     nothing) retires at its deadline.
     """
 
+    __slots__ = ("_questions",)
+
     def __init__(self) -> None:
-        self._questions: deque[_Question] = deque()
+        self._questions: list[_Question] = []
 
     def is_full(self, *, now: float) -> bool:
         """Whether the next question has to wait for an answer or a deadline."""
@@ -212,7 +214,7 @@ class Asked:
     def ask(self, message: Sync | Request, *, deadline: float, wanted: int | None = None) -> None:
         """Remember a question with a limit; `wanted` values are enough in all (None: all)."""
         if len(self._questions) >= 2 * OUTSTANDING_SYNCS:
-            self._questions.popleft()
+            self._questions.pop(0)
         self._questions.append(_Question(message, deadline, wanted))
 
     def answered(self, values: Sequence[bytes]) -> tuple[Sync | Request, int | None] | None:
@@ -222,7 +224,7 @@ class Asked:
         if True not in inside:
             return None
         for _ in range(inside.index(True) + 1):
-            question = self._questions.popleft()
+            question = self._questions.pop(0)
         if question.message.limit is None or len(values) < question.message.limit:
             return None
         start = _behind(values[-1])
@@ -230,4 +232,4 @@ class Asked:
 
     def _retire(self, now: float) -> None:
         while self._questions and self._questions[0].deadline <= now:
-            self._questions.popleft()
+            self._questions.pop(0)

@@ -134,6 +134,24 @@ class SyncSchedule:
     `state` is what is known of whether the peer is in sync, None: nothing yet.
     """
 
+    __slots__ = (
+        "_doubt",
+        "_evidence",
+        "_filter_bytes",
+        "_full_plan_at",
+        "_gives_way_until",
+        "_interval",
+        "_number",
+        "_over_at",
+        "_patient_until",
+        "_peer_bytes",
+        "_phase",
+        "_rung",
+        "_settles_at",
+        "_sketch_rounds",
+        "state",
+    )
+
     def __init__(
         self, kept: Sequence[KeyRange], *, interval: Callable[[float], float], now: float
     ) -> None:

@@ -31,6 +31,8 @@ __all__ = ["SyncEvidence"]
 class SyncEvidence:
     """What the Syncs of one connection show of a peer; `kept` are the ranges this node keeps."""
 
+    __slots__ = ("_answered", "_asked_at", "_kept", "_new_before")
+
     def __init__(self, kept: Sequence[KeyRange]) -> None:
         self._kept = union(kept)
         self._answered: list[KeyRange] = []

@@ -100,7 +100,8 @@ class DigestExchange:
         def added(here: Holding | None, seconds: float) -> None:
             state = None
             if here is not None:
-                self.told, self.ranges = (there, here), ranges
+                # A thousand peers that hold the same are remembered by one object.
+                self.told, self.ranges = (here if there == here else there, here), ranges
                 is_same = here.agrees_with(there)
                 at = self._peer.context.now()
                 state = SyncState(in_sync=is_same, at=at, source="digest")
@@ -167,6 +168,8 @@ class _Charged(_Addition):
 
 class _Answer:
     """Answers the last question of the peer."""
+
+    __slots__ = ("_addition", "_peer", "_request", "ready_at")
 
     def __init__(self, peer: PeerPort) -> None:
         self._peer = peer

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -79,14 +80,14 @@ log = Logger()
 
 def extensions_of(feed: Feed) -> tuple[str, ...]:
     """What this node announces in its Handshakes about a feed."""
-    names = [SPLITS_REPLIES]
-    if feed.speaks_set_digest:
-        names.append(SET_DIGEST)
-    if feed.speaks_reconcile:
-        names.append(RECONCILE)
-    if feed.speaks_broadcast_tree:
-        names.append(BROADCAST_TREE)
-    return tuple(names)
+    return _names(feed.speaks_set_digest, feed.speaks_reconcile, feed.speaks_broadcast_tree)
+
+
+@cache
+def _names(*speaks: bool) -> tuple[str, ...]:
+    """The same object for all connections that announce the same."""
+    named = zip((SET_DIGEST, RECONCILE, BROADCAST_TREE), speaks, strict=True)
+    return (SPLITS_REPLIES, *(name for name, is_spoken in named if is_spoken))
 
 
 class Peering:
@@ -119,7 +120,8 @@ class Peering:
         self._asked = Asked()
         self.sync = SyncDriver(self, self._asked)
         sent = self.sync.peer_was_sent
-        self.scheduler = SendScheduler(self.context.clock, failed=self._job_failed)
+        close, failed = connection.close, self._job_failed
+        self.scheduler = SendScheduler(self.context.clock, failed=failed)
         self.output = PeerOutput(
             connection, session, self.scheduler, self.share, self.counters, self.context, sent
         )
@@ -157,7 +159,7 @@ class Peering:
             # What waits for its turn holds a filter, and who comes again and again leaves many.
             self._work.cancel()
         self._replies.drop()
-        self.share.forget(self.connection.release)
+        self.share.forget(self.connection.look_again)
         self.context.shares.leave(self.share)
         self.share.wake()
         self.feed.peers.remove(self)
@@ -183,7 +185,7 @@ class Peering:
 
     def wait_for_room(self) -> None:
         """It is behind: have the connection look again when that may have changed."""
-        self.share.wait(self.connection.release)
+        self.share.wait(self.connection.look_again)
         if self.context.shares.rests(self.share):
             self.share.wake_after_rest(self.context.clock)
 
@@ -336,7 +338,13 @@ class Peering:
         """Do in a thread what is to be done because of this peer, when it is its turn."""
         work = self.context.work_for(self.share, call)
         self._work = work
-        return work
+
+        def ended(outcome: Any) -> Any:
+            if self._work is work:
+                self._work = None
+            return outcome
+
+        return work.addBoth(ended)
 
     def ask(self, question: Sync | Request, wanted: int | None = None) -> None:
         """Send a question; one with a limit is remembered, so that the rest can be asked for."""

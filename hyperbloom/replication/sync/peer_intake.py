@@ -7,7 +7,6 @@ inserts here, does not wait behind all of it. Each piece is charged to the key o
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from twisted.python.failure import Failure
@@ -52,7 +51,7 @@ class PeerIntake:
         #: Values that wait for the disk, in bytes, with what each costs there.
         self.unwritten = 0
         #: What is not with the writer yet, with what each piece weighs.
-        self._pieces: deque[tuple[Sequence[bytes], int]] = deque()
+        self._pieces: list[tuple[Sequence[bytes], int]] = []
         self._is_giving = False
         #: What was written in this turn of the reactor: the writer answers for a group at once.
         self._written = 0
@@ -78,7 +77,7 @@ class PeerIntake:
         self._is_giving = True
         try:
             while self._pieces and self._has_room():
-                self._write(*self._pieces.popleft())
+                self._write(*self._pieces.pop(0))
         finally:
             self._is_giving = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Protocol
 
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.shares import Share
@@ -30,22 +30,33 @@ from hyperbloom.wire.packing import pack_values
 __all__ = ["Connection", "PeerOutput"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """What a peer needs of its connection.
+class Connection(Protocol):
+    """What a peer needs of its connection."""
 
-    write: bytes to the transport. release: the peer is no longer behind, frames may be taken.
-    strike: the peer broke a rule, in words. close: end the connection. tell: a kind of event and
-    what it was, for the log.
-    """
+    @property
+    def name(self) -> str:
+        """HOST:PORT of the peer."""
+        ...
 
-    name: str
-    outgoing: bool
-    write: Callable[[bytes], None]
-    release: Callable[[], None]
-    strike: Callable[[str], None]
-    close: Callable[[CloseReason], None]
-    tell: Callable[[str, str], None]
+    @property
+    def outgoing(self) -> bool:
+        """Whether this node dialled."""
+        ...
+
+    def write(self, data: bytes, /) -> None:
+        """Send bytes."""
+
+    def look_again(self) -> None:
+        """The peer may be behind no longer: go on taking frames."""
+
+    def strike(self, what: str, /) -> None:
+        """The peer broke a rule, in words."""
+
+    def close(self, why: CloseReason, /) -> None:
+        """End the connection."""
+
+    def tell(self, kind: str, what: str, /) -> None:
+        """A kind of event and what it was, for the log."""
 
 
 class PeerOutput:

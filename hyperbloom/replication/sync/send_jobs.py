@@ -26,12 +26,15 @@ class Broadcast:
     or sent as well while they waited here, are left out.
     """
 
+    __slots__ = ("_known", "_peer", "_stream", "cursor", "ready_at")
+
     def __init__(self, peer: PeerPort, cursor: int) -> None:
         self._peer = peer
         self._stream = peer.feed.stream
         self.cursor = cursor
         self.ready_at = 0.0
-        self._known: deque[int] = deque(maxlen=PEER_KNOWN_VALUES)
+        #: Hashes of what the peer has of what it will come to; None: of nothing.
+        self._known: deque[int] | None = None
 
     def tell(self) -> None:
         """The stream has more: send it now where that is possible, else when it is its turn."""
@@ -46,6 +49,8 @@ class Broadcast:
     def peer_has(self, values: Sequence[bytes]) -> None:
         """The peer sent these itself; worth remembering only while something waits for it."""
         if self.cursor < self._peer.feed.values.top_seq:
+            if self._known is None:
+                self._known = deque(maxlen=PEER_KNOWN_VALUES)
             self._known.extend(map(hash, values))
 
     async def step(self) -> bool:
@@ -72,13 +77,13 @@ class Broadcast:
         if self._peer.tree.pushes(piece):
             self._push(piece)
         if self.cursor >= self._peer.feed.values.top_seq:
-            self._known.clear()
+            self._known = None
 
     def _push(self, piece: StreamSlice) -> None:
         """Send a slice as it is, or what of it the peer does not have."""
         peer, origin = self._peer, self._peer.remote_key
         if origin in piece.of or self._known:
-            known = set(self._known)
+            known = set(self._known or ())
             pairs = zip(piece.values, piece.origins, strict=True)
             peer.output.send_values([v for v, of in pairs if of != origin and hash(v) not in known])
         else:
@@ -88,9 +93,11 @@ class Broadcast:
 class Replies:
     """Sends the peer what it asked for, in the order it asked, one slice a step."""
 
+    __slots__ = ("_keeps_filter", "_peer", "_waiting", "ready_at")
+
     def __init__(self, peer: PeerPort) -> None:
         self._peer = peer
-        self._waiting: deque[Answer] = deque()
+        self._waiting: list[Answer] = []
         self._keeps_filter = False
         self.ready_at = 0.0
 
@@ -121,7 +128,7 @@ class Replies:
         wait = self._peer.answered(reply.take_tested())
         self.ready_at = self._peer.context.clock.seconds() + wait if wait else 0.0
         if reply.done and self._waiting:
-            self._forget(self._waiting.popleft())
+            self._forget(self._waiting.pop(0))
             self._peer.answer_done(reply)
         return bool(self._waiting)
 
@@ -146,7 +153,7 @@ class Replies:
     def drop(self) -> None:
         """The connection is over: nothing is answered any more."""
         while self._waiting:
-            self._forget(self._waiting.popleft())
+            self._forget(self._waiting.pop(0))
 
 
 def plan_of(feed: Feed, filter_bytes: int = FILTER_BYTES) -> SyncPlan:
@@ -201,12 +208,14 @@ class PlanJob:
 class FollowUps:
     """Asks for the rest where a reply of a peer that cannot split them was full."""
 
+    __slots__ = ("_asked", "_next", "_peer")
+
     ready_at = 0.0
 
     def __init__(self, peer: PeerPort, asked: Asked) -> None:
         self._peer = peer
         self._asked = asked
-        self._next: deque[tuple[Sync | Request, int | None]] = deque()
+        self._next: list[tuple[Sync | Request, int | None]] = []
 
     def __len__(self) -> int:
         return len(self._next)
@@ -222,5 +231,5 @@ class FollowUps:
     async def step(self) -> bool:
         """Send the next question."""
         if self._next:
-            self._peer.ask(*self._next.popleft())
+            self._peer.ask(*self._next.pop(0))
         return bool(self._next)

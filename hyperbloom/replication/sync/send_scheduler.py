@@ -9,7 +9,6 @@ not hold up the broadcast or our own questions.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -35,10 +34,21 @@ class Job(Protocol):
 class SendScheduler:
     """Runs the jobs of one connection, one step at a time, while the transport takes bytes."""
 
+    __slots__ = (
+        "_clock",
+        "_failed",
+        "_jobs",
+        "_running",
+        "_stopped",
+        "_wake_call",
+        "paused",
+        "paused_at",
+    )
+
     def __init__(self, clock: IReactorTime, *, failed: Callable[[Failure], None]) -> None:
         self._clock = clock
         self._failed = failed
-        self._jobs: deque[Job] = deque()
+        self._jobs: list[Job] = []
         self._running = False
         self._stopped = False
         self._wake_call: IDelayedCall | None = None
@@ -86,7 +96,7 @@ class SendScheduler:
     def _next_ready(self) -> Job | None:
         now = self._clock.seconds()
         for _ in range(len(self._jobs)):
-            job = self._jobs.popleft()
+            job = self._jobs.pop(0)
             if job.ready_at <= now:
                 return job
             self._jobs.append(job)

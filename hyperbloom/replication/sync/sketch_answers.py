@@ -67,6 +67,17 @@ def source_of(feed: Feed, ranges: Sequence[KeyRange], salt: bytes) -> SketchSour
 class SketchAnswers:
     """Answers the last question of the peer; a job of its connection."""
 
+    __slots__ = (
+        "_next",
+        "_number",
+        "_peer",
+        "_request",
+        "_sequence",
+        "_source",
+        "ready_at",
+        "until",
+    )
+
     def __init__(self, peer: PeerPort) -> None:
         self._peer = peer
         self.ready_at = 0.0

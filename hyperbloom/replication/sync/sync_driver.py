@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from twisted.internet.interfaces import IDelayedCall
-
 from hyperbloom.bloom import estimate_count, optimal_parameters
+from hyperbloom.connections.timer import Timer
 from hyperbloom.replication.schedule.plan import Asked, SyncPlan
 from hyperbloom.replication.schedule.sketch_try import SketchOutcome
 from hyperbloom.replication.schedule.sync_commands import (
@@ -31,6 +30,20 @@ __all__ = ["SyncDriver"]
 class SyncDriver:
     """What one peer is asked to keep in sync, from `begin` to `stop`."""
 
+    __slots__ = (
+        "_asked",
+        "_catch_up",
+        "_clock",
+        "_peer",
+        "_plan",
+        "_schedule",
+        "_timer",
+        "_way",
+        "digests",
+        "last_round",
+        "sketches",
+    )
+
     def __init__(self, peer: PeerPort, asked: Asked) -> None:
         self._peer = peer
         self._asked = asked
@@ -45,8 +58,7 @@ class SyncDriver:
         self._way = Way.FILTERS
         #: How the peer was last asked for what differs.
         self.last_round: SyncRound | None = None
-        self._timer: IDelayedCall | None = None
-        self._timer_at: float | None = None
+        self._timer = Timer(self._clock, self._wake)
 
     @property
     def state(self) -> SyncState | None:
@@ -173,7 +185,6 @@ class SyncDriver:
         self._set_timer()
 
     def _wake(self) -> None:
-        self._timer_at = None
         self._run(self._schedule.wake(now=self._clock.seconds(), situation=self._situation()))
 
     def _run(self, command: Command | None) -> None:
@@ -204,12 +215,4 @@ class SyncDriver:
 
     def _set_timer(self) -> None:
         """One timer, at the schedule's next deadline."""
-        deadline = self._schedule.next_deadline
-        if deadline == self._timer_at:
-            return
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        self._timer_at = deadline
-        if deadline is not None:
-            wait = max(0.0, deadline - self._clock.seconds())
-            self._timer = self._clock.callLater(wait, self._wake)
+        self._timer.set(self._schedule.next_deadline)

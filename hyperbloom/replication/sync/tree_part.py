@@ -31,6 +31,8 @@ def _each(ids: bytes) -> list[bytes]:
 class TreePart:
     """A `TreePeer`, from `start` to `stop`; one without the extension is pushed everything."""
 
+    __slots__ = ("_driver", "_link", "_peer")
+
     def __init__(self, peer: PeerPort) -> None:
         self._peer = peer
         self._driver = peer.feed.tree
