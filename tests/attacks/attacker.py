@@ -123,6 +123,7 @@ class KeyPair:
     """An Ed25519 key pair that signs what the protocol has signed."""
 
     def __init__(self, seed: bytes) -> None:
+        self.seed = seed
         self._key = SigningKey(seed)
         self.public = bytes(self._key.verify_key)
 
