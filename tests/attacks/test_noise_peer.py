@@ -7,7 +7,7 @@ import os
 import pytest
 from attacker import KeyPair
 from nacl import bindings
-from noise_peer import (
+from noise_by_hand import (
     LOW_ORDER,
     PROTOCOL,
     CipherState,
