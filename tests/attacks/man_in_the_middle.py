@@ -1,15 +1,16 @@
 """Somebody on the path between two nodes who knows the feed's key: a process of its own.
 
-    python man_in_the_middle.py --feed HEX --target PORT --folder FOLDER --do WHAT [--seed N]
+    python man_in_the_middle.py --feed HEX --port PORT --target PORT --folder FOLDER --do WHAT
 
-It listens on a port of 127.0.0.1, which it prints, and passes each connection on to the target. It
-reads all that the feed's key opens, knows where each frame and each record begins, and does one
-thing (`WHAT`; see `ATTACKS`). It speaks with code of its own (attacker.py, noise_by_hand.py), and
-runs until it is ended by its process id.
+It listens on a port of 127.0.0.1 and passes each connection on to another. It reads all that the
+feed's key opens, knows where each frame and each record begins, and does one thing (`WHAT`; see
+`ATTACKS`). It speaks with code of its own (attacker.py, noise_by_hand.py), and runs until it is
+ended by its process id.
 
 In the folder it leaves `read-N-D.bin` for connection N, direction D ("dialler" or "target"): all
-that came from there, with the feed's keystream taken off from the Open's end to the end. What went
-wrong is no error of it, and it says what it did by lines "done N" on its output.
+that came from there, with the feed's keystream taken off from the Open's end to the end. What goes
+wrong for the connections is no error of his; what he did he says on his output, "ready" first, then
+"done N" for each time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from attacker import DATA, HANDSHAKE, MAGIC, REQUEST, KeyStream, field, fields_of, varint
+from attacker import DATA, HANDSHAKE, REQUEST, KeyStream, field, fields_of, varint
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
@@ -305,9 +306,19 @@ class FlipRecord(Relay):
     def record(self, side: str, piece: bytes) -> None:
         """The second of a side: a first one has to have been good."""
         if side == SIDES[self.number % 2] and self.ways[side].records == 2:
-            piece = _flipped(piece, self.chance.randrange(8 * len(piece)))
+            piece = self._changed(piece)
             self.done()
         super().record(side, piece)
+
+    def _changed(self, piece: bytes) -> bytes:
+        """Of the length, only bits that are set: for a longer record the node would wait."""
+        if self.chance.random() < 0.25:
+            length = int.from_bytes(piece[:2], "big")
+            shorter = length ^ 1 << self.chance.choice(
+                [bit for bit in range(16) if length >> bit & 1]
+            )
+            return shorter.to_bytes(2, "big") + piece[2:]
+        return _flipped(piece, self.chance.randrange(16, 8 * len(piece)))
 
 
 class Replay(Relay):
@@ -529,13 +540,20 @@ class Man:
     """He listens, and does the same to every connection."""
 
     def __init__(
-        self, *, feed: bytes, target: int, folder: Path, attack: type[Relay], seed: int
+        self,
+        *,
+        feed: bytes,
+        port: int,
+        target: int,
+        folder: Path,
+        attack: type[Relay],
+        seed: int,
     ) -> None:
         self.feed, self.target, self.folder, self.seed = feed, target, folder, seed
         self._attack: Callable[[Man, int, socket.socket], Relay] = attack
         #: What an attack keeps of one connection for another, by side.
         self.kept: dict[str, list[bytes]] = {side: [] for side in SIDES}
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._lock = threading.Lock()
 
     def say(self, line: str) -> None:
@@ -545,7 +563,7 @@ class Man:
 
     def run(self) -> None:
         """Until the process is ended."""
-        self.say(f"port {self._listener.getsockname()[1]}")
+        self.say("ready")
         number = 0
         while True:
             dialler, _ = self._listener.accept()
@@ -562,6 +580,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--feed", type=bytes.fromhex, required=True)
+    parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--target", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--do", choices=sorted(ATTACKS), required=True)
@@ -569,14 +588,13 @@ def main() -> None:
     told = parser.parse_args()
     Man(
         feed=told.feed,
+        port=told.port,
         target=told.target,
         folder=told.folder,
         attack=ATTACKS[told.do],
         seed=told.seed,
     ).run()
 
-
-assert len(MAGIC) == 4
 
 if __name__ == "__main__":
     main()
