@@ -336,7 +336,7 @@ def test_a_record_shorter_than_its_tag_is_refused(node, length):
     with protected(dial(node)) as wire:
         wire.write_record(bytes(length))
         wire.wait_for_end()
-        wait_for_closing(node, "protocol", before)
+        wait_for_closing(node, "altered", before)
 
 
 @pytest.mark.parametrize("length", [16, 17, 1_000, 65_535])
@@ -346,6 +346,16 @@ def test_a_record_of_no_key_is_refused(node, length):
         wire.write_record(os.urandom(length))
         wire.wait_for_end()
         wait_for_closing(node, "altered", before)
+
+
+def test_what_no_tag_covers_is_no_strike_of_the_peer(node):
+    """Somebody on the path could do it as often as he likes, to have a member shut out."""
+    for _ in range(12):
+        with protected(dial(node)) as wire:
+            wire.write_record(b"")
+            wire.wait_for_end()
+    with protected(dial(node)) as wire:
+        assert set(read_all(wire)) >= set(VALUES)
 
 
 def test_the_old_keystream_has_ended(node):
@@ -375,7 +385,7 @@ def test_nothing_comes_behind_the_end(node, behind):
         }[behind]
         wire.write(b"\x00\x10" + end + more)
         wire.wait_for_end()
-        wait_for_closing(node, "protocol", before)
+        wait_for_closing(node, "altered", before)
 
 
 @pytest.mark.parametrize("part", [b"\x80", b"\x05", b"\x05\x04abc"])
