@@ -32,14 +32,15 @@ NONCES = {True: LOCAL_NONCE, False: REMOTE_NONCE}
 EPHEMERALS = {True: LOCAL_EPHEMERAL, False: REMOTE_EPHEMERAL}
 
 
-def _session(dialled: bool, nonces: dict[bool, bytes]) -> tuple[Session, bytes]:
+def _open(dialled: bool, nonces: dict[bool, bytes]) -> tuple[Session, bytes]:
     """One side and its Open."""
     session = Session(dialled=dialled)
     credentials = MEMBER if dialled else OWNER
     return session, session.send_open(credentials, nonce=nonces[dialled], speaks_noise=True)
 
 
-def _shake(session: Session, opened: bytes) -> bytes:
+def shake(session: Session, opened: bytes) -> bytes:
+    """Take the other's Open; the Handshake."""
     session.receive_data(opened)
     session.next_event(now=NOW)
     return session.send_handshake(peer_id=PEER_ID)
@@ -72,8 +73,8 @@ class Stream:
 
     def receiver(self) -> Session:
         """One that has done everything up to the other's Handshake."""
-        session, _ = _session(self.dialled, self.nonces)
-        _shake(session, self.opened)
+        session, _ = _open(self.dialled, self.nonces)
+        shake(session, self.opened)
         session.receive_data(self.handshake)
         session.next_event(now=NOW)
         if self.dialled:
@@ -108,10 +109,10 @@ class Meeting:
 
 def meet(dialled: bool, nonces: dict[bool, bytes]) -> Meeting:
     """The other side of receivers of this role."""
-    ours, opened = _session(dialled, nonces)
-    other, other_opened = _session(not dialled, nonces)
-    handshake = _shake(other, opened)
-    other.receive_data(_shake(ours, other_opened))
+    ours, opened = _open(dialled, nonces)
+    other, other_opened = _open(not dialled, nonces)
+    handshake = shake(other, opened)
+    other.receive_data(shake(ours, other_opened))
     ours.receive_data(handshake)
     other.next_event(now=NOW)
     ours.next_event(now=NOW)

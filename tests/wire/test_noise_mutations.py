@@ -19,18 +19,24 @@ from noise.state import CipherState
 from noise_streams import (
     EPHEMERALS,
     FILLER,
+    MEMBER,
+    NONCES,
+    OWNER,
     STREAMS,
     drain,
+    shake,
     take,
     try_change,
 )
 from wire_peers import NOW
 
 from hyperbloom.keys import Identity
-from hyperbloom.wire.errors import RemoteProtocolError
+from hyperbloom.wire import Session
+from hyperbloom.wire.errors import RemoteProtocolError, StreamAltered
 from hyperbloom.wire.events import ConnectionEnded, NoiseReceived
 from hyperbloom.wire.extensions.noise import NoiseHandshake
 from hyperbloom.wire.records import MAX_RECORD_CONTENT, RecordReader, RecordWriter
+from hyperbloom.wire.states import State
 
 SEED = 20_261_122
 #: So many at a time, each from a seed of its own.
@@ -123,6 +129,26 @@ def test_the_unchanged_stream_is_taken_to_its_end(dialled):
     assert stream.events[0] == NoiseReceived()
     assert len(stream.events) == len(stream.pieces)
     assert isinstance(session.next_event(now=NOW), ConnectionEnded)
+
+
+@pytest.mark.parametrize("dialled", [True, False])
+def test_two_of_one_role_do_not_meet(dialled):
+    """Two nodes that dial each other have two connections; a relay may join their like ends."""
+    first, second = roles = [Session(dialled=dialled) for _ in range(2)]
+    opened = first.send_open(MEMBER, nonce=NONCES[True], speaks_noise=True)
+    other_opened = second.send_open(OWNER, nonce=NONCES[False], speaks_noise=True)
+    handshake = shake(second, opened)
+    second.receive_data(shake(first, other_opened))
+    first.receive_data(handshake)
+    for session in roles:
+        session.next_event(now=NOW)
+        assert session.state is (State.NOISE_DUE if dialled else State.NOISE_AWAITED)
+    if dialled:
+        messages = [session.send_noise(ephemeral=EPHEMERALS[True]) for session in roles]
+        for session, message in zip(roles, reversed(messages), strict=True):
+            session.receive_data(message)
+            with pytest.raises(StreamAltered):
+                session.next_event(now=NOW)
 
 
 # The reader of records alone
