@@ -22,7 +22,7 @@ import random
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from attacker import DATA, HANDSHAKE, REQUEST, KeyStream, field, fields_of, varint
@@ -58,10 +58,11 @@ class Way:
         self.in_records = False
         self.records = 0
 
-    def take(self, data: bytes) -> list[tuple[str, bytes]]:
+    def take(self, data: bytes) -> Iterator[tuple[str, bytes]]:
         """The next bytes; the pieces that are whole: ("open" | "frame" | "record", bytes).
 
-        Frames come without the keystream and with their length, records as they are.
+        Frames come without the keystream and with their length, records as they are. What a piece
+        is depends on what was done about the one before it.
         """
         if self._spying is not None:
             self._reads.write(self._spying.apply(data))
@@ -69,10 +70,8 @@ class Way:
         if self._keystream is not None and not self.in_records:
             data = self._keystream.apply(data)
         self._buffer += data
-        pieces = []
         while (piece := self._next()) is not None:
-            pieces.append(piece)
-        return pieces
+            yield piece
 
     def _next(self) -> tuple[str, bytes] | None:
         if self.in_records:
