@@ -32,3 +32,19 @@ def hyperbloom_vectors() -> dict[str, Any]:
     """Bytes recorded from the npm peer; see vectors/README.md."""
     vectors: dict[str, Any] = json.loads((VECTORS / "hyperbloom-2.json").read_text())
     return vectors
+
+
+_NOISE: list[dict[str, Any]] = json.loads((VECTORS / "noise.json").read_text())["vectors"]
+
+
+@pytest.fixture(params=_NOISE, ids=lambda it: f"{it['from']}-{it['protocol_name'].split('_')[1]}")
+def noise_vector(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """One of the published vectors of Noise; see vectors/README.md."""
+    vector: dict[str, Any] = request.param
+    return vector
+
+
+@pytest.fixture(scope="session")
+def noise_vectors() -> list[dict[str, Any]]:
+    """All of them."""
+    return _NOISE

@@ -106,11 +106,12 @@ class RecordReader:
     def process(self, data: bytes | bytearray) -> bytes:
         """Take the next bytes; what the records that are complete now contain.
 
-        StreamAltered for a record that is not authentic; RemoteProtocolError for one that is too
-        short, for what comes behind the end, and when the nonces have come to their end.
+        StreamAltered for a record that is not authentic or too short, and for bytes behind the end:
+        no tag says that the peer has sent them. RemoteProtocolError when the nonces have come to
+        their end.
         """
         if self.has_ended and data:
-            raise RemoteProtocolError("the peer sent bytes behind the end of its stream")
+            raise StreamAltered("there are bytes behind the end that the peer has said")
         self._buffer += data
         contents = []
         at = 0
@@ -119,7 +120,7 @@ class RecordReader:
             if content:
                 contents.append(content)
             elif at < len(self._buffer):
-                raise RemoteProtocolError("the peer sent bytes behind the end of its stream")
+                raise StreamAltered("there are bytes behind the end that the peer has said")
             else:
                 self.has_ended = True
         del self._buffer[:at]
@@ -131,7 +132,7 @@ class RecordReader:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer, at)
         if length < _TAG_BYTES:
-            raise RemoteProtocolError(f"a record has {length} bytes, not {_TAG_BYTES} or more")
+            raise StreamAltered(f"a record has {length} bytes, not {_TAG_BYTES} or more")
         if len(self._buffer) < start + length:
             return None
         key = self._direction.next_key(RemoteProtocolError)

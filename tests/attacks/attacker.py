@@ -123,6 +123,7 @@ class KeyPair:
     """An Ed25519 key pair that signs what the protocol has signed."""
 
     def __init__(self, seed: bytes) -> None:
+        self.seed = seed
         self._key = SigningKey(seed)
         self.public = bytes(self._key.verify_key)
 
@@ -196,6 +197,7 @@ class Handshake:
     id: bytes
     signature: bytes
     chain: tuple[bytes, ...]
+    extensions: tuple[bytes, ...] = ()
 
     @property
     def key(self) -> bytes | None:
@@ -205,8 +207,10 @@ class Handshake:
     @classmethod
     def parse(cls, body: bytes) -> Handshake:
         """From a body."""
-        single = {tag: value for tag, value in fields_of(body) if tag != 4}
-        return cls(body, bytes(single[1]), bytes(single[3]), tuple(chain_of(body)))
+        single = {tag: value for tag, value in fields_of(body) if tag not in (2, 4)}
+        names = [bytes(name) for tag, name in fields_of(body) if tag == 2]
+        chain = tuple(chain_of(body))
+        return cls(body, bytes(single[1]), bytes(single[3]), chain, tuple(names))
 
 
 class Connection:

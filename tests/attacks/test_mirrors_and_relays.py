@@ -6,14 +6,17 @@ import contextlib
 import hashlib
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
 import time
 
 import pytest
-from attacker import DATA, Connection, Ended, KeyPair, Listener, hashed, values_of
+from attacker import DATA, HANDSHAKE, Connection, Ended, KeyPair, Listener, hashed, values_of
 from nodes import HYPERBLOOM, RealNode, wait_until
+from noise_by_hand import NOISE_MESSAGE
+from told import closings
 
 from hyperbloom.store import Store
 
@@ -28,12 +31,13 @@ def listed(messages) -> list[bytes]:
     return [value for kind, body in messages if kind == DATA for value in values_of(body)]
 
 
-def victim(nodes, listener, dialect) -> RealNode:
+def victim(nodes, listener, dialect, noise="off") -> RealNode:
     """A node that dials the attacker about its own feed."""
     key = KeyPair(bytes(range(32)))
     node = nodes.make(
         "victim",
         seed=bytes(range(32)),
+        node=f'noise = "{noise}"',
         config=f'[[feeds]]\nkey = "{key.public.hex()}"\ndialect = "{dialect}"\n'
         f'peers = ["{listener.address}"]\n[sync]\nretry_first = 0.2',
     ).start()
@@ -70,6 +74,30 @@ def test_a_node_never_takes_itself_for_a_peer(nodes, dialect, side):
             assert (len(read), written) == (0, set())
             assert listed(attacked.wait_for_end()) == []
         assert node.peers() == []
+
+
+def pipe(one: Connection, other: Connection) -> None:
+    """All bytes from one to the other, both ways, until one of them ends."""
+    across = {one.socket: other.socket, other.socket: one.socket}
+    while True:
+        ready, _, _ = select.select(list(across), [], [], 120)
+        assert ready, "neither connection ended"
+        for sock in ready:
+            with contextlib.suppress(ConnectionError):
+                if data := sock.recv(1 << 16):
+                    across[sock].sendall(data)
+                    continue
+            return
+
+
+def test_a_node_that_is_piped_to_itself_speaks_noise_and_goes(nodes):
+    """All holds, the Noise handshake too: it is the node itself, at both ends."""
+    with Listener("127.9.0.1") as listener:
+        node = victim(nodes, listener, "2", "require")
+        with listener.accept() as dialled_us, Connection.dial(("127.0.0.1", node.port)) as back:
+            pipe(dialled_us, back)
+        assert node.peers() == []
+        wait_until(lambda: closings(node)["own"], 10, "it knows itself")
 
 
 @pytest.fixture
@@ -109,16 +137,21 @@ def answer_to(sock: socket.socket, transaction: bytes) -> bytes:
             return datagram
 
 
-def test_a_proof_shown_to_one_member_can_be_shown_to_another(nodes, dht_port):
-    """What protocol 2 does not prevent, as the pages say; and what it must not lead to."""
+@contextlib.contextmanager
+def relay_between(nodes, dht_port, noise):
+    """An owner, a member who takes the relay for it, and the relay's connections with both.
+
+    The Opens have been passed on; each node has sent its Handshake, and awaits the other's.
+    """
+    node = f'noise = "{noise}"'
     found = f'[discovery]\nenabled = true\nbootstrap = ["127.0.0.1:{dht_port}"]\nport = 0\n'
     found += 'interface = "127.0.0.1"\nlan = "off"\n[discovery.swarm]\nretry_interval = 1\n'
-    owner = nodes.make("owner").start()
+    owner = nodes.make("owner", node=node).start()
     owner.put(*VALUES)
     with Listener() as relay:
         announce(dht_port, owner.key, relay.port)
         feed = f'[[feeds]]\nkey = "{owner.key.hex()}"\n'
-        member = nodes.make("member", config=feed + found).start()
+        member = nodes.make("member", config=feed + found, node=node).start()
         with owner.client() as client:
             link = client.issue_link(member.key, expires=time.time() + 86_400)
         with member.client() as client:
@@ -129,16 +162,46 @@ def test_a_proof_shown_to_one_member_can_be_shown_to_another(nodes, dht_port):
                 wire.use(owner.key)
             as_member.send_open(as_owner.receive_open()[1])
             as_owner.send_open(as_member.receive_open()[1])
-            as_member.forward_handshake(as_owner.receive_handshake())
-            as_owner.forward_handshake(as_member.receive_handshake())
-            # The relay has no link, and goes on by itself in the keystreams of the two.
-            for wire, values in ((as_member, VALUES), (as_owner, [b"the member's own"])):
-                wire.send_request()
-                assert set(listed(wire.drain(3.0))) == set(values)
-            as_member.send_data([b"forged"], signature=bytes(64))
-            wait_until(lambda: owner.peers()[0]["strikes"], 30, "a strike for what is forged")
-            assert b"forged" not in owner.values()
-            assert [peer["key"] for peer in member.peers(owner.key)] == [owner.key.hex()]
-        assert member.stop()
+            yield owner, member, as_owner, as_member
+
+
+def written_addresses(member) -> list[object]:
+    """The addresses at which a stopped node has found peers."""
     with contextlib.closing(Store.open(member.folder / "store")) as store:
-        assert store.peers() == []
+        return store.peers()
+
+
+def test_without_noise_a_proof_shown_to_one_member_can_be_shown_to_another(nodes, dht_port):
+    """What protocol 2 does not prevent, as the pages say; and what it must not lead to."""
+    with relay_between(nodes, dht_port, "off") as (owner, member, as_owner, as_member):
+        as_member.forward_handshake(as_owner.receive_handshake())
+        as_owner.forward_handshake(as_member.receive_handshake())
+        # The relay has no link, and goes on by itself in the keystreams of the two.
+        for wire, values in ((as_member, VALUES), (as_owner, [b"the member's own"])):
+            wire.send_request()
+            assert set(listed(wire.drain(3.0))) == set(values)
+        as_member.send_data([b"forged"], signature=bytes(64))
+        wait_until(lambda: owner.peers()[0]["strikes"], 30, "a strike for what is forged")
+        assert b"forged" not in owner.values()
+        assert [peer["key"] for peer in member.peers(owner.key)] == [owner.key.hex()]
+        assert member.stop()
+    assert written_addresses(member) == []
+
+
+@pytest.mark.parametrize("noise", ["prefer", "require"])
+def test_with_noise_who_carries_a_proof_reads_nothing(nodes, dht_port, noise):
+    with relay_between(nodes, dht_port, noise) as (owner, member, as_owner, as_member):
+        as_member.send(HANDSHAKE, as_owner.receive_handshake().body)
+        as_owner.send(HANDSHAKE, as_member.receive_handshake().body)
+        # The member dialled: its NoiseMessage comes, and the relay cannot answer it.
+        assert as_owner.receive()[0] == NOISE_MESSAGE
+        for wire in (as_member, as_owner):
+            wire.send_request()
+            wire.send_data([b"forged"], signature=bytes(64))
+            assert wire.wait_for_end() == []
+        assert owner.peers() == member.peers() == []
+        for node in (owner, member):
+            wait_until(lambda node=node: closings(node)["protocol"], 10, "it is closed and told")
+            assert b"forged" not in node.values(owner.key)
+        assert member.stop()
+    assert written_addresses(member) == []

@@ -415,7 +415,7 @@ def test_records_repeated_left_out_swapped_and_sent_back() -> None:
 def test_a_record_shorter_than_its_tag(length: int) -> None:
     _, theirs = protected_pair(credentials_of(), credentials_of(2))
     theirs.receive_data(bytes([0, length]))
-    with pytest.raises(RemoteProtocolError, match="a record has"):
+    with pytest.raises(StreamAltered, match="a record has"):
         theirs.next_event(now=NOW)
 
 
@@ -453,7 +453,7 @@ def test_bytes_behind_the_end(is_apart: bool) -> None:
     theirs.receive_data(end if is_apart else end + b"\x00")
     if is_apart:
         theirs.receive_data(b"\x00")
-    with pytest.raises(RemoteProtocolError, match="behind the end"):
+    with pytest.raises(StreamAltered, match="behind the end"):
         theirs.next_event(now=NOW)
 
 

@@ -25,7 +25,7 @@ from hyperbloom.wire import (
 from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 
 MAX_BYTES = 4_096
-RUNS = 137
+RUNS = 127
 
 KINDS = (
     Open, Handshake, Sync, FilterOptions, Data, Request, Link, DigestRequest, Digest,
