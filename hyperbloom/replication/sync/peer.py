@@ -130,8 +130,8 @@ class Peering:
             remote.key,
             self.share,
             self.counters,
-            close=connection.close,
-            failed=self._job_failed,
+            close=close,
+            failed=failed,
             is_shown=self.is_protected,
         )
         self.tree = TreePart(self)
