@@ -29,7 +29,7 @@ ONE_PROCESS = """
 import sys, time
 from pathlib import Path
 from hyperbloom.export.tables.ranges import SeqRange
-from hyperbloom.export.tasks import write_value_ranges
+from hyperbloom.export.engines.tasks import write_value_ranges
 snapshot, folder, feed, top = sys.argv[1:]
 piece = SeqRange(path=Path(snapshot), node="aa", feed=bytes.fromhex(feed),
                  after_seq=0, last_seq=int(top))

@@ -43,9 +43,9 @@ def nodes(new_node):
 
 
 @pytest.fixture
-def asked(spark, sessions, nodes, tmp_path):
+def asked(spark, engines, nodes, tmp_path):
     """Runs an example with the names that the page's first one makes."""
-    export_snapshots([node.snapshot() for node in nodes], tmp_path / "tables", sessions=sessions)
+    export_snapshots([node.snapshot() for node in nodes], tmp_path / "tables", engines=engines)
     examples = blocks("python")
 
     def ask(heading):

@@ -162,14 +162,13 @@ def test_tables_that_were_open_are_closed_and_may_be_opened_again(java, snapshot
         assert read_by_another(target) > 0
 
 
-def test_the_umask_of_the_process_is_put_back(snapshot, target, spark):
+def test_the_umask_of_the_process_is_put_back(snapshot, target, engines):
     from hyperbloom.export.job import export_snapshots
-    from hyperbloom.export.spark import spark_session
 
     before = os.umask(0o022)
     try:
         # Spark's workers run since before: they have a umask of their own.
-        export_snapshots([snapshot], target, sessions=spark_session)
+        export_snapshots([snapshot], target, engines=engines)
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
