@@ -34,9 +34,10 @@ __all__ = ["add_up_coverage", "add_up_provenance", "finish_provenance", "make_re
 
 Runner = Callable[[Sequence[Call], Callable[[int], None]], list[str]]
 
-_BUCKET_ROWS: Final = 250_000
+_BUCKET_ROWS: Final = 100_000
+_BUCKETS_A_TASK: Final = 10
 _TASK_BYTES: Final = 128 * 1024 * 1024
-_WAITING_BYTES: Final = 32 * 1024 * 1024
+_WAITING_BYTES: Final = 8 * 1024 * 1024
 _BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _HASH_BYTES: Final = 32
@@ -51,6 +52,7 @@ _ROWS: Final = pa.schema(
 )
 _DAYS: Final = pa.schema([pa.field("origin", pa.binary()), pa.field("date", pa.string())])
 _LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_SEEN: Final = [("received_at", "min"), ("received_at", "max")]
 _SUMMED: Final = ("arrivals", "bytes", "first_seen", "last_seen")
 _SUMS: Final = [("arrivals", "sum"), ("bytes", "sum"), ("first_seen", "min"), ("last_seen", "max")]
 
@@ -68,7 +70,9 @@ def make_report(
     listed = source.files()
     buckets = max(1, math.ceil(sum(file.rows for file in listed) / _BUCKET_ROWS))
     parts = _even_parts([_source_of(source.folder, file) for file in listed], cores)
-    total = len(parts) + buckets
+    tasks = max(min(cores, buckets), math.ceil(buckets / _BUCKETS_A_TASK))
+    ranges = [range(buckets * n // tasks, buckets * (n + 1) // tasks) for n in range(tasks)]
+    total = len(parts) + tasks
     with TemporaryDirectory(prefix="hyperbloom-export-") as folder:
         scratch = Path(folder)
         spills = [scratch / f"rows-{number}" for number in range(len(parts))]
@@ -78,16 +82,37 @@ def make_report(
         answers = run(calls, lambda done: progress(done, total))
         if any(map(is_failure, answers)):
             return answers
+        sums = [scratch / f"sums-{number}" for number in range(tasks)]
+        shuffled = Shuffled(spills, buckets)
         if name == "coverage":
-            calls = [(add_up_coverage, (n, buckets, spills, files)) for n in range(buckets)]
+            calls = [(add_up_coverage, (each, shuffled, files)) for each in ranges]
         else:
-            sums = [scratch / f"sums-{number}" for number in range(buckets)]
-            calls = [(add_up_provenance, (n, buckets, spills, sums[n])) for n in range(buckets)]
+            calls = [
+                (add_up_provenance, (each, shuffled, path))
+                for each, path in zip(ranges, sums, strict=True)
+            ]
         answers += run(calls, lambda done: progress(len(parts) + done, total))
         if name == "coverage" or any(map(is_failure, answers)):
             return answers
         days = [spill.with_suffix(".days") for spill in spills]
         return answers + run([(finish_provenance, (sums, days, files))], lambda _: None)
+
+
+class Shuffled(NamedTuple):
+    """Rows in buckets: in each file, batch number n is of bucket n modulo ``buckets``."""
+
+    spills: list[Path]
+    buckets: int
+
+    def bucket(self, number: int) -> pa.Table:
+        """All rows of one."""
+        batches = []
+        for spill in self.spills:
+            with pa.OSFile(str(spill)) as file:
+                found = pa.ipc.open_file(file)
+                count = found.num_record_batches
+                batches += [found.get_batch(n) for n in range(number, count, self.buckets)]
+        return pa.Table.from_batches(batches, schema=_ROWS)
 
 
 class Source(NamedTuple):
@@ -193,49 +218,37 @@ def _spill(waiting: Sequence[pa.RecordBatch], buckets: int, out: Any) -> None:
         out.write_batch(rows.slice(start, end - start))
 
 
-def _bucket(number: int, buckets_of: Sequence[Path], buckets: int) -> pa.Table:
-    batches = []
-    for spill in buckets_of:
-        with pa.OSFile(str(spill)) as file:
-            found = pa.ipc.open_file(file)
-            batches += [
-                found.get_batch(n) for n in range(number, found.num_record_batches, buckets)
-            ]
-    return pa.Table.from_batches(batches, schema=_ROWS)
+def add_up_coverage(numbers: Sequence[int], shuffled: Shuffled, files: Files) -> str:
+    """Write the report's rows of these buckets."""
+    return write_report_rows(_coverage(numbers, shuffled), "coverage", files)
 
 
-def add_up_coverage(number: int, buckets: int, spills: Sequence[Path], files: Files) -> str:
-    """Write the report's rows of one bucket."""
+def _coverage(numbers: Sequence[int], shuffled: Shuffled) -> Iterator[pa.RecordBatch]:
+    for number in numbers:
+        rows = shuffled.bucket(number).group_by(["feed", "value_hash"], use_threads=False)
+        # A node has a value of a feed once, so its rows are its nodes.
+        sums = rows.aggregate([("size", "max"), ([], "count_all"), *_SEEN])
+        yield from sums.rename_columns(TABLES["coverage"].schema.names).to_batches()
+
+
+def add_up_provenance(numbers: Sequence[int], shuffled: Shuffled, sums: Path) -> str:
+    """Write down, for these buckets, the sums of each origin and feed."""
     try:
-        rows = _bucket(number, spills, buckets)
-    except OSError as error:
-        return failure_answer(error, spills[0].parent)
-    # A node has a value of a feed once, so its rows are its nodes.
-    sums = rows.group_by(["feed", "value_hash"], use_threads=False).aggregate(
-        [("size", "max"), ([], "count_all"), ("received_at", "min"), ("received_at", "max")]
-    )
-    return write_report_rows(
-        sums.rename_columns(TABLES["coverage"].schema.names).to_batches(), "coverage", files
-    )
-
-
-def add_up_provenance(number: int, buckets: int, spills: Sequence[Path], sums: Path) -> str:
-    """Write down, for one bucket, the sums of each origin and feed."""
-    try:
-        rows = _bucket(number, spills, buckets)
-        by_value = rows.group_by(["origin", "feed", "value_hash"], use_threads=False).aggregate(
-            [("size", "max"), ([], "count_all"), ("received_at", "min"), ("received_at", "max")]
-        )
-        by_value = by_value.rename_columns(
-            ["origin", "feed", "value_hash", "bytes", "arrivals", "first_seen", "last_seen"]
-        )
-        found = by_value.group_by(["origin", "feed"], use_threads=False).aggregate(
-            [([], "count_all"), *_SUMS]
-        )
-        _write(sums, found.rename_columns(["origin", "feed", "values", *_SUMMED]))
+        _write(sums, pa.concat_tables(_provenance(shuffled.bucket(n)) for n in numbers))
     except OSError as error:
         return failure_answer(error, sums.parent)
     return answer([], [])
+
+
+def _provenance(rows: pa.Table) -> pa.Table:
+    by_value = rows.group_by(["origin", "feed", "value_hash"], use_threads=False).aggregate(
+        [([], "count_all"), ("size", "max"), *_SEEN]
+    )
+    by_value = by_value.rename_columns(["origin", "feed", "value_hash", *_SUMMED])
+    by_feed = by_value.group_by(["origin", "feed"], use_threads=False).aggregate(
+        [([], "count_all"), *_SUMS]
+    )
+    return by_feed.rename_columns(["origin", "feed", "values", *_SUMMED])
 
 
 def finish_provenance(sums: Sequence[Path], days: Sequence[Path], files: Files) -> str:
