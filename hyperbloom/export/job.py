@@ -254,7 +254,7 @@ class _Export:
         tasks = cut_by_seq(ranges, cores=engine.cores, target_bytes=self._files.target_bytes)
         with counter_file() as counter:
 
-            def progress(done: int, total: int) -> None:
+            def progress() -> None:
                 written = count_rows(counter)
                 self._started.show(f"values: {written:,} of {rows:,} rows", written / max(1, rows))
 

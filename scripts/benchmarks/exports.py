@@ -103,12 +103,8 @@ def cold_export(engine: str, snapshot: Path, target: Path, *tables: str) -> tupl
 def command_seconds(snapshot: Path, target: Path, *options: str) -> float:
     """Seconds of `hyperbloom export`, from its start to its end."""
     begun = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-m", "hyperbloom.cli", "export", str(snapshot), "--to", str(target)]
-        + list(options),
-        capture_output=True,
-        check=True,
-    )
+    command = [sys.executable, "-m", "hyperbloom.cli", "export", str(snapshot), "--to", str(target)]
+    subprocess.run([*command, *options], capture_output=True, check=True)
     return time.perf_counter() - begun
 
 

@@ -20,8 +20,9 @@ from hyperbloom.export import Engines, export_snapshots
 from hyperbloom.export.engines.choice import ROWS_A_CORE
 from hyperbloom.export.engines.interrupts import deferred, uninterrupted, waited_for
 from hyperbloom.export.engines.local import local_engine
-from hyperbloom.export.errors import ExportError, SnapshotUnusable
+from hyperbloom.export.errors import ExportBusy, ExportError, SnapshotUnusable
 from hyperbloom.export.tables.delta import METADATA
+from hyperbloom.export.tables.lock import folder_lock
 
 ALL = ("values", "links", "feeds", "objects", "coverage", "provenance")
 LOCAL = Engines(wanted="local", processes=2)
@@ -170,6 +171,35 @@ def test_without_spark_auto_exports_and_spark_says_what_to_install(node, tmp_pat
     assert done.returncode == 0, done.stderr
     assert "engine local (processes of this machine): Spark is not installed" in done.stderr
     assert len(rows(tmp_path / "tables", "coverage")) == 50
+
+
+def test_of_two_exports_at_once_one_refuses_or_waits(nights, tmp_path):
+    target = tmp_path / "tables"
+    command = [
+        sys.executable,
+        "-m",
+        "hyperbloom.cli",
+        "export",
+        str(nights[0]),
+        "--to",
+        str(target),
+    ]
+    both = [
+        subprocess.Popen([*command, "--engine", "local"], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    told = [process.communicate(timeout=120)[1] for process in both]
+    codes = sorted(process.returncode for process in both)
+    # The second one may have come when the first was done.
+    assert codes in ([0, 9], [0, 0]), told
+    assert all(
+        "works on" in said
+        for process, said in zip(both, told, strict=True)
+        if process.returncode == 9
+    )
+    assert len(rows(target, "values")) == 120_000
+    with folder_lock(target), pytest.raises(ExportBusy):
+        export_snapshots([nights[1]], target, engines=LOCAL)
 
 
 # Workers that end

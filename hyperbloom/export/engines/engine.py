@@ -23,7 +23,7 @@ __all__ = ["Engine", "EngineName", "Files", "TaskProgress"]
 EngineName = Literal["local", "spark"]
 
 TaskProgress = Callable[[int, int], None]
-"""Called now and then with the number of tasks done and of all; by reports also within a task."""
+"""Called now and then with the number of tasks done and of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,12 @@ class Engine(Protocol):
         """Tasks that run at one time."""
 
     def write_values(
-        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: TaskProgress
+        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[], None]
     ) -> list[str]:
-        """Write the ranges of each task into files of `values`; an answer a task (tasks.py)."""
+        """Write the ranges of each task into files of `values`; an answer a task (tasks.py).
+
+        ``progress`` is called now and then; the tasks count their rows in the files' counter.
+        """
 
     def write_report(
         self, name: str, source: OpenTable, files: Files, progress: TaskProgress

@@ -66,11 +66,11 @@ class LocalEngine:
         self._workers: list[_Worker] = []
 
     def write_values(
-        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: TaskProgress
+        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[], None]
     ) -> list[str]:
         """Write the ranges of each task; an answer a task."""
         calls = [(write_value_ranges, (task, files, number)) for number, task in enumerate(tasks)]
-        return self._do(calls, lambda done: progress(done, len(calls)))
+        return self._do(calls, lambda _: progress())
 
     def write_report(
         self, name: str, source: OpenTable, files: Files, progress: TaskProgress

@@ -45,7 +45,7 @@ class SparkEngine:
             return max(1, self._session.sparkContext.defaultParallelism)
 
     def write_values(
-        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: TaskProgress
+        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[], None]
     ) -> list[str]:
         """Write the ranges of each task; an answer a task."""
 
@@ -58,7 +58,7 @@ class SparkEngine:
             lambda: self._session.range(0, len(tasks), 1, len(tasks)).mapInArrow(
                 work, _ANSWER_SCHEMA
             ),
-            progress,
+            lambda group: progress(),
         )
 
     def write_report(
@@ -69,15 +69,25 @@ class SparkEngine:
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield _as_batch(write_report_rows(batches, name, files))
 
+        def show(group: str) -> None:
+            with deferred():
+                counts = _count_tasks(self._session.sparkContext.statusTracker(), group)
+            progress(*counts)
+
         return self._answers(
             lambda: REPORT_FRAMES[name](read(self._session, source.folder)).mapInArrow(
                 work, _ANSWER_SCHEMA
             ),
-            progress,
+            show,
         )
 
-    def _answers(self, make_frame: Callable[[], DataFrame], progress: TaskProgress) -> list[str]:
-        """Run a job whose rows are answers; an error of Spark's own becomes one sentence."""
+    def _answers(
+        self, make_frame: Callable[[], DataFrame], show: Callable[[str], None]
+    ) -> list[str]:
+        """Run a job whose rows are answers; an error of Spark's own becomes one sentence.
+
+        ``show`` is called now and then with the name of the job's group.
+        """
         context = self._session.sparkContext
         group = f"hyperbloom-{uuid.uuid4().hex[:8]}"
 
@@ -86,13 +96,10 @@ class SparkEngine:
             context.setJobGroup(group, "hyperbloom export", interruptOnCancel=True)
             return [row[0] for row in make_frame().collect()]
 
-        def show() -> None:
-            with deferred():
-                finished, total = _count_tasks(context.statusTracker(), group)
-            progress(finished, total)
-
         try:
-            return waited_for(work, end=lambda: context.cancelJobGroup(group), meanwhile=show)
+            return waited_for(
+                work, end=lambda: context.cancelJobGroup(group), meanwhile=lambda: show(group)
+            )
         except Exception as error:
             if isinstance(error, ExportError):
                 raise

@@ -144,9 +144,9 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
             f"{error.name} is not installed; install it with: pip install 'hyperbloom[spark]', "
             "or export with --engine local"
         ) from error
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        yield running
+    if SparkContext._active_spark_context is not None:
+        # Not getActiveSession, which knows those of this thread alone.
+        yield SparkSession.builder.getOrCreate()
         return
     scratch = Path(tempfile.mkdtemp(prefix="hyperbloom-spark-"))
     is_first = SparkContext._gateway is None
