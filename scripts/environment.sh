@@ -33,7 +33,7 @@ is_up_to_date() {
 # that run out of it are not disturbed.
 add_extras() {
     local log="$ENVIRONMENT/install.log"
-    "$ENVIRONMENT/bin/python" -m pip install --disable-pip-version-check \
+    "$ENVIRONMENT/bin/python" -m pip install --disable-pip-version-check "$(compiling)" \
         "$(echo "$ENVIRONMENT"/wheels/hyperbloom-*.whl)[$1]" >"$log" 2>&1 ||
         give_up "the extras $1 could not be installed; is there a way to a package index?" "$log"
     wanted "$ENVIRONMENT" "$1" >"$ENVIRONMENT/installed"
@@ -82,10 +82,6 @@ install_project() {
     local log="$ENVIRONMENT/install.log" extras=${1:+[$1]}
     say "installing the project and what it needs (some seconds; it downloads packages once)"
     local python="$PWD/$ENVIRONMENT/bin/python" wheels="$ENVIRONMENT/wheels"
-    # What is imported is compiled then, and kept: pip would compile every file of Spark and pandas.
-    # Where nothing may be kept, pip does it all the same.
-    local compiled=(--no-compile)
-    [ -z "${PYTHONDONTWRITEBYTECODE:-}" ] || compiled=(--compile)
     # The build's own files stay out of the source folder. The settings hold for this build alone: a
     # dependency that is built with them would leave its files where the project's wheel takes them.
     printf '[build]\nbuild_base = %s\n[egg_info]\negg_base = %s\n' \
@@ -95,10 +91,16 @@ install_project() {
         DIST_EXTRA_CONFIG="$PWD/$ENVIRONMENT/build.cfg" "$python" -m pip wheel \
             --disable-pip-version-check --no-deps --wheel-dir "$wheels" . &&
             "$python" -m pip uninstall --disable-pip-version-check --yes hyperbloom &&
-            "$python" -m pip install --disable-pip-version-check --upgrade "${compiled[@]}" \
+            "$python" -m pip install --disable-pip-version-check --upgrade "$(compiling)" \
                 "$(echo "$wheels"/hyperbloom-*.whl)$extras" "${@:2}"
     } >"$log" 2>&1 ||
         give_up "the project could not be installed; is there a way to a package index?" "$log"
+}
+
+# What is imported is compiled then, and kept: pip would compile every file of Spark and pandas.
+# Where nothing may be kept, pip does it all the same.
+compiling() {
+    [ -z "${PYTHONDONTWRITEBYTECODE:-}" ] && echo --no-compile || echo --compile
 }
 
 # The extras for exports by Spark: with a Java of their own where it would find none.

@@ -154,7 +154,12 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
         # What it logs of a Java that has ended is a stack trace; what matters of it is raised.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
-        session = _start(resolve_master(master, os.environ), scratch)
+        try:
+            session = _start(resolve_master(master, os.environ), scratch)
+        except BaseException:
+            # One that is told to end while it starts complains of it.
+            _kill_java()
+            raise
         try:
             yield session
         finally:
@@ -235,7 +240,7 @@ def _session(master: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _kill_java() -> None:
-    """End it at once, while another thread waits for an answer of it."""
+    """End it at once, though it starts, or another thread waits for an answer of it."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
