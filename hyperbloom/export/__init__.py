@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hyperbloom.export.errors import missing_package
+
 if TYPE_CHECKING:
     from hyperbloom.export.datasource import HyperbloomDataSource, register
     from hyperbloom.export.engines.choice import Engines
@@ -30,7 +32,7 @@ __all__ = [
 ]
 
 #: Read when they are asked for: a worker that only writes files needs no pyspark.sql, and errors no
-#: pyarrow.
+#: pyarrow. MissingPackage for one whose extra is not installed.
 _MODULES = {
     "Engines": "hyperbloom.export.engines.choice",
     "ExportError": "hyperbloom.export.errors",
@@ -48,4 +50,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    try:
+        return getattr(importlib.import_module(_MODULES[name]), name)
+    except ModuleNotFoundError as error:
+        raise missing_package(error) from error

@@ -25,7 +25,6 @@ _TABLES = ("values", "links", "feeds", "objects", "coverage", "provenance")
 _READERS = {"owner": "their owner alone", "group": "their group, too", "all": "everybody"}
 _BAR = 24
 _HOUR = 3_600
-_EXTRAS = {"pyspark": "spark", "pandas": "spark"}
 _OF_EXTRAS = ("pyspark", "pyarrow", "pandas", "deltalake")
 _ENGINES = {"local": "processes of this machine", "spark": "Spark"}
 
@@ -60,13 +59,11 @@ def _extra() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _OF_EXTRAS:
+        if (error.name or "").partition(".")[0] not in _OF_EXTRAS:
             raise
-        raise click.ClickException(
-            f"{error.name} is not installed; install it with: "
-            f"pip install 'hyperbloom[{_EXTRAS.get(package, 'export')}]'"
-        ) from error
+        from hyperbloom.export.errors import missing_package
+
+        raise missing_package(error) from error
 
 
 class Tables(click.ParamType):  # type: ignore[type-arg,unused-ignore]

@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hyperbloom.export.engines.interrupts import deferred, uninterrupted, waited_for
 from hyperbloom.export.engines.java import find_java
-from hyperbloom.export.errors import MasterUnreachable, MissingJava, MissingPackage
+from hyperbloom.export.errors import (
+    MasterUnreachable,
+    MissingJava,
+    MissingPackage,
+    missing_package,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,10 +145,8 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise MissingPackage(
-            f"{error.name} is not installed; install it with: pip install 'hyperbloom[spark]', "
-            "or export with --engine local"
-        ) from error
+        sentence = f"{missing_package(error)}, or export with --engine local"
+        raise MissingPackage(sentence) from error
     if SparkContext._active_spark_context is not None:
         # Not getActiveSession, which knows those of this thread alone.
         yield SparkSession.builder.getOrCreate()
