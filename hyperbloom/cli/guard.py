@@ -15,7 +15,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ import click
 from hyperbloom.cli.app import Command
 from hyperbloom.errors import ErrorKind, HyperbloomError
 
-__all__ = ["GuardedCommand", "ReaderDied", "bound_reader"]
+__all__ = ["GuardedCommand", "ReaderDied", "bound_reader", "ended_orderly"]
 
 _CHILD: Final = "HYPERBLOOM_GUARDED"
 """In the child's environment: the descriptor of a pipe that ends when the parent does."""
@@ -154,6 +155,34 @@ def _begin_child(*, quiet: bool) -> None:
 def _end_with_parent(pipe: int) -> None:
     os.read(pipe, 1)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Ended(BaseException):
+    """A signal that ends the process, raised so that what it has started is ended before."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def ended_orderly() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP leave the block as Ctrl-C does; the process then ends of them."""
+
+    def leave(number: int, _: object) -> None:
+        raise _Ended(number)
+
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, leave)
+    try:
+        yield
+    except _Ended as ended:
+        signal.signal(ended.number, signal.SIG_DFL)
+        os.kill(os.getpid(), ended.number)
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def bound_reader(folder: Path) -> None:

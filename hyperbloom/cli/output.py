@@ -159,7 +159,7 @@ class Progress:
         self._width = 0
 
     def __enter__(self) -> Progress:
-        self.show("")
+        self.show("", at_once=True)
         return self
 
     def __exit__(
@@ -172,9 +172,9 @@ class Progress:
             sys.stderr.write("\r" + " " * self._width + "\r")
             sys.stderr.flush()
 
-    def show(self, how_far: str) -> None:
-        """Says how far it is, a few times a second at most."""
-        if not self._shown or time.monotonic() < self._next:
+    def show(self, how_far: str, *, at_once: bool = False) -> None:
+        """Says how far it is, a few times a second at most; ``at_once`` for what may stand long."""
+        if not self._shown or (time.monotonic() < self._next and not at_once):
             return
         self._next = time.monotonic() + self.SECONDS_BETWEEN
         line = f"{self._text} {how_far}".rstrip()

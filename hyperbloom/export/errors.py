@@ -15,7 +15,10 @@ __all__ = [
     "MissingPackage",
     "SnapshotUnusable",
     "TableUnusable",
+    "missing_package",
 ]
+
+_OF_SPARK = ("pandas", "pyspark")
 
 
 class ExportError(HyperbloomError):
@@ -51,7 +54,7 @@ class MissingJava(ExportError):
 
 
 class MissingPackage(ExportError):
-    """The extra `export` is not installed."""
+    """The extra `export` is not installed, or `spark` where Spark is asked for."""
 
 
 class SnapshotUnusable(ExportError):
@@ -62,3 +65,12 @@ class SnapshotUnusable(ExportError):
 
 class TableUnusable(ExportError):
     """The folder holds no tables of ours, or a damaged one."""
+
+
+def missing_package(error: ImportError) -> MissingPackage:
+    """What to say of an import that failed for want of an extra."""
+    package = (error.name or "a package").partition(".")[0]
+    extra = "spark" if package in _OF_SPARK else "export"
+    return MissingPackage(
+        f"{package} is not installed; install it with: pip install 'hyperbloom[{extra}]'"
+    )

@@ -5,8 +5,8 @@ What of a snapshot goes into `values` is planned from what the table's log says 
 running it twice changes nothing.
 
 `links` and `objects` hold each node's newest, `feeds` a row for every feed of every snapshot. They
-are small, and written by the process that runs the export. Reports are made by Spark from
-`values`.
+are small, and written by the process that runs the export. `values`, and the reports that are made
+from it, are written by the tasks of an engine (engines/).
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from hyperbloom.export.engines.choice import Choice, Engines
+from hyperbloom.export.engines.counter import count_rows, counter_file
+from hyperbloom.export.engines.engine import Engine, EngineName, Files
+from hyperbloom.export.engines.tasks import Answers
 from hyperbloom.export.errors import ExportError
 from hyperbloom.export.plans import Mode, check_rows, numbers_of, plan_of
-from hyperbloom.export.reports import REPORT_FRAMES
 from hyperbloom.export.sharing import ShareWith, masked, open_folder, settle_modes
 from hyperbloom.export.snapshots import (
     Snapshot,
@@ -30,12 +33,10 @@ from hyperbloom.export.snapshots import (
     newest_of_each_node,
     open_snapshot,
 )
-from hyperbloom.export.spark import collect_answers, cores_of
 from hyperbloom.export.tables.delta import ListedFile, OpenTable, translated
 from hyperbloom.export.tables.files import FileFact, sync_path
 from hyperbloom.export.tables.lock import folder_lock
 from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES, SeqRange, cut_by_seq
-from hyperbloom.export.tables.reading import read
 from hyperbloom.export.tables.schema import OBJECTS, REPORTS, TABLES
 from hyperbloom.export.tables.small_tables import (
     has_objects,
@@ -43,10 +44,6 @@ from hyperbloom.export.tables.small_tables import (
     write_links,
     write_objects,
 )
-from hyperbloom.export.tasks import ANSWER_SCHEMA, Answers, write_report, write_values
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = [
     "DEFAULT_TABLES",
@@ -59,7 +56,6 @@ __all__ = [
 
 ExportProgress = Callable[[str, float], None]
 """Called with what is done now and how much of it is, from 0 to 1."""
-SessionSource = Callable[[], AbstractContextManager["SparkSession"]]
 
 DEFAULT_TABLES: Final = ("values", "links", "feeds")
 """And `objects`, where a snapshot holds any, or the table is there already."""
@@ -70,6 +66,7 @@ class TableReport:
     """What an export did to one table; ``version`` is the commit it left, ``changed`` if it did.
 
     ``rows``, ``files`` and ``bytes`` are those written; ``replaced`` the rows taken out for them.
+    ``choice`` says which engine wrote them and why; None where none was needed.
     """
 
     table: str
@@ -80,6 +77,7 @@ class TableReport:
     bytes: int = 0
     replaced: int = 0
     seconds: float = 0.0
+    choice: Choice | None = None
 
     @property
     def rows_per_second(self) -> float:
@@ -88,15 +86,15 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
-    """What an export did. ``session_seconds`` is Spark's start, 0 if it was not needed.
+    """What an export did. ``start_seconds`` is the start of engines, 0 if none was needed.
 
-    ``worker_peak_bytes`` is the largest resident set of a Python worker that wrote values.
+    ``worker_peak_bytes`` is the largest resident set of a worker process that wrote.
     ``settled`` counts the files and folders of earlier exports whose modes were changed.
     """
 
     snapshots: tuple[str, ...]
     tables: tuple[TableReport, ...]
-    session_seconds: float
+    start_seconds: float
     worker_peak_bytes: int
     settled: int = 0
 
@@ -105,7 +103,7 @@ def export_snapshots(
     patterns: Iterable[str | Path],
     target: Path,
     *,
-    sessions: SessionSource,
+    engines: Engines | None = None,
     mode: Mode = "incremental",
     tables: Sequence[str] = DEFAULT_TABLES,
     target_bytes: int = TARGET_FILE_BYTES,
@@ -114,10 +112,10 @@ def export_snapshots(
 ) -> ExportReport:
     """Export the newest snapshot of each node into the tables below ``target``.
 
-    ``sessions`` gives a Spark session, and is asked only if there is something for it to do. In the
-    mode ``full`` all rows of these nodes are written anew; other nodes' rows stay in both modes.
-    The tables are closed to all but those of ``share_with``, those of earlier exports too: the
-    process's umask is set meanwhile.
+    An engine of ``engines`` (by default the one that fits) is started only if there is something
+    for it to do. In the mode ``full`` all rows of these nodes are written anew; other nodes' rows
+    stay in both modes. The tables are closed to all but those of ``share_with``, those of earlier
+    exports too: the process's umask is set meanwhile.
     Raises ExportError and its kinds; a table is then as it was, or wholly done.
     """
     unknown = set(tables) - set(TABLES)
@@ -129,14 +127,21 @@ def export_snapshots(
     target = target.absolute()
     with masked(share_with), folder_lock(target), ExitStack() as stack:
         settled = _settle(target, share_with)
-        export = _Export(
-            target, snapshots, mode, target_bytes, share_with, progress, sessions, stack
+        started = _Started(engines or Engines(), stack, progress or (lambda text, part: None))
+        files = Files(
+            folder=target,
+            name=f"part-{uuid.uuid4().hex[:8]}",
+            target_bytes=target_bytes,
+            share_with=share_with,
         )
+        export = _Export(target, snapshots, mode, files, started)
+        # Called last, when no task of an engine writes any more.
+        stack.push(export.remove_unnamed)
         done = [export.run(name) for name in TABLES if name in export.wanted(tables)]
         return ExportReport(
             snapshots=tuple(snapshot.id for snapshot in export.newest),
             tables=tuple(done),
-            session_seconds=export.session_seconds,
+            start_seconds=started.seconds,
             worker_peak_bytes=export.worker_peak_bytes,
             settled=settled,
         )
@@ -151,6 +156,28 @@ def _settle(target: Path, share_with: ShareWith) -> int:
         raise translated(error, target) from error
 
 
+class _Started:
+    """The engines that have been started, which end with the export, and what is shown of it."""
+
+    def __init__(self, engines: Engines, stack: ExitStack, show: ExportProgress) -> None:
+        self.show = show
+        self.seconds = 0.0
+        self._engines = engines
+        self._stack = stack
+        self._started: dict[EngineName, Engine] = {}
+
+    def for_rows(self, rows: int) -> tuple[Choice, Engine]:
+        """The engine for a table for which so many rows are read."""
+        choice = self._engines.choose(rows)
+        if choice.engine not in self._started:
+            self.show(f"starting the engine {choice.engine}", 0.0)
+            begun = time.perf_counter()
+            engine = self._stack.enter_context(self._engines.start(choice.engine))
+            self._started[choice.engine] = engine
+            self.seconds += time.perf_counter() - begun
+        return choice, self._started[choice.engine]
+
+
 class _Export:
     """One run over one folder, which it has to itself."""
 
@@ -159,25 +186,17 @@ class _Export:
         target: Path,
         snapshots: Sequence[Snapshot],
         mode: Mode,
-        target_bytes: int,
-        share_with: ShareWith,
-        progress: ExportProgress | None,
-        sessions: SessionSource,
-        stack: ExitStack,
+        files: Files,
+        started: _Started,
     ) -> None:
         self.target = target
         self.snapshots = snapshots
         self.newest = newest_of_each_node(snapshots)
-        self.session_seconds = 0.0
         self.worker_peak_bytes = 0
         self._mode = mode
-        self._target_bytes = target_bytes
-        self._share_with = share_with
-        self._progress = progress
-        self._sessions = sessions
-        self._stack = stack
-        self._session: SparkSession | None = None
-        self._run_name = f"part-{uuid.uuid4().hex[:8]}"
+        self._files = files
+        self._started = started
+        self._failed: str | None = None
         self._metadata = {
             "mode": mode,
             "snapshots": [_described(snapshot) for snapshot in self.newest],
@@ -193,7 +212,7 @@ class _Export:
 
     def run(self, name: str) -> TableReport:
         """Bring one table up to date."""
-        started = self.session_seconds
+        started = self._started.seconds
         begun = time.perf_counter()
         try:
             if name in REPORTS:
@@ -206,9 +225,9 @@ class _Export:
                     "objects": self._objects,
                 }[name]()
         except BaseException:
-            self._remove_unnamed(name)
+            self._failed = name
             raise
-        waited = self.session_seconds - started
+        waited = self._started.seconds - started
         return replace(report, seconds=time.perf_counter() - begun - waited)
 
     # values
@@ -220,25 +239,30 @@ class _Export:
         if not plans:
             return TableReport(table="values", version=table.version, changed=False)
         ranges = [piece for plan in plans for piece in plan.ranges]
-        answers = self._write_values(table.folder, ranges) if ranges else Answers(())
+        choice, answers = (
+            self._write_values(table.folder, ranges) if ranges else (None, Answers(()))
+        )
         check_rows(ranges, answers)
         replaced_nodes = {plan.snapshot.node for plan in plans if plan.replaces}
         replaced = _files_of(table, replaced_nodes) if replaced_nodes else []
-        return self._commit(table, answers.facts, replaced, numbers_of(plans))
+        report = self._commit(table, answers.facts, replaced, numbers_of(plans))
+        return replace(report, choice=choice)
 
-    def _write_values(self, folder: Path, ranges: Sequence[SeqRange]) -> Answers:
-        session = self._spark()
-        tasks = cut_by_seq(ranges, cores=cores_of(session), target_bytes=self._target_bytes)
-        write = partial(
-            write_values,
-            tasks=tasks,
-            folder=folder,
-            name=self._run_name,
-            target_bytes=self._target_bytes,
-            share_with=self._share_with,
-        )
-        frame = session.range(0, len(tasks), 1, len(tasks)).mapInArrow(write, ANSWER_SCHEMA)
-        answers = Answers(collect_answers(session, frame, self._task_progress("values")))
+    def _write_values(self, folder: Path, ranges: Sequence[SeqRange]) -> tuple[Choice, Answers]:
+        rows = sum(piece.rows for piece in ranges)
+        choice, engine = self._started.for_rows(rows)
+        tasks = cut_by_seq(ranges, cores=engine.cores, target_bytes=self._files.target_bytes)
+        with counter_file() as counter:
+
+            def progress() -> None:
+                written = count_rows(counter)
+                self._started.show(f"values: {written:,} of {rows:,} rows", written / max(1, rows))
+
+            files = replace(self._files, folder=folder, counter=counter)
+            return choice, self._read_answers(engine.write_values(tasks, files, progress))
+
+    def _read_answers(self, lines: Sequence[str]) -> Answers:
+        answers = Answers(lines)
         self.worker_peak_bytes = max(self.worker_peak_bytes, answers.peak_bytes)
         return answers
 
@@ -296,9 +320,9 @@ class _Export:
     def _written(
         self, table: OpenTable, write: Callable[[Path, str], list[FileFact]]
     ) -> list[FileFact]:
-        self._show(f"{table.table.name}: writing", 0.0)
+        self._started.show(f"{table.table.name}: writing", 0.0)
         try:
-            return write(table.folder, self._run_name)
+            return write(table.folder, self._files.name)
         except OSError as error:
             raise translated(error, table.folder) from error
 
@@ -309,18 +333,15 @@ class _Export:
         table = OpenTable.ensure(self.target, name)
         if self._mode != "full" and table.source_version() == source.version:
             return TableReport(table=name, version=table.version, changed=False)
-        session = self._spark()
-        write = partial(
-            write_report,
-            table=name,
-            folder=table.folder,
-            name=self._run_name,
-            target_bytes=self._target_bytes,
-            share_with=self._share_with,
-        )
-        frame = REPORT_FRAMES[name](read(session, source.folder)).mapInArrow(write, ANSWER_SCHEMA)
-        answers = Answers(collect_answers(session, frame, self._task_progress(name)))
-        return self._commit(table, answers.facts, table.files(), {"source": source.version})
+        choice, engine = self._started.for_rows(sum(file.rows for file in source.files()))
+
+        def progress(done: int, total: int) -> None:
+            self._started.show(f"{name}: {done} of {total} tasks", done / max(1, total))
+
+        files = replace(self._files, folder=table.folder)
+        answers = self._read_answers(engine.write_report(name, source, files, progress))
+        report = self._commit(table, answers.facts, table.files(), {"source": source.version})
+        return replace(report, choice=choice)
 
     # What they share
 
@@ -331,7 +352,7 @@ class _Export:
         replaced: Sequence[ListedFile],
         numbers: dict[str, int],
     ) -> TableReport:
-        self._show(f"{table.table.name}: committing", 1.0)
+        self._started.show(f"{table.table.name}: committing", 1.0)
         try:
             sync_path(table.folder)
         except OSError as error:
@@ -347,35 +368,21 @@ class _Export:
             replaced=sum(file.rows for file in replaced),
         )
 
-    def _spark(self) -> SparkSession:
-        if self._session is None:
-            self._show("starting Spark", 0.0)
-            begun = time.perf_counter()
-            self._session = self._stack.enter_context(self._sessions())
-            self.session_seconds = time.perf_counter() - begun
-        return self._session
-
-    def _show(self, text: str, part: float) -> None:
-        if self._progress is not None:
-            self._progress(text, part)
-
-    def _task_progress(self, table: str) -> Callable[[int, int], None] | None:
-        if self._progress is None:
-            return None
-        return lambda done, total: self._show(f"{table}: {done} of {total} ranges", done / total)
-
-    def _remove_unnamed(self, name: str) -> None:
+    def remove_unnamed(self, *_: object) -> None:
         """After a failure: the files of this run that no commit names. Others are vacuum's.
 
         The commit may be there all the same (a Ctrl-C that came meanwhile is raised behind it), so
         the log is asked anew. Where it cannot be read, every file stays.
         """
+        name = self._failed
+        if name is None:
+            return
         try:
             table = OpenTable.find(self.target, name)
             named = {file.path for file in table.files()} if table is not None else set()
         except ExportError:
             return
-        for path in (self.target / name).rglob(f"{self._run_name}-*.parquet"):
+        for path in (self.target / name).rglob(f"{self._files.name}-*.parquet"):
             if path.relative_to(self.target / name).as_posix() not in named:
                 path.unlink(missing_ok=True)
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hyperbloom.export.engines.tasks import Answers
 from hyperbloom.export.errors import SnapshotUnusable
 from hyperbloom.export.snapshots import FeedSource, Snapshot, anchor_at
 from hyperbloom.export.tables.delta import FeedMark, OpenTable
 from hyperbloom.export.tables.ranges import SeqRange
-from hyperbloom.export.tasks import Answers
 
 __all__ = ["Mode", "NodePlan", "check_rows", "numbers_of", "plan_of"]
 

@@ -299,7 +299,7 @@ def records_case(folder: Path, scale: float) -> Figures:
 
 
 def export_case(folder: Path, scale: float) -> Figures:
-    """An export by Spark; imported here, for the other cases do without the extra `export`."""
+    """An export; imported here, for the other cases do without the extras `export` and `spark`."""
     import exports
 
     return exports.export_case(folder, scale)

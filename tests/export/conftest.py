@@ -44,8 +44,8 @@ def node(new_node: Callable[..., SourceNode]) -> SourceNode:
 @pytest.fixture(scope="session")
 def java() -> None:
     """For tests that start Spark in a process of its own."""
+    from hyperbloom.export.engines.java import find_java
     from hyperbloom.export.errors import MissingJava
-    from hyperbloom.export.java import find_java
 
     try:
         with TemporaryDirectory() as scratch:
@@ -58,8 +58,8 @@ def java() -> None:
 def spark() -> Iterator[Any]:
     """A session on two cores of this machine."""
     pytest.importorskip("pyspark", reason="the extra `export` is not installed")
+    from hyperbloom.export.engines.spark_session import spark_session
     from hyperbloom.export.errors import MissingJava
-    from hyperbloom.export.spark import spark_session
 
     try:
         with spark_session("local[2]") as session:
@@ -69,21 +69,33 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture
-def sessions(spark: Any) -> Callable[[], Any]:
-    """As export_snapshots asks for it."""
+def by_spark(spark: Any) -> Any:
+    """The engines of an export that Spark does, in the session that all tests share."""
+    from hyperbloom.export import Engines
 
     @contextmanager
     def give() -> Iterator[Any]:
         yield spark
 
-    return give
+    return Engines(wanted="spark", sessions=give)
+
+
+@pytest.fixture(params=["local", "spark"])
+def engines(request: pytest.FixtureRequest) -> Any:
+    """The engines of an export: either one must do."""
+    from hyperbloom.export import Engines
+
+    if request.param == "spark":
+        return request.getfixturevalue("by_spark")
+    return Engines(wanted="local", processes=2)
 
 
 @pytest.fixture
-def no_session() -> Callable[[], Any]:
-    """For exports that must not need Spark."""
+def no_engine() -> Any:
+    """For exports that must not need one."""
+    from hyperbloom.export import Engines
 
     def give() -> Any:
-        raise AssertionError("Spark was asked for and is not needed")
+        raise AssertionError("an engine was asked for and is not needed")
 
-    return give
+    return Engines(wanted="spark", sessions=give)

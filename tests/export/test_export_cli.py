@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import closing
@@ -15,14 +16,13 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 from export_nodes import FEED, MONDAY, NODE, ORIGINS, random_values
 
+from hyperbloom.cli.output import Progress
 from hyperbloom.cli.root import hyperbloom
 from hyperbloom.export.tables.lock import folder_lock
 from hyperbloom.store import AppendValues, PutFeed, PutMeta, Store, WriterInline
 
 ROOT = Path(__file__).parents[2]
 NIGHTLY = ROOT / "scripts" / "nightly-export"
-
-pytestmark = pytest.mark.usefixtures("spark")
 
 
 def run(*arguments):
@@ -32,7 +32,10 @@ def run(*arguments):
 def out(*arguments):
     result = run(*arguments)
     assert result.exit_code == 0, result.output
-    assert result.stderr == ""
+    # Which engine auto took, and nothing else.
+    assert re.fullmatch(
+        r"(hyperbloom: engine local \(processes of this machine\): .+\n)?", result.stderr
+    )
     return result.stdout
 
 
@@ -96,6 +99,7 @@ def test_status(snapshot, target):
     )
     assert [s["node"] for s in values["snapshots"]] == [NODE.hex()]
     assert values["committed_at"] > 1.7e9
+    assert [s["taken_at"] for s in values["snapshots"]] == [(MONDAY + 3_600_000_000) / 1e6]
     assert out("status", target).splitlines()[1].startswith("values\t100\t1\t")
 
 
@@ -147,6 +151,36 @@ def test_without_the_extra_the_command_says_how_to_get_it(snapshot, target, tmp_
         "hyperbloom: deltalake is not installed; "
         "install it with: pip install 'hyperbloom[export]'\n",
     )
+
+
+@pytest.mark.parametrize("command", [["export", "status"], ["export", "compact"], ["snapshots"]])
+def test_who_names_a_configuration_everywhere_is_understood(snapshot, target, command):
+    out(snapshot, "--to", target, "-c", "mine.toml")
+    folder = snapshot.parent if command == ["snapshots"] else target
+    done = CliRunner().invoke(hyperbloom, [*command, str(folder), "-c", "mine.toml"])
+    assert done.exit_code == 0, done.output
+
+
+def test_auto_says_which_engine_it_took_and_why(snapshot, target, monkeypatch):
+    done = run(snapshot, "--to", target)
+    assert "engine local (processes of this machine): no cluster is named" in done.stderr
+    assert run(snapshot, "--to", target).stderr == ""
+    monkeypatch.setenv("MASTER", "spark://127.0.0.1:9")
+    done = run(snapshot, "--to", target, "--mode", "full")
+    assert "engine local (processes of this machine): 100 rows take less time" in done.stderr
+    form = json.loads(out(snapshot, "--to", target, "--mode", "full", "--json"))
+    assert [table["engine"] for table in form["tables"]] == ["local", None, None]
+
+
+def test_a_percentage_is_shown_from_the_first_moment(snapshot, target, monkeypatch):
+    shown = []
+    monkeypatch.setattr(
+        Progress, "show", lambda self, text, at_once=False: shown.append((text, at_once))
+    )
+    out(snapshot, "--to", target, "--engine", "local")
+    assert shown[0] == ("", True)
+    assert shown[1] == ("[........................]   0% starting the engine local", True)
+    assert any(re.fullmatch(r"\[#+\] 100% values: 100 of 100 rows", text) for text, _ in shown)
 
 
 # The nightly script
@@ -210,7 +244,7 @@ def night(tmp_path):
 
 def test_every_night_brings_what_is_new_and_few_snapshots_stay(night):
     night.append(b"1", b"2")
-    done = night.run("--", "--master", "local[1]")
+    done = night.run("--", "--processes", "1")
     assert done.returncode == 0, done.stderr
     assert night.values() == [b"1", b"2"]
     (night.snapshots / "my own folder").mkdir()

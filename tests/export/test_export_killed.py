@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 
 import killed_export
 import pytest
@@ -19,6 +20,7 @@ from deltalake import DeltaTable
 from export_nodes import random_values
 
 KILLS = int(os.environ.get("HYPERBLOOM_KILLS", "50"))
+SOME = 8
 SPARK_KILLS = int(os.environ.get("HYPERBLOOM_SPARK_KILLS", "3"))
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["killed_export"])
@@ -32,8 +34,29 @@ def rows(target):
     return sorted(found.column("seq").to_pylist())
 
 
+def children(pid):
+    """The processes that a process has started."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
+
+
+def has_ended(pid):
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
 class Forked:
-    """An export in one process, forked from one that has read all modules."""
+    """An export by the local engine, in a process forked from one that has read all modules.
+
+    Every other time it is a worker that is killed, which ends the export.
+    """
+
+    count = 0
 
     def __init__(self, mode, target, snapshot):
         self._process = FORKS.Process(
@@ -49,8 +72,18 @@ class Forked:
         assert self._process.exitcode == 0
 
     def kill(self):
-        self._process.kill()
+        workers = children(self._process.pid)
+        Forked.count += 1
+        if workers and Forked.count % 2:
+            os.kill(workers[0], signal.SIGKILL)
+        else:
+            self._process.kill()
         self._process.join()
+        # They end by themselves with what started them; nothing is written behind this.
+        end = time.monotonic() + 60
+        while not all(map(has_ended, workers)):
+            assert time.monotonic() < end
+            time.sleep(0.01)
 
 
 class ByCommand:
@@ -58,7 +91,8 @@ class ByCommand:
 
     def __init__(self, mode, target, snapshot):
         command = "from hyperbloom.cli import main; main()"
-        options = ["--mode", mode, "--to", str(target), "--master", "local[2]"]
+        options = ["--mode", mode, "--to", str(target), "--engine", "spark"]
+        options += ["--master", "local[2]"]
         self._process = subprocess.Popen(
             [sys.executable, "-c", command, "export", str(snapshot), *options],
             stdout=subprocess.PIPE,
@@ -153,9 +187,10 @@ def kill_often(exports, times, *, from_first_file=False, seconds=None):
 
 
 @pytest.mark.timeout(900)
-def test_killed_between_any_two_steps(node, tmp_path):
+@pytest.mark.parametrize("kills", [SOME, pytest.param(KILLS, marks=pytest.mark.soak)])
+def test_killed_between_any_two_steps(node, tmp_path, kills):
     exports = Exports(node, tmp_path, Forked)
-    landed = kill_often(exports, KILLS)
+    landed = kill_often(exports, kills)
     print(f"\nkills that left the table {dict(landed)}")
 
 

@@ -6,6 +6,6 @@ import pytest
 
 
 @pytest.mark.parametrize("package", ["deltalake", "pyarrow", "pyspark", "pandas"])
-def test_the_extra_is_installed(package: str) -> None:
-    reason = f"{package} is not installed (extra `export`): nothing here is tested"
+def test_the_extras_are_installed(package: str) -> None:
+    reason = f"{package} is not installed (extras `export` and `spark`): nothing here is tested"
     assert pytest.importorskip(package, reason=reason).__version__

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hyperbloom.export import java
+from hyperbloom.export.engines import java
+from hyperbloom.export.engines.java import find_java, wrap_java
 from hyperbloom.export.errors import MissingJava
-from hyperbloom.export.java import find_java, wrap_java
 
 
 def fake_java(folder: Path, version: str) -> Path:

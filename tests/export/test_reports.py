@@ -48,11 +48,11 @@ def report(target, name):
     ]
 
 
-def test_three_overlapping_snapshots(new_node, sessions, tmp_path):
+def test_three_overlapping_snapshots(new_node, engines, tmp_path):
     nodes = overlapping_nodes(new_node)
     target = tmp_path / "tables"
     snapshots = [node.snapshot() for node in nodes]
-    export_snapshots(snapshots, target, sessions=sessions, tables=ALL)
+    export_snapshots(snapshots, target, engines=engines, tables=ALL)
 
     held = defaultdict(list)
     from_origin = defaultdict(list)
@@ -82,10 +82,10 @@ def test_three_overlapping_snapshots(new_node, sessions, tmp_path):
         assert (row["first_seen"], row["last_seen"]) == (min(times), max(times))
     assert not from_origin
 
-    again = export_snapshots(snapshots, target, sessions=sessions, tables=ALL)
+    again = export_snapshots(snapshots, target, engines=engines, tables=ALL)
     assert not any(table.changed for table in again.tables)
     nodes[0].append([b"one more"])
     export_snapshots(
-        [nodes[0].snapshot("second")], target, sessions=sessions, tables=("values", "coverage")
+        [nodes[0].snapshot("second")], target, engines=engines, tables=("values", "coverage")
     )
     assert len(report(target, "coverage")) == len(held) + 1

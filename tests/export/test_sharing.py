@@ -110,22 +110,24 @@ class Watch:
 
 
 @pytest.mark.timeout(600)
-def test_an_export_is_for_its_owner_alone(java, snapshot, node, target, tmp_path):
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_an_export_is_for_its_owner_alone(java, snapshot, node, target, tmp_path, engine):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     watch = Watch(scratch)
     try:
-        options = ["--to", target, "--tables", "all", "--master", "local[1]"]
+        options = ["--to", target, "--tables", "all", "--engine", engine, "--master", "local[1]"]
         export(snapshot, *options, TMPDIR=str(scratch))
     finally:
         seen = watch.end()
     assert modes(target) == ({0o700}, {0o600})
     assert sum(1 for path in target.rglob("*.parquet")) >= 4
     assert sum(1 for path in target.rglob("_delta_log/*.json")) >= 6
-    # Spark's own files: folders and files that others cannot enter or read.
-    spark = {name: mode for name, mode in seen.items() if not name.startswith("hsperf")}
-    assert spark
-    assert {name: oct(mode) for name, mode in spark.items() if mode & 0o077} == {}
+    # The engines' own files: folders and files that others cannot enter or read.
+    own = {name: mode for name, mode in seen.items() if not name.startswith("hsperf")}
+    assert own
+    assert {name: oct(mode) for name, mode in own.items() if mode & 0o077} == {}
+    assert [path.name for path in scratch.iterdir() if not path.name.startswith("hsperf")] == []
     export("compact", target)
     export("vacuum", target, "--keep", "20m")
     assert modes(target) == ({0o700}, {0o600})
@@ -135,7 +137,7 @@ def test_an_export_is_for_its_owner_alone(java, snapshot, node, target, tmp_path
 
 @pytest.mark.timeout(600)
 def test_tables_that_were_open_are_closed_and_may_be_opened_again(java, snapshot, node, target):
-    options = ["--to", target, "--master", "local[1]", "--tables", "links,feeds"]
+    options = ["--to", target, "--tables", "links,feeds"]
     export(snapshot, *options)
     for path, _, files in os.walk(target):
         os.chmod(path, 0o755)
@@ -162,14 +164,13 @@ def test_tables_that_were_open_are_closed_and_may_be_opened_again(java, snapshot
         assert read_by_another(target) > 0
 
 
-def test_the_umask_of_the_process_is_put_back(snapshot, target, spark):
+def test_the_umask_of_the_process_is_put_back(snapshot, target, engines):
     from hyperbloom.export.job import export_snapshots
-    from hyperbloom.export.spark import spark_session
 
     before = os.umask(0o022)
     try:
         # Spark's workers run since before: they have a umask of their own.
-        export_snapshots([snapshot], target, sessions=spark_session)
+        export_snapshots([snapshot], target, engines=engines)
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)

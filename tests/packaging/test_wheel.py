@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -115,7 +117,7 @@ for module in pkgutil.walk_packages(hyperbloom.__path__, "hyperbloom."):
     try:
         importlib.import_module(module.name)
     except ModuleNotFoundError as error:
-        # The packages of the extra `export` are nobody's but that room's.
+        # The packages of the extras `export` and `spark` are nobody's but that room's.
         if not module.name.startswith("hyperbloom.export."):
             raise
         print(error.name.partition(".")[0])
@@ -143,3 +145,48 @@ def test_an_export_without_the_extra_says_what_to_install(
     assert done.returncode != 0
     assert "pip install 'hyperbloom[export]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_machine_with_the_extra_export_alone_exports(wheel: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", folder)
+    # The words of docs/analytics.md; the project is this one.
+    constraint = tmp_path / "constraint.txt"
+    constraint.write_text(f"hyperbloom @ {wheel.as_uri()}\n")
+    environ = clean_environ() | {"PIP_CONSTRAINT": str(constraint), "PIP_QUIET": "1"}
+    run(folder / "bin" / "pip", "install", "hyperbloom[export]", env=environ)
+    command = folder / "bin" / "hyperbloom"
+    run(folder / "bin" / "python", "-c", "import hyperbloom.export", env=clean_environ())
+    assert not list(folder.glob("lib/python*/site-packages/pyspark"))
+
+    run(command, "init", tmp_path / "node", "--feed", "list", env=clean_environ())
+    config = tmp_path / "node" / "hyperbloom.toml"
+    node = subprocess.Popen([str(command), "-c", str(config), "run"], env=clean_environ())
+    try:
+        put = [str(command), "-c", str(config), "put", "one", "two"]
+        for _ in range(100):
+            done = subprocess.run(put, env=clean_environ(), capture_output=True, check=False)
+            if done.returncode == 0:
+                break
+            time.sleep(0.2)
+        assert done.returncode == 0, done.stderr
+    finally:
+        node.terminate()
+        node.wait(60)
+    snapshot, tables = tmp_path / "snapshot", tmp_path / "tables"
+    run(command, "-c", config, "snapshot", snapshot, env=clean_environ())
+    told = run(command, "export", snapshot, "--to", tables, "--json", env=clean_environ())
+    assert [table["rows"] for table in json.loads(told)["tables"]] == [2, 0, 1]
+    refused = subprocess.run(
+        [command, "export", snapshot, "--to", tables, "--mode", "full", "--engine", "spark"],
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "hyperbloom: pyspark is not installed; install it with: pip install 'hyperbloom[spark]', "
+        "or export with --engine local\n"
+    )

@@ -16,7 +16,7 @@ from hyperbloom.api.http.request import Answer, Call
 from hyperbloom.api.limits import MAX_OFFSET, MAX_VALUES
 from hyperbloom.api.problems import Problem
 from hyperbloom.api.schemas.bodies import NothingForm, TargetForm
-from hyperbloom.api.schemas.flat import flat_json
+from hyperbloom.api.schemas.flat import flat_json, snapshot_form
 from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
 from hyperbloom.api.snapshot_target import snapshot_target
 from hyperbloom.errors import ErrorKind
@@ -96,7 +96,7 @@ async def take_snapshot(call: Call) -> Mapping[str, Any]:
     text, store = call.body(TargetForm)["target"], call.node.store
     info = await call.context.in_thread(lambda: store.snapshot(snapshot_target(text)))
     call.status = 201
-    return {"target": text, **flat_json(info)}
+    return {"target": text, **snapshot_form(info)}
 
 
 async def verify_store(call: Call) -> Mapping[str, Any]:

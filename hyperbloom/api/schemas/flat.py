@@ -6,9 +6,12 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["expiry_form", "expiry_of", "flat_json"]
+if TYPE_CHECKING:
+    from hyperbloom.store.records import SnapshotInfo
+
+__all__ = ["expiry_form", "expiry_of", "flat_json", "snapshot_form"]
 
 
 def expiry_form(expires: float) -> float | None:
@@ -36,3 +39,9 @@ def flat_json(found: object) -> Any:
     if isinstance(found, Path):
         return str(found)
     return found
+
+
+def snapshot_form(info: SnapshotInfo) -> dict[str, Any]:
+    """What a snapshot holds; its time in seconds, as all times in JSON, where the store has µs."""
+    form: dict[str, Any] = flat_json(info)
+    return {**form, "taken_at": info.taken_at / 1e6}

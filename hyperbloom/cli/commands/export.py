@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
-from hyperbloom.cli.guard import GuardedCommand
+from hyperbloom.cli.guard import GuardedCommand, ended_orderly
 from hyperbloom.cli.output import Progress, say
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_moment, format_size, parse_duration
@@ -26,7 +25,8 @@ _TABLES = ("values", "links", "feeds", "objects", "coverage", "provenance")
 _READERS = {"owner": "their owner alone", "group": "their group, too", "all": "everybody"}
 _BAR = 24
 _HOUR = 3_600
-_EXTRA = ("pyspark", "pyarrow", "pandas", "deltalake", "numpy")
+_OF_EXTRAS = ("pyspark", "pyarrow", "pandas", "deltalake")
+_ENGINES = {"local": "processes of this machine", "spark": "Spark"}
 
 
 class ExportGroup(Group):
@@ -49,7 +49,7 @@ def export() -> None:
     """Export snapshots to tables that Spark, duckdb and others read.
 
     `hyperbloom export SNAPSHOT… --to DIR` is short for `export run`. Needs the extra:
-    pip install 'hyperbloom[export]'.
+    pip install 'hyperbloom[export]', and for Spark 'hyperbloom[export,spark]'.
     """
 
 
@@ -59,11 +59,11 @@ def _extra() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
+        if (error.name or "").partition(".")[0] not in _OF_EXTRAS:
             raise
-        raise click.ClickException(
-            f"{error.name} is not installed; install it with: pip install 'hyperbloom[export]'"
-        ) from error
+        from hyperbloom.export.errors import missing_package
+
+        raise missing_package(error) from error
 
 
 class Tables(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -111,7 +111,7 @@ def _file_size(command: Any) -> Any:
     )(command)
 
 
-@export.command(cls=GuardedCommand, quiet=False, config_option=False, timeout_option=False)
+@export.command(cls=GuardedCommand, quiet=False, timeout_option=False)
 @click.argument("snapshots", metavar="SNAPSHOT…", nargs=-1, required=True)
 @click.option(
     "--to",
@@ -137,6 +137,20 @@ def _file_size(command: Any) -> Any:
     "Left out, objects come along where a snapshot holds some.",
 )
 @click.option(
+    "--engine",
+    type=click.Choice(["auto", "local", "spark"]),
+    default="auto",
+    show_default=True,
+    help="What does the work: processes of this machine, or Spark. auto takes Spark where a "
+    "cluster is named and there is enough to do for it, and says what it took.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes of the engine local; else one for each core.",
+)
+@click.option(
     "--master",
     metavar="URL",
     help="Spark's master; else MASTER, spark-defaults.conf, all cores of this machine.",
@@ -157,6 +171,8 @@ def run(
     target: Path,
     mode: Literal["incremental", "full"],
     tables: tuple[str, ...],
+    engine: Literal["auto", "local", "spark"],
+    processes: int | None,
     master: str | None,
     verify: bool,
     share_with: Literal["owner", "group", "all"],
@@ -167,22 +183,25 @@ def run(
     SNAPSHOT is a folder or a pattern in quotes; of several of one node the newest counts. Run
     again it finishes what was interrupted, or changes nothing. `run` may be left out.
     """
-    with _extra():
-        from hyperbloom.export.job import export_snapshots
-        from hyperbloom.export.spark import spark_session
-    if verify:
-        _verify(app, snapshots)
     with Progress("exporting") as progress:
-        report = export_snapshots(
-            snapshots,
-            target,
-            sessions=partial(spark_session, master),
-            mode=mode,
-            tables=tables,
-            target_bytes=file_size,
-            share_with=share_with,
-            progress=lambda text, part: progress.show(f"{_bar(part)} {text}"),
-        )
+        with _extra():
+            from hyperbloom.export.engines.choice import Engines
+            from hyperbloom.export.job import export_snapshots
+        if verify:
+            _verify(app, snapshots)
+        with ended_orderly():
+            report = export_snapshots(
+                snapshots,
+                target,
+                engines=Engines(wanted=engine, master=master, processes=processes),
+                mode=mode,
+                tables=tables,
+                target_bytes=file_size,
+                share_with=share_with,
+                progress=lambda text, part: progress.show(_bar(part, text), at_once=part == 0.0),
+            )
+    if engine == "auto":
+        _say_choices(report)
     if report.settled:
         say(
             f"{report.settled} files and folders of earlier exports were given other modes: "
@@ -191,9 +210,18 @@ def run(
     _show_report(app, target, report)
 
 
-def _bar(part: float) -> str:
+def _bar(part: float, text: str) -> str:
     done = round(_BAR * min(1.0, part))
-    return f"[{'#' * done}{'.' * (_BAR - done)}]"
+    return f"[{'#' * done}{'.' * (_BAR - done)}] {part:4.0%} {text}"
+
+
+def _say_choices(report: ExportReport) -> None:
+    said = {}
+    for table in report.tables:
+        if table.choice is not None:
+            said[table.choice.engine] = table.choice.reason
+    for engine, reason in said.items():
+        say(f"engine {engine} ({_ENGINES[engine]}): {reason}")
 
 
 def _verify(app: App, snapshots: tuple[str, ...]) -> None:
@@ -215,13 +243,14 @@ def _show_report(app: App, target: Path, report: ExportReport) -> None:
             {
                 "target": str(target),
                 "snapshots": list(report.snapshots),
-                "session_seconds": round(report.session_seconds, 3),
+                "session_seconds": round(report.start_seconds, 3),
                 "worker_peak_bytes": report.worker_peak_bytes,
                 "tables": [
                     {
                         "table": table.table,
                         "version": table.version,
                         "changed": table.changed,
+                        "engine": table.choice.engine if table.choice else None,
                         "rows": table.rows,
                         "replaced": table.replaced,
                         "files": table.files,
@@ -260,7 +289,7 @@ def _size(app: App, count: int) -> str:
     return format_size(count) if app.out.is_terminal else str(count)
 
 
-@export.command(config_option=False, timeout_option=False)
+@export.command(timeout_option=False)
 @click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
 @pass_app
 def status(app: App, target: Path) -> None:
@@ -279,7 +308,10 @@ def status(app: App, target: Path) -> None:
                         "files": table.files,
                         "bytes": table.bytes,
                         "committed_at": _seconds(table.committed_at),
-                        "snapshots": list(table.snapshots),
+                        "snapshots": [
+                            {**snapshot, "taken_at": snapshot["taken_at"] / 1e6}
+                            for snapshot in table.snapshots
+                        ],
                     }
                     for table in found
                 ]
@@ -314,7 +346,7 @@ def _moment(seconds: float | None) -> str:
     return "-" if seconds is None else format_moment(seconds)
 
 
-@export.command(config_option=False, timeout_option=False)
+@export.command(timeout_option=False)
 @click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
 @_file_size
 @pass_app
@@ -351,7 +383,7 @@ class Hours(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(str(error), param, ctx)
 
 
-@export.command(config_option=False, timeout_option=False)
+@export.command(timeout_option=False)
 @click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--keep",

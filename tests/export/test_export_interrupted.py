@@ -1,0 +1,109 @@
+"""Ctrl-C and SIGTERM: the export ends with all that it started, silently, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from export_nodes import random_values
+
+from hyperbloom.export import Engines, export_snapshots
+
+MAIN = "from hyperbloom.cli import main; main()"
+
+
+def of_session(number):
+    """The processes of a session that run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == number and fields[0] != "Z":
+                found.append(int(path.parent.name))
+    return found
+
+
+class Interrupted:
+    """Exports of a second snapshot by the command, each to be interrupted at another moment."""
+
+    def __init__(self, node, folder):
+        node.append(random_values(1_000))
+        self.target, self.scratch = folder / "tables", folder / "scratch"
+        self.scratch.mkdir()
+        export_snapshots([node.snapshot("1")], self.target, engines=Engines(wanted="local"))
+        node.append(random_values(300_000, seed=2, longest=60))
+        self.snapshot = node.snapshot("2")
+
+    def interrupt(self, engine, seconds, number=signal.SIGINT, *, times=1):
+        """Send a signal after so many seconds; the exit code and what was said."""
+        options = ["--to", str(self.target), "--engine", engine, "--mode", "full"]
+        process = subprocess.Popen(
+            [sys.executable, "-c", MAIN, "export", str(self.snapshot), *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "MASTER": "local[2]", "TMPDIR": str(self.scratch)},
+        )
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+            for _ in range(times):
+                process.send_signal(number)
+                time.sleep(0.05)
+            said = "".join(process.communicate(timeout=120))
+        finally:
+            left = of_session(process.pid)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        assert left == []
+        return process.returncode, said
+
+    def files(self):
+        return {str(path) for path in (self.target / "values").rglob("*.parquet")}
+
+    def check(self, engine, moments, **how):
+        """Interrupt at each of these moments: each ends it cleanly."""
+        for seconds in moments:
+            table = DeltaTable(str(self.target / "values"))
+            before, files = table.version(), self.files()
+            code, said = self.interrupt(engine, seconds, **how)
+            if code == 0:  # it was done before
+                continue
+            assert (code, said) == (how.get("code", 130), ""), (seconds, code, said)
+            assert DeltaTable(str(self.target / "values")).version() == before
+            assert self.files() == files
+            yield seconds
+
+
+@pytest.mark.timeout(600)
+def test_an_export_by_processes(node, tmp_path):
+    exports = Interrupted(node, tmp_path)
+    numbers = random.Random()
+    moments = [numbers.uniform(0.3, 2.0) for _ in range(6)]
+    assert list(exports.check("local", [0.2, *moments]))
+    assert list(exports.scratch.iterdir()) == []
+    code, said = exports.interrupt("local", 0.9, signal.SIGTERM)
+    assert (code, said) in ((-signal.SIGTERM, ""), (0, said))
+    assert list(exports.scratch.iterdir()) == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("java")
+def test_an_export_by_spark(node, tmp_path):
+    exports = Interrupted(node, tmp_path)
+    # While Java starts, while the session does, and in mid-job; the last one three times over.
+    assert list(exports.check("spark", [1.0, 2.0, 3.5, 5.0]))
+    assert list(exports.check("spark", [4.0], times=3))
+    code, said = exports.interrupt("spark", 4.0, signal.SIGTERM)
+    assert (code, said) in ((-signal.SIGTERM, ""), (0, said))
+    left = [path for path in exports.scratch.iterdir() if not path.name.startswith("hsperf")]
+    assert left == []
