@@ -6,7 +6,8 @@ hundred tests start some. Here one process has imported it all, opened nothing a
 a program starts from nothing is shown by the tests of `tests/tap`, `tests/cli` and
 `tests/packaging`, and wherever a test hands its own arguments to `subprocess`.
 
-`python tests/forked.py` is that process. It ends when the one that started it does.
+`python tests/forked.py` is that process. When the one that started it ends, it ends with all that
+it forked: tests that are killed leave no nodes behind.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def _watched(said: dict, stdin: int, stdout: int, stderr: int, status: int) -> C
         for descriptor in (stdin, stdout, stderr):
             os.close(descriptor)
         os.write(status, STATUS.pack(pid))
-        os.write(status, STATUS.pack(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+        ended = _ended(pid, status)
+        if ended is not None:
+            os.write(status, STATUS.pack(ended))
         os._exit(0)
     os.close(status)
     for number, descriptor in enumerate((stdin, stdout, stderr)):
@@ -78,6 +81,18 @@ def _watched(said: dict, stdin: int, stdout: int, stderr: int, status: int) -> C
     sys.argv = said["arguments"]
     module, name, _ = PROGRAMS[Path(sys.argv[0]).name]
     return getattr(importlib.import_module(module), name)
+
+
+def _ended(pid: int, status: int) -> int | None:
+    """Its exit code at its end; None, and it is ended, when nobody is left to be told."""
+    poll = select.poll()
+    program = os.pidfd_open(pid)
+    poll.register(program, select.POLLIN)
+    poll.register(status, 0)
+    if (program, select.POLLIN) not in poll.poll():
+        os.kill(pid, signal.SIGTERM)
+        return None
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 # For tests

@@ -45,16 +45,21 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_until(reached: Callable[[], object], seconds: float, what: str) -> None:
+def wait_until(
+    reached: Callable[[], object], seconds: float, what: str, *, longest_pause: float = 0.1
+) -> None:
     """Poll until `reached()` is true; an AssertionError names `what` when it takes too long.
 
     `seconds` is what an idle machine needs at most; it is waited for as `CEILING` and `SLACK` say.
+    The pauses grow: to ask a node takes it, and the test, some milliseconds of a processor.
     """
     seconds = max(CEILING, SLACK * seconds)
     deadline = time.monotonic() + seconds
+    pause = 0.02
     while not reached():
         assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-        time.sleep(0.02)
+        time.sleep(min(pause, longest_pause))
+        pause *= 1.1
 
 
 def make_store_from_before(path: Path, own_key: bytes) -> None:

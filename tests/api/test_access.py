@@ -17,6 +17,7 @@ from twisted.logger import LogLevel, globalLogPublisher
 from twisted.web.http_headers import Headers
 
 from hyperbloom.addresses import Address
+from hyperbloom.api.http import channel
 from hyperbloom.api.http.access import Access, Rights, load_token
 from hyperbloom.api.limits import (
     CODE_SECONDS,
@@ -363,16 +364,17 @@ def test_nothing_a_stranger_claims_with_reaches_the_log(over_tcp):
     assert [event for event in events if event["log_level"] > LogLevel.info] == []
 
 
-def test_connections_are_bounded(over_tcp):
+def test_connections_of_who_has_the_token_are_bounded(over_tcp, monkeypatch):
+    # A stranger who says nothing would be ended for that.
+    monkeypatch.setattr(channel, "HEAD_SECONDS", 3_600.0)
     over_tcp.tcp.site.most = 3
     kept = [over_tcp.tcp_connection() for _ in range(3)]
     for connection in kept:
-        connection.request("GET", "/v1/ping")
-        connection.getresponse().read()
+        connection.request("GET", "/v1/ping", headers={"Authorization": f"Bearer {over_tcp.token}"})
+        assert connection.getresponse().read()
     # Whether the reset comes before or after the handshake is the system's affair.
     with pytest.raises(ConnectionResetError):
-        socket.create_connection(("127.0.0.1", over_tcp.port), timeout=240).recv(1)
-    kept.pop().close()
+        socket.create_connection(("127.0.0.1", over_tcp.port), timeout=20).recv(1)
     assert MAX_CONNECTIONS >= 64
     for connection in kept:
         connection.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from serving import Served
 
+from hyperbloom.api.endpoints.watch import Watcher
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.client.client import NodeUnreachable
 from hyperbloom.client.twisted_client import TwistedClient
@@ -70,7 +71,8 @@ def test_a_watch(client, over_tcp):
     assert len(arrived) == 3
 
 
-def test_a_watch_of_a_feed_that_is_left(client, over_tcp):
+def test_a_watch_of_a_feed_that_is_left(client, over_tcp, monkeypatch):
+    monkeypatch.setattr(Watcher, "BEAT_SECONDS", 0.1)
     over_tcp.node.add(FeedSettings(key=b"k" * 32, alias="k"))
     watch = over_tcp.call(lambda: client.watch(lambda arrival: None, feed="k"))
     over_tcp.call(client.ask, "DELETE", "/v1/feeds/k")

@@ -131,7 +131,7 @@ def test_what_strangers_leave_behind_is_little(nodes, kinds, count):
         return crowd.ended >= 1_200
 
     with Strangers(owner.port, owner.key, count, kinds=kinds) as crowd:
-        wait_until(is_over, 90, "the node has ended 1,200 connections")
+        wait_until(is_over, 90, "the node has ended 1,200 connections", longest_pause=0.02)
     assert owner.put(b"another") == 1
     with owner.client() as client:
         wait_until(lambda: client.status()["connections"] == 0, 30, "all are gone")
