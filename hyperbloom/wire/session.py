@@ -36,7 +36,7 @@ from typing import Final
 
 from hyperbloom.trust import Chain, TrustLink
 from hyperbloom.wire.credentials import Credentials, check_chain, sign_data
-from hyperbloom.wire.errors import LocalProtocolError, PeerTurnedAway, RemoteProtocolError
+from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.wire.events import (
     NEED_DATA,
     PAUSED,
@@ -58,7 +58,7 @@ from hyperbloom.wire.events import (
 )
 from hyperbloom.wire.extension_messages import EXTENSION_MESSAGES, ExtensionMessage
 from hyperbloom.wire.extensions.noise import NoiseMessage
-from hyperbloom.wire.framing import FrameReader, encode_frame, encode_open, split_frame
+from hyperbloom.wire.framing import FrameReader, encode_frame, split_frame
 from hyperbloom.wire.limits import (
     MAX_BUFFERED_BYTES,
     MAX_EARLY_BYTES,
@@ -74,11 +74,11 @@ from hyperbloom.wire.messages import (
     Request,
     Sync,
 )
-from hyperbloom.wire.protection import Protection
+from hyperbloom.wire.opening import Opening
 from hyperbloom.wire.records import RecordWriter
 from hyperbloom.wire.states import PAUSED_STATES, TRANSITIONS, Input, State
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
-from hyperbloom.wire.verification import judge_data, judge_link, named_key, verify_handshake
+from hyperbloom.wire.verification import judge_data, judge_link
 
 __all__ = ["Session"]
 
@@ -99,12 +99,9 @@ class Session:
         "_frames",
         "_leeway",
         "_local_chain",
-        "_local_nonce",
+        "_opening",
         "_outgoing",
-        "_protection",
-        "_refuses",
         "_remote",
-        "_remote_open",
         "_state",
     )
 
@@ -116,18 +113,15 @@ class Session:
         refuses: Callable[[bytes], str | None] = lambda key: None,
     ) -> None:
         self._leeway = leeway
-        self._refuses = refuses
         self._state = State.IDLE
         self._frames = FrameReader()
         self._announced: tuple[str, ...] = ()
         self._failure: str | None = None
         self._credentials: Credentials | None = None
         self._local_chain: Chain | None = None
-        self._local_nonce = b""
         self._outgoing: XSalsa20Stream | RecordWriter | None = None
-        #: None when there is nothing left of it to do.
-        self._protection: Protection | None = Protection(dialled=dialled)
-        self._remote_open: Open | None = None
+        #: None once the connection is secure.
+        self._opening: Opening | None = Opening(dialled=dialled, leeway=leeway, refuses=refuses)
         self._remote: RemotePeer | None = None
 
     @property
@@ -233,16 +227,8 @@ class Session:
 
     def _take_open(self, opened: Open) -> OpenReceived:
         target = self._next_state(Input.RECEIVE_OPEN, RemoteProtocolError)
-        credentials = self._credentials
-        if credentials is not None:
-            if opened.feed != credentials.discovery_key:
-                raise RemoteProtocolError("the peer opened another feed")
-            # Two equal nonces are two equal keystreams, and a mirror of all we send could pass
-            # our own signed messages off as a peer's.
-            if opened.nonce == self._local_nonce:
-                raise RemoteProtocolError("the peer sent our own nonce back")
-            self._frames.decrypt_with(XSalsa20Stream(credentials.feed_key, opened.nonce))
-        self._remote_open = opened
+        self._way().take_open(opened, self._credentials)
+        self._read_keystream()
         self._state = target
         return OpenReceived(feed=opened.feed)
 
@@ -267,42 +253,27 @@ class Session:
         return event
 
     def _take_handshake(self, body: bytes, now: float) -> HandshakeReceived:
-        credentials, opened = self._own(), self._opened()
-        handshake = Handshake.decode(body)
-        key = named_key(handshake, credentials)
-        why = None if key is None else self._refuses(key)
-        if why is not None:
-            raise PeerTurnedAway(why)
-        self._remote = verify_handshake(
-            handshake,
-            credentials,
-            signed=credentials.dialect.handshake_input(opened.nonce, self._local_nonce),
-            now=now,
-            leeway=self._leeway,
+        opening = self._way()
+        self._remote = opening.take_handshake(
+            Handshake.decode(body), self._own(), seen=self._frames.end_transcript(), now=now
         )
-        protection, seen = self._way_to_protection(), self._frames.end_transcript()
-        speaks_noise = protection.both_speak(handshake, opened, credentials)
-        if speaks_noise:
-            protection.begin(credentials, self._remote.key, seen)
-        else:
-            self._protection = None
-        self._remote_open = None
-        self._local_nonce = b""
-        return HandshakeReceived(peer=self._remote, speaks_noise=speaks_noise)
+        if not opening.has_noise:
+            self._opening = None
+        return HandshakeReceived(peer=self._remote, speaks_noise=opening.has_noise)
 
     def _before_noise(self) -> Input:
-        if self._way_to_protection().dialled:
+        if self._way().dialled:
             return Input.RECEIVE_HANDSHAKE_THEN_SEND
         return Input.RECEIVE_HANDSHAKE_THEN_AWAIT
 
     @property
     def _has_noise(self) -> bool:
         """Whether NoiseMessage means something here, at whatever time."""
-        return self.is_protected or (self._protection is not None and self._protection.is_on)
+        return self.is_protected or (self._opening is not None and self._opening.has_noise)
 
     def _take_noise(self, body: bytes) -> NoiseReceived:
         target = self._next_state(Input.RECEIVE_NOISE, RemoteProtocolError)
-        self._way_to_protection().read(body)
+        self._way().take_noise(NoiseMessage.decode(body))
         if target is State.SECURE:
             self._protect()
         self._state = target
@@ -331,48 +302,26 @@ class Session:
         than its own (LocalProtocolError).
         """
         target = self._next_state(Input.SEND_OPEN, LocalProtocolError)
-        protection = self._way_to_protection()
-        if speaks_noise:
-            nonce = protection.nonce(nonce, credentials)
-        body = Open(feed=credentials.discovery_key, nonce=nonce).encode()
-        opened = self._remote_open
-        if opened is not None and opened.feed != credentials.discovery_key:
-            raise LocalProtocolError("these credentials are of another feed than the peer opened")
-        if opened is not None and opened.nonce == nonce:
-            raise LocalProtocolError("the nonce is not fresh: the peer sent the same")
+        opening = self._way()
+        sent = opening.open(credentials, nonce=nonce, speaks_noise=speaks_noise)
         self._credentials = credentials
         self._local_chain = credentials.chain
-        self._local_nonce = nonce
-        self._outgoing = XSalsa20Stream(credentials.feed_key, nonce)
-        if opened is not None:
-            self._frames.decrypt_with(XSalsa20Stream(credentials.feed_key, opened.nonce))
+        self._outgoing = opening.outgoing(credentials)
+        self._read_keystream()
         self._state = target
-        sent = encode_open(body)
-        protection.sent(sent)
         return sent
 
     def send_handshake(self, *, peer_id: bytes, extensions: Sequence[str] = ()) -> bytes:
         """Our Handshake, once both Opens are there. `peer_id` is 32 bytes of our choice."""
         target = self._next_state(Input.SEND_HANDSHAKE, LocalProtocolError)
-        credentials, opened = self._own(), self._opened()
-        signed = credentials.dialect.handshake_input(self._local_nonce, opened.nonce)
-        protection = self._way_to_protection()
-        handshake = Handshake(
-            id=peer_id,
-            extensions=(*extensions, *protection.announced),
-            signature=credentials.identity.sign(signed),
-            chain=credentials.chain.to_wire(),
-        )
+        handshake = self._way().handshake(self._own(), peer_id=peer_id, extensions=extensions)
         self._announced = handshake.extensions
-        frame = encode_frame(handshake.message_id, handshake.encode())
-        protection.sent(frame)
-        return self._encrypt_frame(frame, target)
+        return self._encrypt(handshake, target)
 
     def send_noise(self, *, ephemeral: bytes) -> bytes:
         """Our NoiseMessage, when `noise_is_due`. `ephemeral` is 32 fresh random bytes."""
         target = self._next_state(Input.SEND_NOISE, LocalProtocolError)
-        message = self._way_to_protection().write(ephemeral=ephemeral)
-        sent = self._encrypt(message, target)
+        sent = self._encrypt(self._way().noise_message(ephemeral=ephemeral), target)
         if target is State.SECURE:
             self._protect()
         return sent
@@ -456,10 +405,16 @@ class Session:
 
     # What both need.
 
+    def _read_keystream(self) -> None:
+        """Both Opens are there, or not yet: what comes behind the peer's is decrypted."""
+        cipher = self._way().incoming(self._credentials)
+        if cipher is not None:
+            self._frames.decrypt_with(cipher)
+
     def _protect(self) -> None:
         """Both NoiseMessages have gone: records from here on, both ways."""
-        self._outgoing, reader = self._way_to_protection().ciphers()
-        self._protection = None
+        self._outgoing, reader = self._way().ciphers()
+        self._opening = None
         self._frames.read_records(reader)
 
     def _encrypt(self, message: _Sendable, target: State) -> bytes:
@@ -485,8 +440,7 @@ class Session:
     def _close(self) -> None:
         self._state = State.CLOSED
         self._frames.clear()
-        self._outgoing = self._protection = None
-        self._remote_open = None
+        self._outgoing = self._opening = None
 
     # The table sees to it that these are there; said again for whoever reads the types.
 
@@ -495,15 +449,10 @@ class Session:
             raise LocalProtocolError("our Open comes first")
         return self._credentials
 
-    def _opened(self) -> Open:
-        if self._remote_open is None:
-            raise LocalProtocolError("both sides' Open come before the Handshake")
-        return self._remote_open
-
-    def _way_to_protection(self) -> Protection:
-        if self._protection is None:
+    def _way(self) -> Opening:
+        if self._opening is None:
             raise LocalProtocolError("the Handshakes are done")
-        return self._protection
+        return self._opening
 
     def _peer(self) -> RemotePeer:
         if self._remote is None:

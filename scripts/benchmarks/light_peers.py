@@ -33,12 +33,12 @@ from hyperbloom.trust import issue_link, verify_chain
 from hyperbloom.wire import Credentials, Data, Digest, DigestRequest, Range, Sync
 from hyperbloom.wire.extensions.noise import EPHEMERAL_BYTES, NoiseMessage
 from hyperbloom.wire.extensions.set_digest import SET_DIGEST
-from hyperbloom.wire.framing import FrameReader, encode_frame, encode_open, split_frame
+from hyperbloom.wire.framing import FrameReader, encode_frame, split_frame
 from hyperbloom.wire.messages import Handshake, Open
-from hyperbloom.wire.protection import Protection
+from hyperbloom.wire.opening import Opening
 from hyperbloom.wire.records import RecordWriter
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
-from hyperbloom.wire.verification import judge_data, verify_handshake
+from hyperbloom.wire.verification import judge_data
 
 MARK = b"put at: "
 #: Bodies whose signature is known to hold.
@@ -114,9 +114,9 @@ class LightPeer:
         chain = verify_chain(self.feed, [link.to_bytes()], now=time.time())
         self.credentials = Credentials(feed_key=self.feed, identity=self.identity, chain=chain)
         self.task, self.figures = task, figures
-        self.protection = Protection(dialled=True)
-        self.nonce = self.protection.nonce(os.urandom(24), self.credentials)
-        self.outgoing: XSalsa20Stream | RecordWriter = XSalsa20Stream(self.feed, self.nonce)
+        self.opening = Opening(dialled=True, leeway=0, refuses=lambda key: None)
+        sent = self.opening.open(self.credentials, nonce=os.urandom(24), speaks_noise=True)
+        self.outgoing: XSalsa20Stream | RecordWriter = self.opening.outgoing(self.credentials)
         self.frames = FrameReader()
         self.opened: Open | None = None
         self.remote: Any = None
@@ -128,9 +128,6 @@ class LightPeer:
         self.socket = socket.create_connection(
             ("127.0.0.1", task.port), timeout=60, source_address=(source, 0)
         )
-        opened = Open(feed=self.credentials.discovery_key, nonce=self.nonce)
-        sent = encode_open(opened.encode())
-        self.protection.sent(sent)
         self.socket.sendall(sent)
 
     def read(self) -> bool:
@@ -156,17 +153,12 @@ class LightPeer:
 
     def _open(self, opened: Open) -> None:
         self.opened = opened
+        self.opening.take_open(opened, self.credentials)
         self.frames.decrypt_with(XSalsa20Stream(self.feed, opened.nonce))
-        dialect = self.credentials.dialect
         names = ("split-replies", SET_DIGEST) if self.task.compares else ("split-replies",)
-        handshake = Handshake(
-            id=os.urandom(32),
-            extensions=(*names, *self.protection.announced),
-            signature=self.identity.sign(dialect.handshake_input(self.nonce, opened.nonce)),
-            chain=self.credentials.chain.to_wire(),
+        self.send(
+            self.opening.handshake(self.credentials, peer_id=os.urandom(32), extensions=names)
         )
-        self.protection.sent(encode_frame(handshake.message_id, handshake.encode()))
-        self.send(handshake)
 
     def _take(self, frame: bytes) -> None:
         message_id, body = split_frame(frame)
@@ -176,8 +168,8 @@ class LightPeer:
         elif message_id == Handshake.message_id:
             self._take_handshake(Handshake.decode(body))
         elif message_id == NoiseMessage.message_id:
-            self.protection.read(body)
-            self.outgoing, reader = self.protection.ciphers()
+            self.opening.take_noise(NoiseMessage.decode(body))
+            self.outgoing, reader = self.opening.ciphers()
             self.frames.read_records(reader)
             self._begin()
         elif message_id == Digest.message_id:
@@ -197,15 +189,12 @@ class LightPeer:
             )
 
     def _take_handshake(self, handshake: Handshake) -> None:
-        assert self.opened is not None
-        signed = self.credentials.dialect.handshake_input(self.opened.nonce, self.nonce)
-        self.remote = verify_handshake(
-            handshake, self.credentials, signed=signed, now=time.time(), leeway=0
+        seen = self.frames.end_transcript()
+        self.remote = self.opening.take_handshake(
+            handshake, self.credentials, seen=seen, now=time.time()
         )
-        if self.protection.both_speak(handshake, self.opened, self.credentials):
-            seen = self.frames.end_transcript()
-            self.protection.begin(self.credentials, self.remote.key, seen)
-            self.send(self.protection.write(ephemeral=os.urandom(EPHEMERAL_BYTES)))
+        if self.opening.has_noise:
+            self.send(self.opening.noise_message(ephemeral=os.urandom(EPHEMERAL_BYTES)))
         else:
             self._begin()
 
