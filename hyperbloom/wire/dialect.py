@@ -31,7 +31,10 @@ def _received_alone(sent_nonce: bytes, received_nonce: bytes) -> bytes:
     return received_nonce
 
 
-_UNSIGNED: Final = "values are not signed: who knows the feed's key can alter them on their way"
+_UNSIGNED: Final = (
+    "values are not signed: on a stream that is not protected by noise, who knows the feed's key "
+    "can alter them"
+)
 _UNENDING: Final = "trust links never expire: who was invited once may write for good"
 # A signature over nothing but the other side's nonce is got from any node for the asking: open a
 # connection to it with the nonce that the node to be fooled has sent.

@@ -284,9 +284,10 @@ function drawPeers({ peers, total }) {
     key: `${peer.id} ${peer.address}`,
     cells: [
       short(peer.key), peer.address, peer.outgoing ? "out" : "in",
-      peer.protected ? { text: "yes", mood: "good" } : { text: "no", mood: "warn" }, span(now() - peer.since),
+      peer.protected ? { text: "yes", mood: "good" } : { text: "no", mood: "warn" },
+      peerState(peer), span(now() - peer.since),
       whole.format(peer.values_in), whole.format(peer.values_out), ago(askedAt(peer)),
-      roundText(peer.last_round), until(peer.expires), peerState(peer),
+      roundText(peer.last_round), until(peer.expires),
     ],
   })));
   const last = state.offset + peers.length;
