@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from golden_noise import golden
 from noise.backends.default import DefaultNoiseBackend
 from noise.noise_protocol import NoiseProtocol
 from noise.state import HandshakeState
@@ -236,6 +237,45 @@ def test_a_point_of_small_order_is_no_static_key():
     for key in (b"\x01" + bytes(31), bytes(32), b"\xec" + b"\xff" * 30 + b"\x7f"):
         with pytest.raises(RemoteProtocolError):
             NoiseHandshake(dialled=True, identity=OURS, peer_key=key, psk=PSK, prologue=PROLOGUE)
+
+
+def test_the_golden_transcripts_by_hand():
+    """From seeds, ephemeral keys, Opens and Handshakes of the page, all else that it writes."""
+    page = {name: bytes.fromhex(digits) for name, digits in golden().items()}
+    feed, seeds = page["feed key"], {"dialler": b"\x02" * 32, "other": b"\x01" * 32}
+    names = ("dialler", "other")
+    seen = {name: page[f"{name} open"] + page[f"{name} handshake"] for name in names}
+    for name in names:
+        assert page[f"{name} static public"] == x25519_public(Identity(seeds[name]).public_key)
+        chance, mark = page[f"{name} open"][-24:-8], page[f"{name} open"][-8:]
+        assert mark == mark_of(feed, chance)
+    assert page["psk"] == psk_of(feed)
+    hashes = page["H dialler"], page["H other"]
+    assert prologue_of(*seen.values()) == b"noise-1 prologue" + b"".join(hashes)
+    dialler, other = (
+        NoiseMachine(
+            Keys(
+                initiator=name == "dialler",
+                ephemeral=page[f"{name} ephemeral private"],
+                prologue=prologue_of(*seen.values()),
+                static=x25519_private(seeds[name]),
+                remote_static=page[f"{peer} static public"],
+                psks=[psk_of(feed)],
+            )
+        )
+        for name, peer in (names, reversed(names))
+    )
+    head = bytes([50, 0x94, 0x22])
+    assert head + dialler.write() == page["first message"]
+    other.read(page["first message"][3:])
+    assert head + other.write() == page["second message"]
+    dialler.read(page["second message"][3:])
+    request = other.receiving.decrypt(page["dialler record"][2:])
+    assert b"one" in dialler.receiving.decrypt(page["other record"][2:])
+    assert dialler.receiving.decrypt(page["other end"][2:]) == b""
+    other.receiving.nonce = REKEY_RECORDS
+    other.receiving.rekey()
+    assert other.receiving.decrypt(page["dialler record after rekey"][2:]) == request
 
 
 # The turn of a key, by hand on the other side
