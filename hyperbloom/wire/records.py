@@ -14,13 +14,14 @@ import struct
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
-from noise.state import CipherState
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError, StreamAltered
 
 __all__ = ["MAX_RECORD_CONTENT", "RecordReader", "RecordWriter"]
 
 _LENGTH: Final = struct.Struct(">H")
+_NONCE: Final = struct.Struct("<4xQ")
 _TAG_BYTES: Final = 16
 
 MAX_RECORD_CONTENT: Final = 65_535 - _TAG_BYTES
@@ -35,36 +36,40 @@ LAST_NONCE: Final = (1 << 64) - 2
 
 
 class _Direction:
-    """One direction's key, and what has gone under it."""
+    """One direction's key (32 bytes), its counter, and what has gone under the key.
 
-    __slots__ = ("_bytes", "_cipher", "_records")
+    It is Noise's CipherState (section 5.1), of which a connection has two as long as it lives: so
+    it keeps the cipher alone.
+    """
 
-    def __init__(self, cipher: CipherState) -> None:
-        self._cipher = cipher
+    __slots__ = ("_bytes", "_cipher", "_nonce", "_records")
+
+    def __init__(self, key: bytes, *, nonce: int = 0) -> None:
+        self._cipher = ChaCha20Poly1305(key)
+        self._nonce = nonce
         self._records = self._bytes = 0
 
-    def next_key(self, error: type[LocalProtocolError | RemoteProtocolError]) -> CipherState:
-        """What the next record is under; `error` when the nonces have come to their end."""
+    def _next_nonce(self, error: type[LocalProtocolError | RemoteProtocolError]) -> bytes:
+        """That of the next record; `error` when they have come to their end."""
         if self._records >= REKEY_RECORDS or self._bytes >= REKEY_BYTES:
-            self._cipher.rekey()
+            key = self._cipher.encrypt(_NONCE.pack(LAST_NONCE + 1), bytes(32), None)
+            self._cipher = ChaCha20Poly1305(key[:32])
             self._records = self._bytes = 0
-        if self._cipher.n > LAST_NONCE:
+        if self._nonce > LAST_NONCE:
             raise error("a direction of the protected stream has used all its nonces")
-        return self._cipher
+        return _NONCE.pack(self._nonce)
 
-    def count(self, size: int) -> None:
+    def _count(self, size: int) -> None:
         """A record with so many bytes of the stream has gone."""
+        self._nonce += 1
         self._records += 1
         self._bytes += size
 
 
-class RecordWriter:
+class RecordWriter(_Direction):
     """What we send, as records."""
 
-    __slots__ = ("_direction",)
-
-    def __init__(self, cipher: CipherState) -> None:
-        self._direction = _Direction(cipher)
+    __slots__ = ()
 
     def process(self, data: bytes) -> bytes:
         """The next bytes of the stream (1 or more) in as many records as they need.
@@ -82,19 +87,19 @@ class RecordWriter:
         return self._record(b"")
 
     def _record(self, content: bytes | memoryview) -> bytes:
-        key = self._direction.next_key(LocalProtocolError)
-        message: bytes = key.encrypt_with_ad(b"", content)
-        self._direction.count(len(content))
+        nonce = self._next_nonce(LocalProtocolError)
+        message = self._cipher.encrypt(nonce, content, None)
+        self._count(len(content))
         return _LENGTH.pack(len(message)) + message
 
 
-class RecordReader:
+class RecordReader(_Direction):
     """What comes, taken out of its records; of a record that is not complete nothing is known."""
 
-    __slots__ = ("_buffer", "_direction", "has_ended")
+    __slots__ = ("_buffer", "has_ended")
 
-    def __init__(self, cipher: CipherState) -> None:
-        self._direction = _Direction(cipher)
+    def __init__(self, key: bytes, *, nonce: int = 0) -> None:
+        super().__init__(key, nonce=nonce)
         self._buffer = bytearray()
         #: Whether the peer has said that it sends nothing more.
         self.has_ended = False
@@ -135,11 +140,11 @@ class RecordReader:
             raise StreamAltered(f"a record has {length} bytes, not {_TAG_BYTES} or more")
         if len(self._buffer) < start + length:
             return None
-        key = self._direction.next_key(RemoteProtocolError)
+        nonce = self._next_nonce(RemoteProtocolError)
         with memoryview(self._buffer) as view:
             try:
-                content: bytes = key.decrypt_with_ad(b"", view[start : start + length])
+                content = self._cipher.decrypt(nonce, view[start : start + length], None)
             except InvalidTag:
                 raise StreamAltered("what came is not what the peer sent") from None
-        self._direction.count(len(content))
+        self._count(len(content))
         return content

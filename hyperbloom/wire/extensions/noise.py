@@ -151,6 +151,6 @@ class NoiseHandshake:
             raise LocalProtocolError("the Noise handshake is not done")
         protocol = self._protocol
         return (
-            RecordWriter(protocol.cipher_state_encrypt),
-            RecordReader(protocol.cipher_state_decrypt),
+            RecordWriter(protocol.cipher_state_encrypt.k),
+            RecordReader(protocol.cipher_state_decrypt.k),
         )
