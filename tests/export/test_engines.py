@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -52,7 +53,8 @@ def rows(target, name):
 def shapes(target, name):
     """Of each file: partition, schema, row groups, codecs, encodings, bytes' rough size."""
     found = []
-    for action in DeltaTable(str(target / name)).get_add_actions(flatten=True).to_pylist():
+    actions = pa.table(DeltaTable(str(target / name)).get_add_actions(flatten=True))
+    for action in actions.to_pylist():
         path = target / name / action["path"]
         metadata = pq.read_metadata(path)
         groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
