@@ -119,12 +119,17 @@ def _run_child() -> int:
     try:
         # A process group of its own: what comes from the keyboard comes here, and is passed on
         # once.
-        child = subprocess.Popen(  # noqa: S603
-            command,
-            env={**os.environ, _CHILD: str(reading)},
-            pass_fds=[reading],
-            process_group=0,
-        )
+        # It takes a Ctrl-C once it can answer it, and not while Python starts.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            child = subprocess.Popen(  # noqa: S603
+                command,
+                env={**os.environ, _CHILD: str(reading)},
+                pass_fds=[reading],
+                process_group=0,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         os.close(reading)
         before = {
             number: signal.signal(number, lambda n, _: child.send_signal(n))
@@ -146,6 +151,7 @@ def _begin_child(*, quiet: bool) -> None:
     _parents.append(pipe)
     threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     if quiet:
         stream = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
