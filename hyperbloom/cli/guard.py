@@ -163,32 +163,25 @@ def _end_with_parent(pipe: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class _Ended(BaseException):
-    """A signal that ends the process, raised so that what it has started is ended before."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 @contextmanager
 def ended_orderly() -> Iterator[None]:
     """Have SIGTERM and SIGHUP leave the block as Ctrl-C does; the process then ends of them."""
+    came: list[int] = []
 
     def leave(number: int, _: object) -> None:
-        raise _Ended(number)
+        came.append(number)
+        raise KeyboardInterrupt
 
     numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, leave)
     try:
         yield
-    except _Ended as ended:
-        signal.signal(ended.number, signal.SIG_DFL)
-        os.kill(os.getpid(), ended.number)
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
+        for ended_by in came[:1]:
+            os.kill(os.getpid(), ended_by)
 
 
 def bound_reader(folder: Path) -> None:

@@ -187,7 +187,7 @@ def _read(path: Path) -> Iterator[pa.RecordBatch]:
         longest = max((g.total_byte_size / max(1, g.num_rows) for g in groups), default=1.0)
         rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, longest))))
         columns = ["origin", "feed", "size", "received_at", "value"]
-        for batch in file.iter_batches(rows, columns=columns):
+        for batch in file.iter_batches(rows, columns=columns, use_threads=False):
             yield batch.select(columns)
 
 
