@@ -119,12 +119,17 @@ def _run_child() -> int:
     try:
         # A process group of its own: what comes from the keyboard comes here, and is passed on
         # once.
-        child = subprocess.Popen(  # noqa: S603
-            command,
-            env={**os.environ, _CHILD: str(reading)},
-            pass_fds=[reading],
-            process_group=0,
-        )
+        # It takes a Ctrl-C once it can answer it, and not while Python starts.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            child = subprocess.Popen(  # noqa: S603
+                command,
+                env={**os.environ, _CHILD: str(reading)},
+                pass_fds=[reading],
+                process_group=0,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         os.close(reading)
         before = {
             number: signal.signal(number, lambda n, _: child.send_signal(n))
@@ -146,6 +151,7 @@ def _begin_child(*, quiet: bool) -> None:
     _parents.append(pipe)
     threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     if quiet:
         stream = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -157,32 +163,25 @@ def _end_with_parent(pipe: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class _Ended(BaseException):
-    """A signal that ends the process, raised so that what it has started is ended before."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 @contextmanager
 def ended_orderly() -> Iterator[None]:
     """Have SIGTERM and SIGHUP leave the block as Ctrl-C does; the process then ends of them."""
+    came: list[int] = []
 
     def leave(number: int, _: object) -> None:
-        raise _Ended(number)
+        came.append(number)
+        raise KeyboardInterrupt
 
     numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, leave)
     try:
         yield
-    except _Ended as ended:
-        signal.signal(ended.number, signal.SIG_DFL)
-        os.kill(os.getpid(), ended.number)
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
+        for ended_by in came[:1]:
+            os.kill(os.getpid(), ended_by)
 
 
 def bound_reader(folder: Path) -> None:

@@ -5,7 +5,6 @@ Needs the extra `export`; what is Spark's, `spark` too: pip install 'hyperbloom[
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from hyperbloom.export.errors import missing_package
@@ -31,26 +30,39 @@ __all__ = [
     "start_spark",
 ]
 
-#: Read when they are asked for: a worker that only writes files needs no pyspark.sql, and errors no
-#: pyarrow. MissingPackage for one whose extra is not installed.
-_MODULES = {
-    "Engines": "hyperbloom.export.engines.choice",
-    "ExportError": "hyperbloom.export.errors",
-    "ExportReport": "hyperbloom.export.job",
-    "HyperbloomDataSource": "hyperbloom.export.datasource",
-    "current_files": "hyperbloom.export.tables.reading",
-    "export_snapshots": "hyperbloom.export.job",
-    "read": "hyperbloom.export.tables.reading",
-    "register": "hyperbloom.export.datasource",
-    "spark_session": "hyperbloom.export.engines.spark_session",
-    "start_spark": "hyperbloom.export.engines.spark_session",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # When it is asked for: a worker that only writes files needs no pyspark.sql, and errors no
+    # pyarrow. MissingPackage for one whose extra is not installed.
     try:
-        return getattr(importlib.import_module(_MODULES[name]), name)
+        return _part(name)
     except ModuleNotFoundError as error:
         raise missing_package(error) from error
+
+
+def _part(name: str) -> Any:
+    if name == "ExportError":
+        from hyperbloom.export import errors
+
+        return getattr(errors, name)
+    if name == "Engines":
+        from hyperbloom.export.engines import choice
+
+        return getattr(choice, name)
+    if name in ("ExportReport", "export_snapshots"):
+        from hyperbloom.export import job
+
+        return getattr(job, name)
+    if name in ("current_files", "read"):
+        from hyperbloom.export.tables import reading
+
+        return getattr(reading, name)
+    if name in ("HyperbloomDataSource", "register"):
+        from hyperbloom.export import datasource
+
+        return getattr(datasource, name)
+    if name in ("spark_session", "start_spark"):
+        from hyperbloom.export.engines import spark_session
+
+        return getattr(spark_session, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

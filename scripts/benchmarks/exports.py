@@ -16,6 +16,7 @@ import sys
 import time
 from collections import defaultdict
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ from pathlib import Path
 from hyperbloom.export.engines.engine import Files
 from hyperbloom.export.engines.tasks import write_value_ranges
 from hyperbloom.export.tables.ranges import SeqRange
-snapshot, folder, feed, top = sys.argv[1:]
+snapshot, folder, feed, after, last = sys.argv[1:]
 piece = SeqRange(path=Path(snapshot), node="aa", feed=bytes.fromhex(feed),
-                 after_seq=0, last_seq=int(top))
+                 after_seq=int(after), last_seq=int(last))
 files = Files(folder=Path(folder), name="part", target_bytes=128 * 1024 * 1024, share_with="owner")
 begun = time.perf_counter()
 write_value_ranges([piece], files, 0)
@@ -78,14 +79,20 @@ def fill(store: Store, count: int, seed: int, days: int) -> None:
         raise errors[0]
 
 
-def one_process_seconds(snapshot: Path, folder: Path) -> float:
-    """Seconds of a single pyarrow process for the whole snapshot."""
+def plain_seconds(snapshot: Path, folder: Path, processes: int) -> float:
+    """Seconds of plain pyarrow processes at once, each with as much of a snapshot: the slowest."""
     (feed,) = open_snapshot(snapshot).feeds
-    arguments = [str(snapshot), str(folder), feed.key.hex(), str(feed.top_seq)]
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_PROCESS, *arguments], capture_output=True, text=True, check=True
-    )
-    return float(done.stdout)
+    cuts = [feed.top_seq * n // processes for n in range(processes + 1)]
+    command = [sys.executable, "-c", ONE_PROCESS, str(snapshot)]
+    started = [
+        subprocess.Popen(
+            [*command, str(folder / str(after)), feed.key.hex(), str(after), str(last)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for after, last in pairwise(cuts)
+    ]
+    return max(float(process.communicate()[0]) for process in started)
 
 
 def cold_export(engine: str, snapshot: Path, target: Path, *tables: str) -> tuple[float, int]:
@@ -114,13 +121,14 @@ class Turns:
     def __init__(self, folder: Path, snapshots: list[Path]) -> None:
         self.folder, self.snapshots = folder, snapshots
         self.times: dict[str, list[float]] = defaultdict(list)
-        self.peak = 0
+        self.peaks = {"local": 0, "spark": 0}
 
-    def alone(self) -> None:
-        """One process without an engine."""
-        folder = self.folder / "alone"
-        self.times["one_process_s"].append(one_process_seconds(self.snapshots[0], folder))
-        shutil.rmtree(folder)
+    def plain(self) -> None:
+        """One process without an engine, and two: what the machine gives."""
+        for count, name in enumerate(("one_process_s", "two_processes_s"), 1):
+            folder = self.folder / name
+            self.times[name].append(plain_seconds(self.snapshots[0], folder, count))
+            shutil.rmtree(folder)
 
     def warm(self, engines: Engines) -> None:
         """By a session that runs: all, then what is new."""
@@ -128,7 +136,7 @@ class Turns:
         for snapshot, name in zip(self.snapshots, ("full", "incremental"), strict=False):
             report = export_snapshots([snapshot], target, engines=engines, tables=("values",))
             self.times[f"spark_{name}_s"].append(report.tables[0].seconds)
-            self.peak = max(self.peak, report.worker_peak_bytes)
+            self.peaks["spark"] = max(self.peaks["spark"], report.worker_peak_bytes)
         shutil.rmtree(target)
 
     def cold(self, engine: str) -> None:
@@ -138,7 +146,7 @@ class Turns:
         for snapshot, name, table in [*steps, (self.snapshots[1], "coverage", "coverage")]:
             seconds, peak = cold_export(engine, snapshot, target, table)
             self.times[f"{engine}_cold_{name}_s"].append(seconds)
-            self.peak = max(self.peak, peak)
+            self.peaks[engine] = max(self.peaks[engine], peak)
         if engine == "local":
             command_seconds(self.snapshots[1], target)
             self.times["night_auto_s"].append(command_seconds(self.snapshots[2], target))
@@ -182,7 +190,7 @@ def export_case(folder: Path, scale: float) -> dict[str, Any]:
         for times in (turns.times["spark_full_s"], turns.times["spark_incremental_s"]):
             times.clear()  # its workers were new
         for _ in range(runs):
-            turns.alone()
+            turns.plain()
             turns.warm(engines)
             turns.cold("local")
     figures = {name: statistics.median(times) for name, times in turns.times.items()}
@@ -191,7 +199,7 @@ def export_case(folder: Path, scale: float) -> dict[str, Any]:
         "local_cold_full_to_one_process": figures["local_cold_full_s"] / figures["one_process_s"],
         "spark_incremental_to_full": figures["spark_incremental_s"] / figures["spark_full_s"],
         "night_auto_s": figures["night_auto_s"],
-        "worker_peak_mb": turns.peak / 1e6,
+        "worker_peak_mb": max(turns.peaks.values()) / 1e6,
     }
     return {
         "values": counts[0],
@@ -199,6 +207,8 @@ def export_case(folder: Path, scale: float) -> dict[str, Any]:
         "night_values": counts[2],
         **figures,
         **ratios,
+        "two_processes_to_one": figures["two_processes_s"] / figures["one_process_s"],
+        **{f"{engine}_worker_mb": peak / 1e6 for engine, peak in turns.peaks.items()},
         "must": "; ".join(f"{name} <= {most}" for name, most in MOST.items()),
         "ok": all(ratios[name] <= most for name, most in MOST.items()),
     }

@@ -78,9 +78,14 @@ class Interrupted:
             code, said = self.interrupt(engine, seconds, **how)
             if code == 0:  # it was done before
                 continue
-            assert (code, said) == (how.get("code", 130), ""), (seconds, code, said)
-            assert DeltaTable(str(self.target / "values")).version() == before
-            assert self.files() == files
+            # Again and again it may strike when Python itself ends.
+            codes = (130,) if how.get("times", 1) == 1 else (130, -signal.SIGINT)
+            assert (code in codes, said) == (True, ""), (seconds, code, said)
+            table = DeltaTable(str(self.target / "values"))
+            # One that comes behind the commit finds the table done; no other file is left.
+            assert table.version() in (before, before + 1)
+            named = {path.removeprefix("file://") for path in table.file_uris()}
+            assert self.files() - files == (named - files)
             yield seconds
 
 

@@ -36,24 +36,28 @@ def waited_for(
     """
     outcome: list[Result] = []
     failures: list[BaseException] = []
+    # Not Thread.join: in Python before 3.13 one that is interrupted takes the thread for ended.
+    over = threading.Event()
 
     def run() -> None:
         try:
             outcome.append(work())
         except BaseException as error:
             failures.append(error)
+        over.set()
 
     thread = threading.Thread(target=run, daemon=True)
     try:
-        thread.start()
-        while thread.is_alive():
-            thread.join(_POLL_SECONDS)
+        with deferred():
+            thread.start()
+        while not over.wait(_POLL_SECONDS):
             meanwhile()
+        meanwhile()
     except BaseException:
         with uninterrupted():
             end()
             if thread.ident is not None:
-                thread.join()
+                over.wait()
         raise
     if failures:
         raise failures[0]

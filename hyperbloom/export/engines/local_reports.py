@@ -40,6 +40,7 @@ _TASK_BYTES: Final = 128 * 1024 * 1024
 _WAITING_BYTES: Final = 8 * 1024 * 1024
 _BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 4 * 1024 * 1024
+_READ_BYTES: Final = 1024 * 1024
 _HASH_BYTES: Final = 32
 _ROWS: Final = pa.schema(
     [
@@ -106,6 +107,7 @@ class Shuffled(NamedTuple):
 
     def bucket(self, number: int) -> pa.Table:
         """All rows of one."""
+        _give_back()
         batches = []
         for spill in self.spills:
             with pa.OSFile(str(spill)) as file:
@@ -182,13 +184,15 @@ def _different(batch: pa.RecordBatch, name: str) -> list[bytes]:
 
 def _read(path: Path) -> Iterator[pa.RecordBatch]:
     """A file's rows, few at a time where values are large: they may have 256 KiB."""
-    with pq.ParquetFile(path, buffer_size=_BATCH_BYTES) as file:
-        groups = [file.metadata.row_group(n) for n in range(file.num_row_groups)]
-        longest = max((g.total_byte_size / max(1, g.num_rows) for g in groups), default=1.0)
-        rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, longest))))
-        columns = ["origin", "feed", "size", "received_at", "value"]
-        for batch in file.iter_batches(rows, columns=columns):
-            yield batch.select(columns)
+    columns = ["origin", "feed", "size", "received_at", "value"]
+    with pq.ParquetFile(path, buffer_size=_READ_BYTES) as file:
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            row_bytes = group.total_byte_size / max(1, group.num_rows)
+            rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, row_bytes))))
+            # A group at a time, or the buffers of all would be held to the end.
+            for batch in file.iter_batches(rows, [number], columns=columns, use_threads=False):
+                yield batch.select(columns)
 
 
 def _hashed(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -216,6 +220,12 @@ def _spill(waiting: Sequence[pa.RecordBatch], buckets: int, out: Any) -> None:
     starts = np.searchsorted(numbers[order], np.arange(buckets + 1))
     for start, end in pairwise(starts.tolist()):
         out.write_batch(rows.slice(start, end - start))
+    _give_back()
+
+
+def _give_back() -> None:
+    """Have the system take what was freed: pieces of it would add up as long as a task lasts."""
+    pa.default_memory_pool().release_unused()
 
 
 def add_up_coverage(numbers: Sequence[int], shuffled: Shuffled, files: Files) -> str:
