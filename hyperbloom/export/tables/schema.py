@@ -18,6 +18,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from hyperbloom.export.errors import TableUnusable
+
 __all__ = [
     "MICROSECONDS",
     "OBJECTS",
@@ -172,7 +174,7 @@ REPORTS: Final = (COVERAGE.name, PROVENANCE.name)
 """Tables made anew from `values`; the others are made from snapshots."""
 
 
-class OtherColumns(ValueError):
+class OtherColumns(TableUnusable):
     """Columns on disk that no release of ours has written; the text says which, and how."""
 
 
