@@ -5,6 +5,9 @@ A commit adds files, removes others and carries application transactions, pairs 
 number of which the log keeps the latest. What of a node is in a table is kept there, in the same
 commit as the files, so that the two cannot come apart (Delta protocol, "Transaction Identifiers").
 The log is written by deltalake; no Spark and no jar is needed for it.
+
+A commit also brings the table's columns up to this release (schema.py), in the same step: its rows
+are read with all their columns, or not at all.
 """
 
 from __future__ import annotations
@@ -28,10 +31,10 @@ from hyperbloom.export.errors import (
     missing_package,
 )
 from hyperbloom.export.tables.files import FileFact, sync_path
-from hyperbloom.export.tables.schema import TABLES, Table
+from hyperbloom.export.tables.schema import TABLES, OtherColumns, Table, merged
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable, Transaction
+    from deltalake import CommitProperties, DeltaTable, Transaction
 
 __all__ = [
     "METADATA",
@@ -119,33 +122,41 @@ class OpenTable:
         self._delta = delta
 
     @classmethod
-    def find(cls, target: Path, name: str) -> OpenTable | None:
-        """The table of that name below ``target``, None if there is none yet."""
-        table, deltalake = TABLES[name], _deltalake()
+    def find(
+        cls, target: Path, name: str, *, tables: Mapping[str, Table] = TABLES
+    ) -> OpenTable | None:
+        """The table of that name below ``target``, None if there is none yet.
+
+        ``tables`` are those of a release: this one's.
+        """
+        table, deltalake = tables[name], _deltalake()
         folder = target / name
         if not (folder / "_delta_log").is_dir():
             return None
         try:
-            delta = deltalake.DeltaTable(folder.as_uri())
-            names = [field.name for field in delta.schema().fields]
-            cut_by = tuple(delta.metadata().partition_columns)
+            found = cls(target, table, deltalake.DeltaTable(folder.as_uri()))
+            cut_by = tuple(found._delta.metadata().partition_columns)
+            if cut_by != table.partition_by:
+                raise OtherColumns(f"it is cut by {', '.join(cut_by) or 'none'}")
+            merged(found.columns, table)
         except deltalake.exceptions.TableNotFoundError:
             return None
+        except OtherColumns as error:
+            raise TableUnusable(
+                f"the table {folder} has other columns than an export's: {error}; "
+                "name another folder, or use the release that wrote it"
+            ) from error
         except Exception as error:
             raise translated(error, folder) from error
-        if (names, cut_by) != (table.schema.names, table.partition_by):
-            raise TableUnusable(
-                f"the table {folder} has other columns than an export's; name another folder"
-            )
-        return cls(target, table, delta)
+        return found
 
     @classmethod
-    def ensure(cls, target: Path, name: str) -> OpenTable:
+    def ensure(cls, target: Path, name: str, *, tables: Mapping[str, Table] = TABLES) -> OpenTable:
         """The same; an empty one is made if there is none."""
-        found = cls.find(target, name)
+        found = cls.find(target, name, tables=tables)
         if found is not None:
             return found
-        table, deltalake = TABLES[name], _deltalake()
+        table, deltalake = tables[name], _deltalake()
         folder = target / name
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -160,6 +171,11 @@ class OpenTable:
         except Exception as error:
             raise translated(error, folder) from error
         return cls(target, table, delta)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of this version, with their comments; another release's may differ."""
+        return pa.schema(self._delta.schema().to_arrow())
 
     @property
     def version(self) -> int:
@@ -215,41 +231,96 @@ class OpenTable:
     ) -> int:
         """Name new files, un-name ``replaced`` ones and set numbers, all at once; the new version.
 
-        ``numbers`` are application transactions by name, without our prefix.
+        ``numbers`` are application transactions by name, without our prefix. Columns and comments
+        that the table lacks come with the same commit, if ``replaced`` are all files of some nodes
+        (of the table, where it is not cut), or none. If not, they come with one before it.
         """
         deltalake = _deltalake()
         now = int(time.time() * 1000)
-        removals = [
-            deltalake.transaction.RemoveAction(
-                file.path, True, now, file.size, dict(file.partition)
-            )
-            for file in replaced
-        ]
         additions = [
             deltalake.transaction.AddAction(
                 fact.path, fact.size, fact.partition, now, True, fact.stats
             )
             for fact in facts
         ]
+        properties = deltalake.CommitProperties(
+            custom_metadata={METADATA: json.dumps(metadata)},
+            max_commit_retries=0,
+            app_transactions=self._transactions(numbers),
+        )
         try:
             for folder in {(self.folder / fact.path).parent.parent for fact in facts}:
                 sync_path(folder)
-            self._delta.create_write_transaction(
-                [*removals, *additions],
-                mode="append",
-                schema=self.table.schema,
-                partition_by=list(self.table.partition_by),
-                commit_properties=deltalake.CommitProperties(
-                    custom_metadata={METADATA: json.dumps(metadata)},
-                    max_commit_retries=0,
-                    app_transactions=self._transactions(numbers),
-                ),
-            )
-            self._delta.update_incremental()
+            self._change(additions, list(replaced), now, properties)
             sync_path(self.folder / "_delta_log")
         except Exception as error:
             raise translated(error, self.folder) from error
         return self.version
+
+    def _change(
+        self,
+        additions: Sequence[Any],
+        gone: Sequence[ListedFile],
+        now: int,
+        properties: CommitProperties,
+    ) -> None:
+        deltalake = _deltalake()
+        columns = merged(self.columns, self.table)
+        only = None
+        if not columns.equals(self.columns, check_metadata=True):
+            only = self._filter_of(gone)
+            if only is None:
+                alone = deltalake.CommitProperties(max_commit_retries=0)
+                self._write([], columns, alone, only=self._filter_of([]))
+        if only is not None:
+            self._write(additions, columns, properties, only=only)
+            return
+        removals = [
+            deltalake.transaction.RemoveAction(
+                file.path, True, now, file.size, dict(file.partition)
+            )
+            for file in gone
+        ]
+        self._write([*removals, *additions], columns, properties)
+
+    def _write(
+        self,
+        actions: Sequence[Any],
+        columns: pa.Schema,
+        properties: CommitProperties,
+        *,
+        only: list[tuple[str, str, Any]] | None = None,
+    ) -> None:
+        """One commit. With ``only`` it replaces the files of these partitions, and the columns.
+
+        deltalake changes the columns in an overwriting commit alone, and an appending one takes no
+        notice of them.
+        """
+        self._delta.create_write_transaction(
+            list(actions),
+            mode="append" if only is None else "overwrite",
+            schema=columns,
+            partition_by=list(self.table.partition_by),
+            partition_filters=only or None,
+            commit_properties=properties,
+        )
+        self._delta.update_incremental()
+
+    def _filter_of(self, gone: Sequence[ListedFile]) -> list[tuple[str, str, Any]] | None:
+        """The partitions that hold these files and no others, as a filter; None if there is none.
+
+        An empty filter is for all files. ValueError for some files of a table that is not cut.
+        """
+        paths, files = {file.path for file in gone}, self.files()
+        if len(paths) == len(files):
+            return []
+        if not self.table.partition_by:
+            raise ValueError("it is not cut, so its columns change when all its files are replaced")
+        cut_by = self.table.partition_by[0]
+        cuts = {file.partition[cut_by] for file in gone}
+        if paths != {file.path for file in files if file.partition[cut_by] in cuts}:
+            return None
+        return [(cut_by, "in", sorted(cuts) or [_NO_PARTITION])]
 
     def _transactions(self, numbers: Mapping[str, int]) -> list[Transaction]:
         deltalake = _deltalake()
@@ -294,6 +365,8 @@ class OpenTable:
 
 _MARK_PARTS: Final = ("top_seq", "rows", "generation", "anchor")
 _COMPACTION_SECONDS: Final = 3_600
+_NO_PARTITION: Final = "none"
+"""No node's key, which is hex."""
 
 
 def _sync_file(path: Path, *, since: float) -> None:

@@ -36,7 +36,8 @@ def open_table(path: str | Path) -> OpenTable:
 def current_files(path: str | Path) -> list[str]:
     """The Parquet files that the table's newest commit names.
 
-    Their partition columns are in their folders' names (`hive_partitioning` in duckdb).
+    Their partition columns are in their folders' names (`hive_partitioning` in duckdb). Those from
+    before an upgrade may lack columns, which are null there (`union_by_name`).
     """
     table = open_table(path)
     return [str(table.folder / file.path) for file in table.files()]
@@ -50,11 +51,11 @@ def read(spark: SparkSession, path: str | Path) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     table = open_table(path)
-    schema = from_arrow_schema(table.table.schema)
+    schema = from_arrow_schema(table.columns)
     # To Spark a path is a pattern.
     folder = _GLOB.sub(r"\\\1", str(table.folder))
     files = [f"{folder}/{file.path}" for file in table.files()]
     if not files:
         return spark.createDataFrame([], schema)
     reader = spark.read.schema(schema).option("basePath", str(table.folder))
-    return reader.parquet(*files).select(*table.table.schema.names)
+    return reader.parquet(*files).select(*table.columns.names)

@@ -4,6 +4,10 @@ Byte strings stay bytes: a value is whatever somebody put in, mostly not text. T
 `node`, which is a partition column, and the names of partitions are text: it is the node's public
 key in hex. Times are microseconds in UTC. Every column carries its meaning as `comment` in the
 schema, so that readers of the Delta tables show it.
+
+Tables outlive releases. A later release may add columns, at the end and nullable, and change
+comments; it never takes a column out, renames it or changes its type. So of any two releases one
+has all columns of the other, and either can write the other's tables.
 """
 
 from __future__ import annotations
@@ -14,7 +18,18 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["MICROSECONDS", "OBJECTS", "REPORTS", "TABLES", "TIMESTAMP", "Table"]
+from hyperbloom.export.errors import TableUnusable
+
+__all__ = [
+    "MICROSECONDS",
+    "OBJECTS",
+    "REPORTS",
+    "TABLES",
+    "TIMESTAMP",
+    "OtherColumns",
+    "Table",
+    "merged",
+]
 
 MICROSECONDS: Final = 1_000_000
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -157,3 +172,40 @@ TABLES: Final = MappingProxyType(
 )
 REPORTS: Final = (COVERAGE.name, PROVENANCE.name)
 """Tables made anew from `values`; the others are made from snapshots."""
+
+
+class OtherColumns(TableUnusable):
+    """Columns on disk that no release of ours has written; the text says which, and how."""
+
+
+def merged(columns: pa.Schema, table: Table) -> pa.Schema:
+    """The ``columns`` of a table on disk as this release is to leave them.
+
+    Those that only this release has are added, nullable; comments become this release's. Columns
+    of a newer release stay with everything that it said of them, for then it knows better.
+    Raises OtherColumns.
+    """
+    ours = {field.name: field for field in table.schema}
+    missing = [name for name in ours if name not in columns.names]
+    unknown = [field for field in columns if field.name not in ours]
+    for field in columns:
+        wanted = ours.get(field.name, field).type
+        if field.type != wanted:
+            raise OtherColumns(f"`{field.name}` is {field.type}, not {wanted}")
+    for name in missing:
+        # The first release's; or renamed, for no release has both a column more and one less.
+        if unknown or not ours[name].nullable:
+            raise OtherColumns(f"`{name}` is missing")
+    for field in unknown:
+        if not field.nullable:
+            raise OtherColumns(f"`{field.name}` is not known and must not be null")
+    if unknown:
+        return columns
+    kept = [_both(field, ours[field.name]) for field in columns]
+    return pa.schema([*kept, *(ours[name] for name in missing)])
+
+
+def _both(field: pa.Field, ours: pa.Field) -> pa.Field:
+    return field.with_metadata({**(field.metadata or {}), **ours.metadata}).with_nullable(
+        field.nullable or ours.nullable
+    )
