@@ -280,6 +280,15 @@ def interrupted_work(path):
         engine._do([(slept, (str(path),))], lambda _: None)
 
 
+@pytest.fixture
+def sigint():
+    """Ctrl-C raises: not so in a process that was started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint")
 def test_an_interrupt_ends_the_workers(tmp_path):
     path = tmp_path / "pid"
     with pytest.raises(KeyboardInterrupt):
@@ -320,6 +329,7 @@ def short_block(steps):
         steps.append("goes on")
 
 
+@pytest.mark.usefixtures("sigint")
 def test_a_signal_waits_for_the_end_of_a_short_block():
     steps = []
     with pytest.raises(KeyboardInterrupt):
@@ -330,6 +340,7 @@ def test_a_signal_waits_for_the_end_of_a_short_block():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("sigint")
 def test_what_work_raises_is_raised_and_an_interrupt_ends_it_first():
     with pytest.raises(ZeroDivisionError):
         waited_for(lambda: 1 // 0)

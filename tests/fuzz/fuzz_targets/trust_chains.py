@@ -52,7 +52,7 @@ def fuzz(data: bytes) -> bool:
         return False
     assert chain.to_wire() == tuple(raw)
     assert len(chain) <= MAX_CHAIN_LINKS
-    graph = LinkGraph(_IDENTITIES[0].public_key)
+    graph = LinkGraph(_IDENTITIES[0].public_key, form)
     for issuer, link in chain.issuers():
         graph.add(issuer, link)
     graph.shortest_chain(chain.holder, now=now)
