@@ -31,6 +31,11 @@ def of_session(number):
     return found
 
 
+def heed_interrupts():
+    """What is started in the background ignores SIGINT, and hands that on to what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Interrupted:
     """Exports of a second snapshot by the command, each to be interrupted at another moment."""
 
@@ -51,6 +56,7 @@ class Interrupted:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=heed_interrupts,
             env={**os.environ, "MASTER": "local[2]", "TMPDIR": str(self.scratch)},
         )
         try:
@@ -78,9 +84,8 @@ class Interrupted:
             code, said = self.interrupt(engine, seconds, **how)
             if code == 0:  # it was done before
                 continue
-            # Again and again it may strike when Python itself ends.
-            codes = (130,) if how.get("times", 1) == 1 else (130, -signal.SIGINT)
-            assert (code in codes, said) == (True, ""), (seconds, code, said)
+            # On a busy machine it may strike while Python itself starts or ends.
+            assert (code in (130, -signal.SIGINT), said) == (True, ""), (seconds, code, said)
             table = DeltaTable(str(self.target / "values"))
             # One that comes behind the commit finds the table done; no other file is left.
             assert table.version() in (before, before + 1)
