@@ -72,9 +72,9 @@ class Opening:
 
     def open(self, credentials: Credentials, *, nonce: bytes, speaks_noise: bool) -> bytes:
         """Our Open, whole; LocalProtocolError where it does not suit the peer's."""
-        if speaks_noise and credentials.dialect.carries_noise:
+        speaks_noise = speaks_noise and credentials.dialect.carries_noise
+        if speaks_noise:
             nonce = marked(nonce, credentials.feed_key)
-            self._announced = (NOISE,)
         sent = encode_open(Open(feed=credentials.discovery_key, nonce=nonce).encode())
         opened = self._remote
         if opened is not None and opened.feed != credentials.discovery_key:
@@ -82,6 +82,7 @@ class Opening:
         if opened is not None and opened.nonce == nonce:
             raise LocalProtocolError("the nonce is not fresh: the peer sent the same")
         self._nonce = nonce
+        self._announced = (NOISE,) if speaks_noise else ()
         self._transcript.update(sent)
         return sent
 
@@ -129,7 +130,7 @@ class Opening:
 
         PeerTurnedAway, before anything is verified; UntrustedPeer; RemoteProtocolError where it
         says one thing of `noise` by its nonce and another by its announcement, AnnouncementStripped
-        where the announcement lacks.
+        where the announcement is missing.
         """
         key = named_key(handshake, credentials)
         why = None if key is None else self._refuses(key)

@@ -206,6 +206,17 @@ def test_the_draft_announces_and_marks_nothing() -> None:
     assert NOISE.encode() not in XSalsa20Stream(FEED, LOCAL_NONCE).process(sent)
 
 
+def test_an_open_that_was_refused_announces_nothing() -> None:
+    session = Session()
+    session.receive_data(open_bytes(marked_by_hand(LOCAL_NONCE)))
+    events(session)
+    with pytest.raises(LocalProtocolError, match="not fresh"):
+        session.send_open(credentials_of(), nonce=LOCAL_NONCE, speaks_noise=True)
+    opened = session.send_open(credentials_of(), nonce=REMOTE_NONCE)
+    sent = session.send_handshake(peer_id=PEER_ID)
+    assert NOISE.encode() not in XSalsa20Stream(FEED, opened[-24:]).process(sent)
+
+
 # The handshake
 
 

@@ -68,7 +68,7 @@ def shared_secret(feed_key: bytes) -> bytes:
 
 
 def prologue(dialler: bytes, other: bytes) -> bytes:
-    """What both sides have to have seen alike: 64 bytes BLAKE2b over all that each has sent."""
+    """What both sides must have seen alike: for each the hash (64 bytes) of all it has sent."""
     return b"noise-1 prologue" + dialler + other
 
 
