@@ -36,6 +36,11 @@ def heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def is_result(said):
+    """Whether this is what the command says when it is done, and nothing else."""
+    return said.startswith("table\trows\t") and "Traceback" not in said
+
+
 class Interrupted:
     """Exports of a second snapshot by the command, each to be interrupted at another moment."""
 
@@ -84,11 +89,15 @@ class Interrupted:
             code, said = self.interrupt(engine, seconds, **how)
             if code == 0:  # it was done before
                 continue
-            # On a busy machine it may strike while Python itself starts or ends.
-            assert (code in (130, -signal.SIGINT), said) == (True, ""), (seconds, code, said)
+            # On a busy machine it may strike while Python itself starts or ends: before the command
+            # has said anything, or behind all that it says.
+            assert code in (130, -signal.SIGINT), (seconds, code, said)
+            if is_done := code == -signal.SIGINT and is_result(said):
+                said = ""
+            assert said == "", (seconds, code, said)
             table = DeltaTable(str(self.target / "values"))
             # One that comes behind the commit finds the table done; no other file is left.
-            assert table.version() in (before, before + 1)
+            assert table.version() in ((before + 1,) if is_done else (before, before + 1))
             named = {path.removeprefix("file://") for path in table.file_uris()}
             assert self.files() - files == (named - files)
             yield seconds
@@ -102,7 +111,7 @@ def test_an_export_by_processes(node, tmp_path):
     assert list(exports.check("local", [0.2, *moments]))
     assert list(exports.scratch.iterdir()) == []
     code, said = exports.interrupt("local", 0.9, signal.SIGTERM)
-    assert (code, said) in ((-signal.SIGTERM, ""), (0, said))
+    assert code == 0 or (code == -signal.SIGTERM and (said == "" or is_result(said)))
     assert list(exports.scratch.iterdir()) == []
 
 
@@ -114,6 +123,6 @@ def test_an_export_by_spark(node, tmp_path):
     assert list(exports.check("spark", [1.0, 2.0, 3.5, 5.0]))
     assert list(exports.check("spark", [4.0], times=3))
     code, said = exports.interrupt("spark", 4.0, signal.SIGTERM)
-    assert (code, said) in ((-signal.SIGTERM, ""), (0, said))
+    assert code == 0 or (code == -signal.SIGTERM and (said == "" or is_result(said)))
     left = [path for path in exports.scratch.iterdir() if not path.name.startswith("hsperf")]
     assert left == []
