@@ -239,16 +239,14 @@ class _Export:
         if not plans:
             return TableReport(table="values", version=table.version, changed=False)
         ranges = [piece for plan in plans for piece in plan.ranges]
-        choice, answers = (
-            self._write_values(table.folder, ranges) if ranges else (None, Answers(()))
-        )
+        choice, answers = self._write_values(table, ranges) if ranges else (None, Answers(()))
         check_rows(ranges, answers)
         replaced_nodes = {plan.snapshot.node for plan in plans if plan.replaces}
         replaced = _files_of(table, replaced_nodes) if replaced_nodes else []
         report = self._commit(table, answers.facts, replaced, numbers_of(plans))
         return replace(report, choice=choice)
 
-    def _write_values(self, folder: Path, ranges: Sequence[SeqRange]) -> tuple[Choice, Answers]:
+    def _write_values(self, table: OpenTable, ranges: Sequence[SeqRange]) -> tuple[Choice, Answers]:
         rows = sum(piece.rows for piece in ranges)
         choice, engine = self._started.for_rows(rows)
         tasks = cut_by_seq(ranges, cores=engine.cores, target_bytes=self._files.target_bytes)
@@ -258,7 +256,12 @@ class _Export:
                 written = count_rows(counter)
                 self._started.show(f"values: {written:,} of {rows:,} rows", written / max(1, rows))
 
-            files = replace(self._files, folder=folder, counter=counter)
+            files = replace(
+                self._files,
+                folder=table.folder,
+                cut_by=table.table.partition_by,
+                counter=counter,
+            )
             return choice, self._read_answers(engine.write_values(tasks, files, progress))
 
     def _read_answers(self, lines: Sequence[str]) -> Answers:

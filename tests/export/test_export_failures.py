@@ -212,7 +212,7 @@ def test_a_full_disk_in_a_task(exported, tmp_path):
         "piece = SeqRange(path=Path(sys.argv[1]), node='aa', feed=bytes.fromhex(sys.argv[3]),\n"
         "    after_seq=0, last_seq=99_999)\n"
         "files = Files(folder=Path(sys.argv[2]), name='part', target_bytes=1 << 30,\n"
-        "    share_with='owner')\n"
+        "    share_with='owner', cut_by=('node', 'date'))\n"
         "print(write_value_ranges([piece], files, 0))\n"
     )
     answer = subprocess.run(
@@ -327,7 +327,13 @@ def test_a_commit_that_somebody_else_was_ahead_of(exported, tmp_path):
     ours, theirs = (OpenTable.ensure(target, "values") for _ in range(2))
     answer = write_value_ranges(
         [SeqRange(path=snapshot, node=NODE.hex(), feed=FEED, after_seq=200, last_seq=300)],
-        Files(folder=ours.folder, name="part", target_bytes=1 << 20, share_with="owner"),
+        Files(
+            folder=ours.folder,
+            name="part",
+            target_bytes=1 << 20,
+            share_with="owner",
+            cut_by=ours.table.partition_by,
+        ),
         0,
     )
     facts = Answers([answer]).facts

@@ -30,14 +30,16 @@ TaskProgress = Callable[[int, int], None]
 class Files:
     """How files of a table are written: where, how named, how large, and who may read them.
 
-    ``name`` begins their names. ``counter`` is a file in which tasks count the rows they have
-    written (counter.py); one that cannot be opened, as on another machine, is left out.
+    ``name`` begins their names. ``cut_by`` are the columns that the table is cut by. ``counter`` is
+    a file in which tasks count the rows they have written (counter.py); one that cannot be opened,
+    as on another machine, is left out.
     """
 
     folder: Path
     name: str
     target_bytes: int
     share_with: ShareWith
+    cut_by: tuple[str, ...] = ()
     counter: Path | None = None
 
 

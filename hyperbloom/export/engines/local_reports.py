@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from hyperbloom.export.engines.engine import Files, TaskProgress
 from hyperbloom.export.engines.tasks import answer, failure_answer, is_failure, write_report_rows
 from hyperbloom.export.engines.worker import Call
+from hyperbloom.export.tables.rows import DAY
 from hyperbloom.export.tables.schema import TABLES, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _ROWS: Final = pa.schema(
         pa.field("value_hash", pa.binary(_HASH_BYTES)),
     ]
 )
-_DAYS: Final = pa.schema([pa.field("origin", pa.binary()), pa.field("date", pa.string())])
+_DAYS: Final = pa.schema([pa.field("origin", pa.binary()), pa.field("day", pa.int64())])
 _LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _SEEN: Final = [("received_at", "min"), ("received_at", "max")]
 _SUMMED: Final = ("arrivals", "bytes", "first_seen", "last_seen")
@@ -118,15 +119,14 @@ class Shuffled(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A file of `values`, and its day."""
+    """A file of `values`."""
 
     path: str
-    date: str
     size: int
 
 
 def _source_of(folder: Path, file: ListedFile) -> Source:
-    return Source(str(folder / file.path), file.partition["date"], file.size)
+    return Source(str(folder / file.path), file.size)
 
 
 def _even_parts(sources: Sequence[Source], cores: int) -> list[list[Source]]:
@@ -150,13 +150,13 @@ def shuffle(sources: Sequence[Source], buckets: int, spill: Path) -> str:
 
     Beside it are the days on which something came from each origin.
     """
-    days: set[tuple[bytes, str]] = set()
+    days: set[tuple[bytes, int]] = set()
     try:
         with pa.OSFile(str(spill), "wb") as file, pa.ipc.new_file(file, _ROWS, options=_LZ4) as out:
             waiting: list[pa.RecordBatch] = []
             for source in sources:
                 for batch in _read(Path(source.path)):
-                    days.update((origin, source.date) for origin in _different(batch, "origin"))
+                    days.update(_origins_and_days(batch))
                     waiting.append(_hashed(batch))
                     if sum(each.nbytes for each in waiting) >= _WAITING_BYTES:
                         _spill(waiting, buckets, out)
@@ -169,17 +169,21 @@ def shuffle(sources: Sequence[Source], buckets: int, spill: Path) -> str:
     return answer([], [])
 
 
-def _columns(days: set[tuple[bytes, str]]) -> list[pa.Array]:
+def _columns(days: set[tuple[bytes, int]]) -> list[pa.Array]:
     found = sorted(days)
     return [
         pa.array([origin for origin, _ in found], pa.binary()),
-        pa.array([date for _, date in found], pa.string()),
+        pa.array([day for _, day in found], pa.int64()),
     ]
 
 
-def _different(batch: pa.RecordBatch, name: str) -> list[bytes]:
-    found: list[bytes] = pc.unique(batch.column(name)).to_pylist()
-    return found
+def _origins_and_days(batch: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
+    """Which origins there are, and on which days since 1970."""
+    origins = batch.column("origin")
+    days = batch.column("received_at").cast(pa.int64()).to_numpy() // DAY
+    for day in np.unique(days).tolist():
+        for origin in pc.unique(origins.filter(pa.array(days == day))).to_pylist():
+            yield origin, day
 
 
 def _read(path: Path) -> Iterator[pa.RecordBatch]:
@@ -273,7 +277,7 @@ def finish_provenance(sums: Sequence[Path], days: Sequence[Path], files: Files) 
     by_feed = by_feed.rename_columns(["origin", "feed", "values", *_SUMMED])
     found = by_feed.group_by("origin", use_threads=False).aggregate([*total, ([], "count_all")])
     found = found.rename_columns(["origin", "values", *_SUMMED, "feeds"])
-    each_day = dates.group_by(["origin", "date"], use_threads=False).aggregate([])
+    each_day = dates.group_by(["origin", "day"], use_threads=False).aggregate([])
     counted = each_day.group_by("origin", use_threads=False).aggregate([([], "count_all")])
     at = pc.index_in(found.column("origin"), counted.column("origin").combine_chunks())
     found = found.append_column("days", counted.column("count_all").take(at))

@@ -61,7 +61,7 @@ class Answers:
 def write_value_ranges(ranges: Sequence[SeqRange], files: Files, number: int) -> str:
     """Write the ranges of the task with this number into files of `values`; the answer."""
     writer = ValueWriter(
-        TABLES["values"],
+        TABLES["values"].cut_by(files.cut_by),
         files.folder,
         name=f"{files.name}-{number}",
         target_bytes=files.target_bytes,

@@ -12,6 +12,7 @@ are read with all their columns, or not at all.
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import json
 import os
@@ -68,12 +69,16 @@ class FeedMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedFile:
-    """A file that the table's current version names."""
+    """A file that the table's current version names.
+
+    ``days`` are the first and the last of its rows, where the table's statistics say them.
+    """
 
     path: str
     size: int
     rows: int
     partition: dict[str, str]
+    days: tuple[dt.date, dt.date] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +118,7 @@ def _deltalake() -> Any:
 class OpenTable:
     """One table of an export folder, at the version found when it was opened.
 
+    ``table`` has this release's columns, cut as the log says that the table is.
     Every method may raise TableUnusable, ExportFull or ExportConflict.
     """
 
@@ -129,15 +135,14 @@ class OpenTable:
 
         ``tables`` are those of a release: this one's.
         """
-        table, deltalake = tables[name], _deltalake()
+        deltalake = _deltalake()
         folder = target / name
         if not (folder / "_delta_log").is_dir():
             return None
         try:
-            found = cls(target, table, deltalake.DeltaTable(folder.as_uri()))
-            cut_by = tuple(found._delta.metadata().partition_columns)
-            if cut_by != table.partition_by:
-                raise OtherColumns(f"it is cut by {', '.join(cut_by) or 'none'}")
+            delta = deltalake.DeltaTable(folder.as_uri())
+            table = tables[name].cut_by(tuple(delta.metadata().partition_columns))
+            found = cls(target, table, delta)
             merged(found.columns, table)
         except deltalake.exceptions.TableNotFoundError:
             return None
@@ -193,6 +198,7 @@ class OpenTable:
                     size=action["size_bytes"],
                     rows=action["num_records"] or 0,
                     partition={key: str(action[f"partition.{key}"]) for key in keys},
+                    days=_days(action),
                 )
                 for action in actions
             ),
@@ -361,6 +367,11 @@ class OpenTable:
             return list(self._delta.history())
         except Exception as error:
             raise translated(error, self.folder) from error
+
+
+def _days(action: Mapping[str, Any]) -> tuple[dt.date, dt.date] | None:
+    first, last = (action.get(f"{end}.received_at") for end in ("min", "max"))
+    return (first.date(), last.date()) if first and last else None
 
 
 _MARK_PARTS: Final = ("top_seq", "rows", "generation", "anchor")

@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES
-from hyperbloom.export.tables.rows import Rows
-from hyperbloom.export.tables.schema import Table
+from hyperbloom.export.tables.rows import Rows, dates
+from hyperbloom.export.tables.schema import TABLES, Table
 
 __all__ = ["FileFact", "PartWriter", "ValueWriter", "sync_path"]
 
@@ -32,7 +32,6 @@ _GROUP_ROWS: Final = 131_072
 _GROUP_BYTES: Final = 16 * 1024 * 1024
 _WAITING_BYTES: Final = 32 * 1024 * 1024
 _OPEN_PARTS: Final = 16
-_EPOCH: Final = dt.date(1970, 1, 1)
 _KEYS: Final = ("feed", "issuer", "trustee", "introduced_by", "origin", "node", "alias", "snapshot")
 _NUMBERS: Final = ("seq", "received_at", "taken_at", "first_seen", "last_seen")
 
@@ -137,7 +136,7 @@ class PartWriter:
         return writer, file
 
     def _count_in(self, group: pa.Table) -> None:
-        for name in self.table.statistics:
+        for name in self.table.file_statistics:
             bounds = pc.min_max(group.column(name)).as_py()
             self._least[name] = min(self._least.get(name, bounds["min"]), bounds["min"])
             self._most[name] = max(self._most.get(name, bounds["max"]), bounds["max"])
@@ -155,7 +154,7 @@ class PartWriter:
             "numRecords": self._rows,
             "minValues": {name: _stat(value) for name, value in self._least.items()},
             "maxValues": {name: _stat(value) for name, value in self._most.items()},
-            "nullCount": dict.fromkeys(self.table.statistics, 0),
+            "nullCount": dict.fromkeys(self.table.file_statistics, 0),
         }
         self.facts.append(
             FileFact(
@@ -174,18 +173,19 @@ class PartWriter:
 def _stat(value: object) -> object:
     if isinstance(value, dt.datetime):
         return value.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return value
+    return value.isoformat() if isinstance(value, dt.date) else value
 
 
 class ValueWriter:
-    """Rows of `values` into the files of their node and day."""
+    """Rows of `values` into the files of their node and day, or month, as the table is cut."""
 
     def __init__(self, table: Table, folder: Path, *, name: str, target_bytes: int) -> None:
         self._table = table
+        self._by_day = table.cut == "day"
         self._folder = folder
         self._name = name
         self._target_bytes = target_bytes
-        self._parts: dict[tuple[str, int], PartWriter] = {}
+        self._parts: dict[tuple[str, dt.date], PartWriter] = {}
         self._facts: list[FileFact] = []
         self.rows: Counter[tuple[str, bytes]] = Counter()
         """Rows taken, by node and feed."""
@@ -193,8 +193,8 @@ class ValueWriter:
     def add(self, rows: Rows, node: str, feed: bytes) -> None:
         """Take rows of one node and feed."""
         self.rows[node, feed] += rows.batch.num_rows
-        for day, batch in _by_day(rows):
-            self._part(node, day).add(batch)
+        for start, batch in self._cut(rows):
+            self._part(node, start).add(batch)
         if sum(part.waiting_bytes for part in self._parts.values()) > _WAITING_BYTES:
             max(self._parts.values(), key=lambda part: part.waiting_bytes).flush()
 
@@ -210,34 +210,42 @@ class ValueWriter:
         for part in self._parts.values():
             part.abandon()
 
-    def _part(self, node: str, day: int) -> PartWriter:
+    def _cut(self, rows: Rows) -> Iterator[tuple[dt.date, pa.RecordBatch]]:
+        """The rows of each day, or month, with its first day."""
+        if self._by_day:
+            starts, batch = rows.days.astype("M8[D]"), rows.batch
+        else:
+            starts, batch = rows.days.astype("M8[D]").astype("M8[M]"), _with_dates(rows)
+        first = starts[0]
+        if (starts == first).all():
+            yield first.astype("M8[D]").item(), batch
+            return
+        order = np.argsort(starts, kind="stable")
+        found, begins = np.unique(starts[order], return_index=True)
+        for start, at in zip(found.astype("M8[D]"), np.split(order, begins[1:]), strict=True):
+            yield start.item(), batch.take(pa.array(at))
+
+    def _part(self, node: str, start: dt.date) -> PartWriter:
         # Taken out and put back, so that the first one is the one unused for longest.
-        part = self._parts.pop((node, day), None)
+        part = self._parts.pop((node, start), None)
         if part is None:
             if len(self._parts) >= _OPEN_PARTS:
                 self._facts += self._parts.pop(next(iter(self._parts))).close()
-            date = (_EPOCH + dt.timedelta(days=day)).isoformat()
+            named = {"node": node, "date": start.isoformat()}
             part = PartWriter(
                 table=self._table,
                 folder=self._folder,
-                partition={"node": node, "date": date},
+                partition={key: named[key] for key in self._table.partition_by},
                 name=self._name,
                 target_bytes=self._target_bytes,
             )
-        self._parts[node, day] = part
+        self._parts[node, start] = part
         return part
 
 
-def _by_day(rows: Rows) -> Iterator[tuple[int, pa.RecordBatch]]:
-    days = rows.days
-    first = int(days[0])
-    if (days == first).all():
-        yield first, rows.batch
-        return
-    order = np.argsort(days, kind="stable")
-    found, starts = np.unique(days[order], return_index=True)
-    for day, at in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
-        yield day, rows.batch.take(pa.array(at))
+def _with_dates(rows: Rows) -> pa.RecordBatch:
+    at = rows.batch.schema.get_field_index("origin") + 1
+    return rows.batch.add_column(at, TABLES["values"].schema.field("date"), dates(rows))
 
 
 def sync_path(path: Path) -> None:

@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hyperbloom.export.tables.schema import MICROSECONDS, TABLES, TIMESTAMP
+from hyperbloom.export.tables.schema import CUTS, MICROSECONDS, TABLES, TIMESTAMP
 from hyperbloom.store import Store, StoreCorrupt
 from hyperbloom.store.lmdb.layout import LOG_HEAD_BYTES, U32, U64
 from hyperbloom.store.values.scan import LogChunk, scan_log, scan_values
 
-__all__ = ["DAY", "Rows", "decode", "read_log_rows", "read_value_rows", "whole_rows"]
+__all__ = ["DAY", "Rows", "dates", "decode", "read_log_rows", "read_value_rows", "whole_rows"]
 
 DAY: Final = 86_400 * MICROSECONDS
 _LATEST: Final = 253_402_300_800 * MICROSECONDS - 1
@@ -31,12 +31,12 @@ _BEHIND_VALUE: Final = 1 << 31
 """An end behind every value's. Without one, Arrow's sum of possible lengths overflows."""
 
 _KEY = np.dtype([("feed", ">u4"), ("seq", ">u8")])
-_FILE_SCHEMA = TABLES["values"].file_schema
+_FILE_SCHEMA = TABLES["values"].cut_by(CUTS["day"]).file_schema
 _LAP_BYTES: Final = 12 * 1024 * 1024
 
 
 class Rows(NamedTuple):
-    """Rows of `values` without its partition columns, and each row's day since 1970."""
+    """Rows of `values` without `node` and `date`, and each row's day since 1970."""
 
     batch: pa.RecordBatch
     days: npt.NDArray[np.int64]
@@ -78,10 +78,15 @@ def whole_rows(rows: Rows, node: str) -> pa.RecordBatch:
         [
             *rows.batch.columns,
             pa.repeat(pa.scalar(node), count),
-            pa.array(rows.days.astype(np.int32)).cast(pa.date32()),
+            dates(rows),
         ],
         schema=TABLES["values"].schema,
     )
+
+
+def dates(rows: Rows) -> pa.Array:
+    """The column `date` of these rows."""
+    return pa.array(rows.days.astype(np.int32)).cast(pa.date32())
 
 
 def read_log_rows(path: Path, feed_key: bytes, after_seq: int, last_seq: int) -> Iterator[Rows]:

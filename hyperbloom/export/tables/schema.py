@@ -5,6 +5,9 @@ Byte strings stay bytes: a value is whatever somebody put in, mostly not text. T
 key in hex. Times are microseconds in UTC. Every column carries its meaning as `comment` in the
 schema, so that readers of the Delta tables show it.
 
+`values` may be cut in two ways: a folder for each node and day, or, for nodes of which a day is
+little, one for each node with files of a month. How a table is cut is said by its log alone.
+
 Tables outlive releases. A later release may add columns, at the end and nullable, and change
 comments; it never takes a column out, renames it or changes its type. So of any two releases one
 has all columns of the other, and either can write the other's tables.
@@ -12,20 +15,23 @@ has all columns of the other, and either can write the other's tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 
 from hyperbloom.export.errors import TableUnusable
 
 __all__ = [
+    "CUTS",
     "MICROSECONDS",
     "OBJECTS",
     "REPORTS",
     "TABLES",
     "TIMESTAMP",
+    "Cut",
     "OtherColumns",
     "Table",
     "merged",
@@ -35,19 +41,48 @@ MICROSECONDS: Final = 1_000_000
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
+Cut = Literal["day", "month"]
+"""Of which time a file of `values` holds rows: a day of a node, or a month of one."""
+
+CUTS: Final[Mapping[Cut, tuple[str, ...]]] = MappingProxyType(
+    {"day": ("node", "date"), "month": ("node",)}
+)
+"""The columns that a table is then cut by."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table: its name, which is its folder's, its columns, and the columns it is cut by."""
+    """A table: its name, which is its folder's, its columns, and the columns it is cut by.
+
+    ``cuts`` are the ways in which it may be cut, where there are several.
+    """
 
     name: str
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()
+    cuts: tuple[Cut, ...] = ()
 
     @property
     def file_schema(self) -> pa.Schema:
         """The columns inside a file; the others are said by the file's folder."""
         return pa.schema([field for field in self.schema if field.name not in self.partition_by])
+
+    @property
+    def file_statistics(self) -> tuple[str, ...]:
+        """The columns of which the log says each file's smallest and largest."""
+        return tuple(name for name in self.statistics if name not in self.partition_by)
+
+    @property
+    def cut(self) -> Cut | None:
+        """Which of its ``cuts`` this is; None for a table that has none."""
+        return next((cut for cut in self.cuts if CUTS[cut] == self.partition_by), None)
+
+    def cut_by(self, columns: tuple[str, ...]) -> Table:
+        """The same table, cut by these columns; OtherColumns if no release cuts it so."""
+        if columns not in (self.partition_by, *map(CUTS.get, self.cuts)):
+            raise OtherColumns(f"it is cut by {', '.join(columns) or 'none'}")
+        return replace(self, partition_by=columns)
 
 
 def _column(name: str, kind: pa.DataType, comment: str, *, nullable: bool = False) -> pa.Field:
@@ -74,8 +109,9 @@ VALUES = Table(
             _column("date", pa.date32(), "day of received_at in UTC"),
         ]
     ),
-    partition_by=("node", "date"),
-    statistics=("size", "seq", "received_at"),
+    partition_by=CUTS["day"],
+    statistics=("size", "seq", "received_at", "date"),
+    cuts=("day", "month"),
 )
 
 LINKS = Table(
