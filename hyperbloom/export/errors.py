@@ -14,6 +14,7 @@ __all__ = [
     "MissingJava",
     "MissingPackage",
     "SnapshotUnusable",
+    "StoreUnreachable",
     "TableUnusable",
     "missing_package",
 ]
@@ -63,8 +64,14 @@ class SnapshotUnusable(ExportError):
     kind = ErrorKind.STORE
 
 
+class StoreUnreachable(ExportError):
+    """The object store of the tables does not answer."""
+
+    kind = ErrorKind.UNREACHABLE
+
+
 class TableUnusable(ExportError):
-    """The folder holds no tables of ours, or a damaged one."""
+    """The folder holds no tables of ours, or a damaged one; or the object store lets nobody in."""
 
 
 def missing_package(error: ImportError) -> MissingPackage:

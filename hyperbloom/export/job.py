@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,17 +25,18 @@ from hyperbloom.export.engines.counter import count_rows, counter_file
 from hyperbloom.export.engines.engine import Engine, EngineName, Files
 from hyperbloom.export.engines.tasks import Answers
 from hyperbloom.export.errors import ExportError
+from hyperbloom.export.places.place import Place
+from hyperbloom.export.places.sharing import ShareWith
+from hyperbloom.export.places.urls import Where, place_of
 from hyperbloom.export.plans import Mode, check_rows, numbers_of, plan_of
-from hyperbloom.export.sharing import ShareWith, masked, open_folder, settle_modes
 from hyperbloom.export.snapshots import (
     Snapshot,
     find_snapshots,
     newest_of_each_node,
     open_snapshot,
 )
-from hyperbloom.export.tables.delta import ListedFile, OpenTable, translated
-from hyperbloom.export.tables.files import FileFact, sync_path
-from hyperbloom.export.tables.lock import folder_lock
+from hyperbloom.export.tables.delta import ListedFile, OpenTable
+from hyperbloom.export.tables.files import FileFact
 from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES, SeqRange, cut_by_seq
 from hyperbloom.export.tables.schema import OBJECTS, REPORTS, TABLES
 from hyperbloom.export.tables.small_tables import (
@@ -101,7 +102,7 @@ class ExportReport:
 
 def export_snapshots(
     patterns: Iterable[str | Path],
-    target: Path,
+    target: Where,
     *,
     engines: Engines | None = None,
     mode: Mode = "incremental",
@@ -110,7 +111,7 @@ def export_snapshots(
     share_with: ShareWith = "owner",
     progress: ExportProgress | None = None,
 ) -> ExportReport:
-    """Export the newest snapshot of each node into the tables below ``target``.
+    """Export the newest snapshot of each node into the tables below ``target``, a folder or a URL.
 
     An engine of ``engines`` (by default the one that fits) is started only if there is something
     for it to do. In the mode ``full`` all rows of these nodes are written anew; other nodes' rows
@@ -121,20 +122,21 @@ def export_snapshots(
     unknown = set(tables) - set(TABLES)
     if unknown:
         raise ExportError(f"no table {min(unknown)!r}; there are {', '.join(TABLES)}")
-    if "%" in str(target.absolute()):
-        raise ExportError(f"{target}: deltalake cannot have % in a folder's name; name another one")
+    place = place_of(target)
+    if "%" in str(place):
+        raise ExportError(f"{place}: deltalake cannot have % in a folder's name; name another one")
     snapshots = [open_snapshot(path) for path in find_snapshots(patterns)]
-    target = target.absolute()
-    with masked(share_with), folder_lock(target), ExitStack() as stack:
-        settled = _settle(target, share_with)
+    with place.shared(share_with), place.held() as sign, ExitStack() as stack:
+        settled = place.settle(TABLES, share_with)
         started = _Started(engines or Engines(), stack, progress or (lambda text, part: None))
         files = Files(
-            folder=target,
+            place=place,
             name=f"part-{uuid.uuid4().hex[:8]}",
             target_bytes=target_bytes,
             share_with=share_with,
+            sign=sign,
         )
-        export = _Export(target, snapshots, mode, files, started)
+        export = _Export(place, snapshots, mode, files, started)
         # Called last, when no task of an engine writes any more.
         stack.push(export.remove_unnamed)
         done = [export.run(name) for name in TABLES if name in export.wanted(tables)]
@@ -145,15 +147,6 @@ def export_snapshots(
             worker_peak_bytes=export.worker_peak_bytes,
             settled=settled,
         )
-
-
-def _settle(target: Path, share_with: ShareWith) -> int:
-    """Bring the tables that are there to who may read them; how much that changed."""
-    try:
-        open_folder(target, share_with)
-        return sum(settle_modes(target / name, share_with) for name in TABLES)
-    except OSError as error:
-        raise translated(error, target) from error
 
 
 class _Started:
@@ -179,11 +172,11 @@ class _Started:
 
 
 class _Export:
-    """One run over one folder, which it has to itself."""
+    """One run over one place."""
 
     def __init__(
         self,
-        target: Path,
+        target: Place,
         snapshots: Sequence[Snapshot],
         mode: Mode,
         files: Files,
@@ -197,6 +190,7 @@ class _Export:
         self._files = files
         self._started = started
         self._failed: str | None = None
+        self._paths: list[str] = []
         self._metadata = {
             "mode": mode,
             "snapshots": [_described(snapshot) for snapshot in self.newest],
@@ -206,7 +200,7 @@ class _Export:
         """The tables to export: what is said, or by default `objects` where there are some."""
         if tuple(tables) != DEFAULT_TABLES:
             return tables
-        if (self.target / OBJECTS.name).is_dir() or has_objects(self.newest):
+        if has_objects(self.newest) or OpenTable.find(self.target, OBJECTS.name) is not None:
             return (*tables, OBJECTS.name)
         return tables
 
@@ -258,7 +252,7 @@ class _Export:
 
             files = replace(
                 self._files,
-                folder=table.folder,
+                place=table.place,
                 cut_by=table.table.partition_by,
                 counter=counter,
             )
@@ -280,7 +274,7 @@ class _Export:
     def _of_newest(
         self,
         name: str,
-        write: Callable[[Sequence[Snapshot], Path, str], list[FileFact]],
+        write: Callable[[Sequence[Snapshot], Place, str], list[FileFact]],
     ) -> TableReport:
         """A table that holds what each node's newest snapshot does."""
         table = OpenTable.ensure(self.target, name)
@@ -321,13 +315,13 @@ class _Export:
         )
 
     def _written(
-        self, table: OpenTable, write: Callable[[Path, str], list[FileFact]]
+        self, table: OpenTable, write: Callable[[Place, str], list[FileFact]]
     ) -> list[FileFact]:
         self._started.show(f"{table.table.name}: writing", 0.0)
         try:
-            return write(table.folder, self._files.name)
+            return write(table.place, self._files.name)
         except OSError as error:
-            raise translated(error, table.folder) from error
+            raise table.place.failed(error) from error
 
     # Reports
 
@@ -341,7 +335,7 @@ class _Export:
         def progress(done: int, total: int) -> None:
             self._started.show(f"{name}: {done} of {total} tasks", done / max(1, total))
 
-        files = replace(self._files, folder=table.folder)
+        files = replace(self._files, place=table.place)
         answers = self._read_answers(engine.write_report(name, source, files, progress))
         report = self._commit(table, answers.facts, table.files(), {"source": source.version})
         return replace(report, choice=choice)
@@ -356,10 +350,7 @@ class _Export:
         numbers: dict[str, int],
     ) -> TableReport:
         self._started.show(f"{table.table.name}: committing", 1.0)
-        try:
-            sync_path(table.folder)
-        except OSError as error:
-            raise translated(error, table.folder) from error
+        self._paths = [fact.path for fact in facts]
         version = table.commit(facts, replaced=replaced, numbers=numbers, metadata=self._metadata)
         return TableReport(
             table=table.table.name,
@@ -380,14 +371,10 @@ class _Export:
         name = self._failed
         if name is None:
             return
-        try:
+        with suppress(ExportError):
             table = OpenTable.find(self.target, name)
-            named = {file.path for file in table.files()} if table is not None else set()
-        except ExportError:
-            return
-        for path in (self.target / name).rglob(f"{self._files.name}-*.parquet"):
-            if path.relative_to(self.target / name).as_posix() not in named:
-                path.unlink(missing_ok=True)
+            if table is not None:
+                table.remove_unnamed(self._files.name, self._paths)
 
 
 def _files_of(table: OpenTable, nodes: Collection[str]) -> list[ListedFile]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from hyperbloom.export.errors import TableUnusable
-from hyperbloom.export.sharing import masked, share_of
+from hyperbloom.export.places.place import Place
+from hyperbloom.export.places.urls import Where, place_of
 from hyperbloom.export.tables.delta import METADATA, Compaction, OpenTable
-from hyperbloom.export.tables.lock import folder_lock
 from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES
 from hyperbloom.export.tables.schema import TABLES
 
@@ -38,13 +37,12 @@ class TableStatus:
     snapshots: tuple[Mapping[str, Any], ...]
 
 
-def table_statuses(target: Path) -> list[TableStatus]:
+def table_statuses(target: Where) -> list[TableStatus]:
     """Each table below ``target``; TableUnusable if there is none."""
-    return [_status(table) for table in _tables(target)]
+    return [_status(table) for table in _tables(place_of(target))]
 
 
-def _tables(target: Path) -> list[OpenTable]:
-    target = target.absolute()
+def _tables(target: Place) -> list[OpenTable]:
     tables = [table for name in TABLES if (table := OpenTable.find(target, name)) is not None]
     if not tables:
         raise TableUnusable(f"there are no tables of an export in {target}; name another folder")
@@ -75,29 +73,31 @@ def _status(table: OpenTable) -> TableStatus:
 
 
 def compact_tables(
-    target: Path, *, target_bytes: int = TARGET_FILE_BYTES
+    target: Where, *, target_bytes: int = TARGET_FILE_BYTES
 ) -> list[tuple[str, Compaction]]:
     """Join small files in each table. The old ones stay until they are vacuumed.
 
     Who may read a table stays as it is.
     """
-    tables = _tables(target)
+    place = place_of(target)
+    tables = _tables(place)
     done = []
-    with folder_lock(target.absolute()):
+    with place.held():
         for table in tables:
-            with masked(share_of(table.folder)):
+            with table.place.shared():
                 done.append((table.table.name, table.compact(target_bytes)))
     return done
 
 
 def vacuum_tables(
-    target: Path, *, keep_hours: int = KEEP_HOURS, dry_run: bool = False
+    target: Where, *, keep_hours: int = KEEP_HOURS, dry_run: bool = False
 ) -> list[tuple[str, list[str]]]:
     """Remove from each table the files that no commit has named for ``keep_hours``; their paths."""
-    tables = _tables(target)
+    place = place_of(target)
+    tables = _tables(place)
     done = []
-    with folder_lock(target.absolute()):
+    with place.held():
         for table in tables:
-            with masked(share_of(table.folder)):
+            with table.place.shared():
                 done.append((table.table.name, table.vacuum(keep_hours, dry_run=dry_run)))
     return done

@@ -38,11 +38,12 @@ import sys, time
 from pathlib import Path
 from hyperbloom.export.engines.engine import Files
 from hyperbloom.export.engines.tasks import write_value_ranges
+from hyperbloom.export.places.folder import Folder
 from hyperbloom.export.tables.ranges import SeqRange
 snapshot, folder, feed, after, last = sys.argv[1:]
 piece = SeqRange(path=Path(snapshot), node="aa", feed=bytes.fromhex(feed),
                  after_seq=int(after), last_seq=int(last))
-files = Files(folder=Path(folder), name="part", target_bytes=128 * 1024 * 1024,
+files = Files(place=Folder(Path(folder)), name="part", target_bytes=128 * 1024 * 1024,
               share_with="owner", cut_by=("node", "date"))
 begun = time.perf_counter()
 write_value_ranges([piece], files, 0)

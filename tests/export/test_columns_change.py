@@ -14,13 +14,14 @@ from export_nodes import HOUR, MONDAY, NODE, random_values
 
 from hyperbloom.export import Engines, current_files, export_snapshots, read
 from hyperbloom.export.errors import TableUnusable
+from hyperbloom.export.places.folder import Folder
 from hyperbloom.export.tables.delta import OpenTable
 from hyperbloom.export.tables.files import PartWriter
 from hyperbloom.export.tables.schema import TABLES
 from hyperbloom.export.upkeep import compact_tables, table_statuses, vacuum_tables
 
 LOCAL = Engines(wanted="local", processes=1)
-PLACE = {"node": "bb" * 32, "date": "2026-11-16"}
+PARTITION = {"node": "bb" * 32, "date": "2026-11-16"}
 MARK = pa.field("mark", pa.int64(), metadata={"comment": "made up by a test"})
 
 
@@ -62,8 +63,8 @@ def kinds(target, name, version):
 
 def write_marked(target, mark, *, replaced=()):
     """A row of another node, by the later release."""
-    table = OpenTable.ensure(target, "values", tables=LATER)
-    writer = PartWriter(table=LATER["values"], folder=table.folder, partition=PLACE, name="later")
+    table = OpenTable.ensure(Folder(target), "values", tables=LATER)
+    writer = PartWriter(table=LATER["values"], place=table.place, partition=PARTITION, name="later")
     row = {"feed": b"f", "value": b"v", "size": 1, "seq": mark, "received_at": MONDAY}
     row |= {"origin": b"o", "mark": mark}
     writer.add(pa.RecordBatch.from_pylist([row], schema=LATER["values"].file_schema))
@@ -89,7 +90,7 @@ def exported(node, tmp_path):
 
 
 def test_a_column_comes_in_the_commit_of_its_rows(exported):
-    before = OpenTable.find(exported, "values")
+    before = OpenTable.find(Folder(exported), "values")
     table = write_marked(exported, 7)
     assert table.version == before.version + 1
     assert kinds(exported, "values", table.version) == {"commitInfo", "add", "metaData", "txn"}
@@ -102,7 +103,7 @@ def test_a_column_comes_in_the_commit_of_its_rows(exported):
 
 
 def test_a_column_comes_with_the_replacement_of_nodes(exported):
-    table = OpenTable.find(exported, "values")
+    table = OpenTable.find(Folder(exported), "values")
     write_marked(exported, 7, replaced=table.files())
     assert kinds(exported, "values", table.version + 1) >= {"add", "remove", "metaData", "txn"}
     assert marks(exported) == [7]
@@ -111,7 +112,7 @@ def test_a_column_comes_with_the_replacement_of_nodes(exported):
 def test_a_column_comes_before_a_replacement_of_single_files(node, exported):
     node.append(random_values(5, seed=2))
     export_snapshots([node.snapshot("second")], exported, engines=LOCAL)
-    table = OpenTable.find(exported, "values")
+    table = OpenTable.find(Folder(exported), "values")
     one, other = sorted(table.files(), key=lambda file: file.rows)
     write_marked(exported, 7, replaced=[one])
     assert kinds(exported, "values", table.version + 1) == {"commitInfo", "metaData"}
@@ -121,7 +122,7 @@ def test_a_column_comes_before_a_replacement_of_single_files(node, exported):
 
 def test_this_release_goes_on_with_a_later_ones_table(node, exported, engines):
     write_marked(exported, 7)
-    columns = OpenTable.find(exported, "values").columns
+    columns = OpenTable.find(Folder(exported), "values").columns
     for mode in ("incremental", "full"):
         node.append(random_values(40, seed=len(mode)), at=MONDAY + HOUR)
         count = node.store.feeds()[0].count
@@ -133,7 +134,7 @@ def test_this_release_goes_on_with_a_later_ones_table(node, exported, engines):
     compact_tables(exported)
     assert dict(vacuum_tables(exported, keep_hours=0))["values"]
     assert marks(exported) == [7, 8] + [None] * count
-    assert OpenTable.find(exported, "values").columns.equals(columns, check_metadata=True)
+    assert OpenTable.find(Folder(exported), "values").columns.equals(columns, check_metadata=True)
 
 
 def test_readers_read_old_and_new_rows(exported):
@@ -157,7 +158,7 @@ def test_spark_reads_old_and_new_rows(spark, exported):
     frame = read(spark, exported / "values")
     assert frame.columns == [*TABLES["values"].schema.names, "mark"]
     found = [(row.mark, row.node) for row in frame.collect()]
-    assert sorted(found, key=repr) == [(7, PLACE["node"])] + [(None, NODE.hex())] * 40
+    assert sorted(found, key=repr) == [(7, PARTITION["node"])] + [(None, NODE.hex())] * 40
 
 
 def test_spark_reads_them_by_its_delta_package(spark, exported):
@@ -174,14 +175,14 @@ def test_spark_reads_them_by_its_delta_package(spark, exported):
 @pytest.mark.parametrize("mode", ["incremental", "full"])
 def test_an_export_adds_what_an_earlier_releases_table_lacks(node, tmp_path, mode):
     target = tmp_path / "tables"
-    OpenTable.ensure(target, "feeds", tables=without("feeds", "alias"))
-    OpenTable.ensure(target, "objects", tables=without("objects", "type"))
+    OpenTable.ensure(Folder(target), "feeds", tables=without("feeds", "alias"))
+    OpenTable.ensure(Folder(target), "objects", tables=without("objects", "type"))
     node.append(random_values(3))
     report = export_snapshots([node.snapshot()], target, engines=LOCAL, mode=mode)
     for table in report.tables[2:]:
         assert table.version == 1
         assert "metaData" in kinds(target, table.table, 1)
-        added = set(OpenTable.find(target, table.table).columns)
+        added = set(OpenTable.find(Folder(target), table.table).columns)
         assert added == set(TABLES[table.table].schema)
     feeds = DeltaTable(str(target / "feeds")).to_pyarrow_dataset().to_table().to_pylist()
     assert [(row["alias"], row["count"]) for row in feeds] == [("news", 3)]
@@ -189,10 +190,12 @@ def test_an_export_adds_what_an_earlier_releases_table_lacks(node, tmp_path, mod
 
 def test_comments_come_with_the_next_commit(node, tmp_path):
     target = tmp_path / "tables"
-    table = OpenTable.ensure(target, "feeds", tables=changed("feeds", "bytes", metadata={"a": "b"}))
+    table = OpenTable.ensure(
+        Folder(target), "feeds", tables=changed("feeds", "bytes", metadata={"a": "b"})
+    )
     node.append(random_values(3))
     export_snapshots([node.snapshot()], target, engines=LOCAL)
-    found = OpenTable.find(target, "feeds").columns
+    found = OpenTable.find(Folder(target), "feeds").columns
     assert found.field("bytes").metadata == {b"a": b"b", b"comment": b"bytes of its values"}
     assert found.names == table.columns.names
     shown = DeltaTable(str(target / "feeds")).schema().fields[4].metadata
@@ -201,10 +204,10 @@ def test_comments_come_with_the_next_commit(node, tmp_path):
 
 def test_a_column_may_become_one_that_may_be_null(node, tmp_path):
     target = tmp_path / "tables"
-    OpenTable.ensure(target, "feeds", tables=changed("feeds", "alias", nullable=False))
+    OpenTable.ensure(Folder(target), "feeds", tables=changed("feeds", "alias", nullable=False))
     node.append(random_values(3))
     export_snapshots([node.snapshot()], target, engines=LOCAL)
-    assert OpenTable.find(target, "feeds").columns.field("alias").nullable
+    assert OpenTable.find(Folder(target), "feeds").columns.field("alias").nullable
 
 
 @pytest.mark.parametrize(
@@ -230,7 +233,7 @@ def test_a_column_may_become_one_that_may_be_null(node, tmp_path):
 )
 def test_other_columns_are_refused_and_nothing_is_written(node, tmp_path, name, tables, why):
     target = tmp_path / "tables"
-    OpenTable.ensure(target, name, tables=tables)
+    OpenTable.ensure(Folder(target), name, tables=tables)
     node.append(random_values(3))
     before = sorted((target / name).rglob("*"))
     for use in (

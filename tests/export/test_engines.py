@@ -22,8 +22,8 @@ from hyperbloom.export.engines.choice import ROWS_A_CORE
 from hyperbloom.export.engines.interrupts import deferred, uninterrupted, waited_for
 from hyperbloom.export.engines.local import local_engine
 from hyperbloom.export.errors import ExportBusy, ExportError, SnapshotUnusable
+from hyperbloom.export.places.lock import folder_lock
 from hyperbloom.export.tables.delta import METADATA
-from hyperbloom.export.tables.lock import folder_lock
 from hyperbloom.export.tables.schema import REPORTS
 
 ALL = ("values", "links", "feeds", "objects", "coverage", "provenance")

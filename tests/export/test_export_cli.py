@@ -18,7 +18,7 @@ from export_nodes import FEED, MONDAY, NODE, ORIGINS, random_values
 
 from hyperbloom.cli.output import Progress
 from hyperbloom.cli.root import hyperbloom
-from hyperbloom.export.tables.lock import folder_lock
+from hyperbloom.export.places.lock import folder_lock
 from hyperbloom.store import AppendValues, PutFeed, PutMeta, Store, WriterInline
 
 ROOT = Path(__file__).parents[2]

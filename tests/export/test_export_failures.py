@@ -29,6 +29,7 @@ from hyperbloom.export.errors import (
     SnapshotUnusable,
     TableUnusable,
 )
+from hyperbloom.export.places.folder import Folder
 from hyperbloom.export.tables.delta import OpenTable
 from hyperbloom.export.tables.ranges import SeqRange
 from hyperbloom.export.tables.reading import read
@@ -207,11 +208,12 @@ def test_a_full_disk_in_a_task(exported, tmp_path):
         "import resource, sys; from pathlib import Path\n"
         "from hyperbloom.export.engines.engine import Files\n"
         "from hyperbloom.export.engines.tasks import write_value_ranges\n"
+        "from hyperbloom.export.places.folder import Folder\n"
         "from hyperbloom.export.tables.ranges import SeqRange\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         "piece = SeqRange(path=Path(sys.argv[1]), node='aa', feed=bytes.fromhex(sys.argv[3]),\n"
         "    after_seq=0, last_seq=99_999)\n"
-        "files = Files(folder=Path(sys.argv[2]), name='part', target_bytes=1 << 30,\n"
+        "files = Files(place=Folder(Path(sys.argv[2])), name='part', target_bytes=1 << 30,\n"
         "    share_with='owner', cut_by=('node', 'date'))\n"
         "print(write_value_ranges([piece], files, 0))\n"
     )
@@ -324,11 +326,11 @@ def test_a_target_that_cannot_be_written(exported, tmp_path, no_engine):
 
 def test_a_commit_that_somebody_else_was_ahead_of(exported, tmp_path):
     target, snapshot = exported
-    ours, theirs = (OpenTable.ensure(target, "values") for _ in range(2))
+    ours, theirs = (OpenTable.ensure(Folder(target), "values") for _ in range(2))
     answer = write_value_ranges(
         [SeqRange(path=snapshot, node=NODE.hex(), feed=FEED, after_seq=200, last_seq=300)],
         Files(
-            folder=ours.folder,
+            place=ours.place,
             name="part",
             target_bytes=1 << 20,
             share_with="owner",
@@ -358,7 +360,7 @@ def test_what_fails_after_a_commit_leaves_its_files(
             raise trouble
 
     with monkeypatch.context() as patch:
-        patch.setattr("hyperbloom.export.tables.delta.sync_path", sync)
+        patch.setattr("hyperbloom.export.places.folder.sync_path", sync)
         with pytest.raises((ExportError, KeyboardInterrupt)):
             export_snapshots([snapshot], target, engines=no_engine, tables=("links",))
     read_back = DeltaTable(str(target / "links")).to_pyarrow_dataset().to_table()

@@ -23,7 +23,7 @@ from export_nodes import (
 
 from hyperbloom.export import current_files, export_snapshots, read
 from hyperbloom.export.errors import ExportBusy, ExportError, SnapshotUnusable
-from hyperbloom.export.tables.lock import folder_lock
+from hyperbloom.export.places.lock import folder_lock
 from hyperbloom.export.upkeep import compact_tables, table_statuses, vacuum_tables
 from hyperbloom.store import DropFeed, ForgetValues, RestoreValues
 from hyperbloom.store.records import LinkRecord

@@ -11,6 +11,7 @@ from export_nodes import HOUR, MONDAY, random_values
 from make_released import fill, go_on, make
 
 from hyperbloom.export import export_snapshots
+from hyperbloom.export.places.folder import Folder
 from hyperbloom.export.tables.delta import OpenTable
 from hyperbloom.export.tables.schema import TABLES
 from hyperbloom.export.upkeep import compact_tables, vacuum_tables
@@ -67,7 +68,7 @@ def test_an_export_goes_on_with_them(target, node, engines):
     assert report["values"].replaced == report["values"].rows == len(after["values"])
     assert rows(target, "values") == after["values"]
     for name, table in TABLES.items():
-        columns = OpenTable.find(target, name).columns
+        columns = OpenTable.find(Folder(target), name).columns
         assert {field.name: field.metadata for field in columns} == {
             field.name: field.metadata for field in table.schema
         }

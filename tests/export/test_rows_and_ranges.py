@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from export_nodes import FEED, HOUR, MONDAY, NODE, ODD_VALUES, ORIGINS, OTHER_FEED, random_values
 
+from hyperbloom.export.places.folder import Folder
 from hyperbloom.export.tables.files import PartWriter, ValueWriter
 from hyperbloom.export.tables.ranges import SeqRange, ValueRange, cut_by_seq, cut_by_value
 from hyperbloom.export.tables.rows import decode, read_log_rows, read_value_rows, whole_rows
@@ -225,7 +226,7 @@ def test_ranges_of_values_hold_about_as_many_each(node, monkeypatch):
 
 
 def write(folder, snapshot, **settings):
-    writer = ValueWriter(VALUES, folder, name="part", target_bytes=1 << 30)
+    writer = ValueWriter(VALUES, Folder(folder), name="part", target_bytes=1 << 30)
     for rows in read_log_rows(snapshot, FEED, 0, 1_000_000):
         writer.add(rows, NODE.hex(), FEED)
     return writer.close(), writer
@@ -273,7 +274,7 @@ def test_rows_of_many_days_in_any_order_find_their_files(tmp_path, node):
 def test_a_file_ends_near_its_size(tmp_path, node, monkeypatch):
     monkeypatch.setattr("hyperbloom.export.tables.files._GROUP_ROWS", 1_000)
     node.append([os.urandom(100) for _ in range(20_000)])
-    writer = ValueWriter(VALUES, tmp_path, name="part", target_bytes=500_000)
+    writer = ValueWriter(VALUES, Folder(tmp_path), name="part", target_bytes=500_000)
     for rows in read_log_rows(node.snapshot(), FEED, 0, 1_000_000):
         for at in range(0, rows.batch.num_rows, 1_000):
             writer.add(
@@ -293,7 +294,7 @@ def test_a_file_is_never_written_over(tmp_path, monkeypatch):
     )
     spec = TABLES["provenance"]
     for _ in range(2):
-        writer = PartWriter(table=spec, folder=tmp_path, partition={}, name="part")
+        writer = PartWriter(table=spec, place=Folder(tmp_path), partition={}, name="part")
         batch = pa.RecordBatch.from_pylist(
             [{n: b"" if n == "origin" else 1 for n in spec.schema.names}], schema=spec.schema
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -18,6 +17,7 @@ from hyperbloom.units import format_moment, format_size, parse_duration
 
 if TYPE_CHECKING:
     from hyperbloom.export.job import ExportReport
+    from hyperbloom.export.places.place import Place
 
 __all__ = ["export"]
 
@@ -100,6 +100,24 @@ class Megabytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return count * 1024 * 1024
 
 
+class TablesPlace(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Where tables are: a folder, or a URL of an object store."""
+
+    name = "place"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Place:
+        """Called by click."""
+        from hyperbloom.export.errors import ExportError
+        from hyperbloom.export.places.urls import place_of
+
+        try:
+            return place_of(value)
+        except ExportError as error:
+            self.fail(str(error), param, ctx)
+
+
 def _file_size(command: Any) -> Any:
     return click.option(
         "--file-size",
@@ -117,9 +135,9 @@ def _file_size(command: Any) -> Any:
     "--to",
     "target",
     required=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Folder of the tables; made if it is not there.",
+    metavar="DIR|URL",
+    type=TablesPlace(),
+    help="Folder of the tables, made if it is not there; or s3://BUCKET/FOLDER, gs://, abfss://.",
 )
 @click.option(
     "--mode",
@@ -168,7 +186,7 @@ def _file_size(command: Any) -> Any:
 def run(
     app: App,
     snapshots: tuple[str, ...],
-    target: Path,
+    target: Place,
     mode: Literal["incremental", "full"],
     tables: tuple[str, ...],
     engine: Literal["auto", "local", "spark"],
@@ -237,7 +255,7 @@ def _verify(app: App, snapshots: tuple[str, ...]) -> None:
             exit_with(ExitCode.STORE)
 
 
-def _show_report(app: App, target: Path, report: ExportReport) -> None:
+def _show_report(app: App, target: Place, report: ExportReport) -> None:
     if app.out.as_json:
         app.out.json(
             {
@@ -290,9 +308,9 @@ def _size(app: App, count: int) -> str:
 
 
 @export.command(timeout_option=False)
-@click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("target", metavar="DIR|URL", type=TablesPlace())
 @pass_app
-def status(app: App, target: Path) -> None:
+def status(app: App, target: Place) -> None:
     """Show the tables below DIR: what is committed, when, and from which snapshots."""
     with _extra():
         from hyperbloom.export.upkeep import table_statuses
@@ -347,10 +365,10 @@ def _moment(seconds: float | None) -> str:
 
 
 @export.command(timeout_option=False)
-@click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("target", metavar="DIR|URL", type=TablesPlace())
 @_file_size
 @pass_app
-def compact(app: App, target: Path, file_size: int) -> None:
+def compact(app: App, target: Place, file_size: int) -> None:
     """Join the small files of the tables below DIR.
 
     Readers are not disturbed; the old files stay until `export vacuum`.
@@ -384,7 +402,7 @@ class Hours(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 @export.command(timeout_option=False)
-@click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("target", metavar="DIR|URL", type=TablesPlace())
 @click.option(
     "--keep",
     type=Hours(),
@@ -395,7 +413,7 @@ class Hours(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @pass_app
-def vacuum(app: App, target: Path, keep: int, dry_run: bool) -> None:
+def vacuum(app: App, target: Place, keep: int, dry_run: bool) -> None:
     """Remove files that no table below DIR has any more, or ever had.
 
     Those of killed exports and of compactions. Readers at work need theirs: see --keep.

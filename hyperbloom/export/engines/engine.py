@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from hyperbloom.export.sharing import ShareWith
+from hyperbloom.export.places.place import Place
+from hyperbloom.export.places.sharing import ShareWith
 from hyperbloom.export.tables.ranges import SeqRange
 
 if TYPE_CHECKING:
@@ -30,16 +31,19 @@ TaskProgress = Callable[[int, int], None]
 class Files:
     """How files of a table are written: where, how named, how large, and who may read them.
 
-    ``name`` begins their names. ``cut_by`` are the columns that the table is cut by. ``counter`` is
-    a file in which tasks count the rows they have written (counter.py); one that cannot be opened,
-    as on another machine, is left out.
+    ``name`` begins their names. ``cut_by`` are the columns that the table is cut by. ``sign`` is
+    found in the place around the table's by those who have the same one before them
+    (`Place.check_seen`); None is not looked for. ``counter`` is a file in which tasks count the
+    rows they have written (counter.py); one that cannot be opened, as on another machine, is left
+    out.
     """
 
-    folder: Path
+    place: Place
     name: str
     target_bytes: int
     share_with: ShareWith
     cut_by: tuple[str, ...] = ()
+    sign: str | None = None
     counter: Path | None = None
 
 

@@ -25,6 +25,9 @@ import pyarrow.parquet as pq
 from hyperbloom.export.engines.engine import Files, TaskProgress
 from hyperbloom.export.engines.tasks import answer, failure_answer, is_failure, write_report_rows
 from hyperbloom.export.engines.worker import Call
+from hyperbloom.export.errors import ExportError
+from hyperbloom.export.places.folder import Folder
+from hyperbloom.export.places.place import Place
 from hyperbloom.export.tables.rows import DAY
 from hyperbloom.export.tables.schema import TABLES, TIMESTAMP
 
@@ -71,7 +74,7 @@ def make_report(
     """Make a report from `values` by calls that ``run`` has done; the answers of all tasks."""
     listed = source.files()
     buckets = max(1, math.ceil(sum(file.rows for file in listed) / _BUCKET_ROWS))
-    parts = _even_parts([_source_of(source.folder, file) for file in listed], cores)
+    parts = _even_parts([_source_of(file) for file in listed], cores)
     tasks = max(min(cores, buckets), math.ceil(buckets / _BUCKETS_A_TASK))
     ranges = [range(buckets * n // tasks, buckets * (n + 1) // tasks) for n in range(tasks)]
     total = len(parts) + tasks
@@ -79,7 +82,8 @@ def make_report(
         scratch = Path(folder)
         spills = [scratch / f"rows-{number}" for number in range(len(parts))]
         calls: list[Call] = [
-            (shuffle, (part, buckets, spill)) for part, spill in zip(parts, spills, strict=True)
+            (shuffle, (source.place, part, buckets, spill))
+            for part, spill in zip(parts, spills, strict=True)
         ]
         answers = run(calls, lambda done: progress(done, total))
         if any(map(is_failure, answers)):
@@ -119,14 +123,14 @@ class Shuffled(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A file of `values`."""
+    """A file of `values`, by its path in the table."""
 
     path: str
     size: int
 
 
-def _source_of(folder: Path, file: ListedFile) -> Source:
-    return Source(str(folder / file.path), file.size)
+def _source_of(file: ListedFile) -> Source:
+    return Source(file.path, file.size)
 
 
 def _even_parts(sources: Sequence[Source], cores: int) -> list[list[Source]]:
@@ -145,7 +149,7 @@ def _even_parts(sources: Sequence[Source], cores: int) -> list[list[Source]]:
 # Tasks
 
 
-def shuffle(sources: Sequence[Source], buckets: int, spill: Path) -> str:
+def shuffle(place: Place, sources: Sequence[Source], buckets: int, spill: Path) -> str:
     """Sort the rows of files into buckets: in ``spill`` as many batches as there are, repeatedly.
 
     Beside it are the days on which something came from each origin.
@@ -155,7 +159,7 @@ def shuffle(sources: Sequence[Source], buckets: int, spill: Path) -> str:
         with pa.OSFile(str(spill), "wb") as file, pa.ipc.new_file(file, _ROWS, options=_LZ4) as out:
             waiting: list[pa.RecordBatch] = []
             for source in sources:
-                for batch in _read(Path(source.path)):
+                for batch in _read(place, source.path):
                     days.update(_origins_and_days(batch))
                     waiting.append(_hashed(batch))
                     if sum(each.nbytes for each in waiting) >= _WAITING_BYTES:
@@ -164,8 +168,8 @@ def shuffle(sources: Sequence[Source], buckets: int, spill: Path) -> str:
             if waiting:
                 _spill(waiting, buckets, out)
         _write(spill.with_suffix(".days"), pa.Table.from_arrays(_columns(days), schema=_DAYS))
-    except OSError as error:
-        return failure_answer(error, spill.parent)
+    except (ExportError, OSError) as error:
+        return failure_answer(error, Folder(spill.parent))
     return answer([], [])
 
 
@@ -186,17 +190,20 @@ def _origins_and_days(batch: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
             yield origin, day
 
 
-def _read(path: Path) -> Iterator[pa.RecordBatch]:
+def _read(place: Place, path: str) -> Iterator[pa.RecordBatch]:
     """A file's rows, few at a time where values are large: they may have 256 KiB."""
     columns = ["origin", "feed", "size", "received_at", "value"]
-    with pq.ParquetFile(path, buffer_size=_READ_BYTES) as file:
-        for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            row_bytes = group.total_byte_size / max(1, group.num_rows)
-            rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, row_bytes))))
-            # A group at a time, or the buffers of all would be held to the end.
-            for batch in file.iter_batches(rows, [number], columns=columns, use_threads=False):
-                yield batch.select(columns)
+    try:
+        with pq.ParquetFile(place.open(path), buffer_size=_READ_BYTES) as file:
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                row_bytes = group.total_byte_size / max(1, group.num_rows)
+                rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, row_bytes))))
+                # A group at a time, or the buffers of all would be held to the end.
+                for batch in file.iter_batches(rows, [number], columns=columns, use_threads=False):
+                    yield batch.select(columns)
+    except OSError as error:
+        raise place.failed(error) from error
 
 
 def _hashed(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -250,7 +257,7 @@ def add_up_provenance(numbers: Sequence[int], shuffled: Shuffled, sums: Path) ->
     try:
         _write(sums, pa.concat_tables(_provenance(shuffled.bucket(n)) for n in numbers))
     except OSError as error:
-        return failure_answer(error, sums.parent)
+        return failure_answer(error, Folder(sums.parent))
     return answer([], [])
 
 
@@ -271,7 +278,7 @@ def finish_provenance(sums: Sequence[Path], days: Sequence[Path], files: Files) 
         parts = pa.concat_tables(map(_read_back, sums))
         dates = pa.concat_tables(map(_read_back, days))
     except OSError as error:
-        return failure_answer(error, sums[0].parent)
+        return failure_answer(error, Folder(sums[0].parent))
     total = [("values", "sum"), *_SUMS]
     by_feed = parts.group_by(["origin", "feed"], use_threads=False).aggregate(total)
     by_feed = by_feed.rename_columns(["origin", "feed", "values", *_SUMMED])

@@ -75,7 +75,7 @@ class SparkEngine:
             progress(*counts)
 
         return self._answers(
-            lambda: REPORT_FRAMES[name](read(self._session, source.folder)).mapInArrow(
+            lambda: REPORT_FRAMES[name](read(self._session, source.place)).mapInArrow(
                 work, _ANSWER_SCHEMA
             ),
             show,

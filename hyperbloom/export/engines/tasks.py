@@ -17,9 +17,14 @@ import pyarrow as pa
 
 from hyperbloom.export.engines.counter import RowCounter
 from hyperbloom.export.engines.engine import Files
-from hyperbloom.export.errors import ExportError, ExportFull, SnapshotUnusable
-from hyperbloom.export.sharing import masked
-from hyperbloom.export.tables.delta import translated
+from hyperbloom.export.errors import (
+    ExportError,
+    ExportFull,
+    SnapshotUnusable,
+    StoreUnreachable,
+    TableUnusable,
+)
+from hyperbloom.export.places.place import Place
 from hyperbloom.export.tables.files import FileFact, PartWriter, ValueWriter
 from hyperbloom.export.tables.ranges import SeqRange
 from hyperbloom.export.tables.rows import read_log_rows
@@ -35,7 +40,10 @@ __all__ = [
     "write_value_ranges",
 ]
 
-_FAILURES: Final = {kind.__name__: kind for kind in (ExportError, ExportFull, SnapshotUnusable)}
+_FAILURES: Final = {
+    kind.__name__: kind
+    for kind in (ExportError, ExportFull, SnapshotUnusable, StoreUnreachable, TableUnusable)
+}
 
 
 class Answers:
@@ -62,22 +70,23 @@ def write_value_ranges(ranges: Sequence[SeqRange], files: Files, number: int) ->
     """Write the ranges of the task with this number into files of `values`; the answer."""
     writer = ValueWriter(
         TABLES["values"].cut_by(files.cut_by),
-        files.folder,
+        files.place,
         name=f"{files.name}-{number}",
         target_bytes=files.target_bytes,
     )
     counter = RowCounter(files.counter, number)
     try:
         # The worker's process was started by Java, or by a cluster's executor.
-        with masked(files.share_with):
+        _check_place(files)
+        with files.place.shared(files.share_with):
             for piece in ranges:
                 for rows in read_log_rows(piece.path, piece.feed, piece.after_seq, piece.last_seq):
                     writer.add(rows, piece.node, piece.feed)
                     counter.add(rows.batch.num_rows)
             facts = writer.close()
-    except (StoreError, OSError) as error:
+    except (ExportError, StoreError, OSError) as error:
         writer.abandon()
-        return failure_answer(error, files.folder)
+        return failure_answer(error, files.place)
     finally:
         counter.close()
     return answer(facts, [(node, feed.hex(), n) for (node, feed), n in writer.rows.items()])
@@ -88,20 +97,27 @@ def write_report_rows(batches: Iterable[pa.RecordBatch], table: str, files: File
     spec = TABLES[table]
     writer = PartWriter(
         table=spec,
-        folder=files.folder,
+        place=files.place,
         partition={},
         name=files.name,
         target_bytes=files.target_bytes,
     )
     try:
-        with masked(files.share_with):
+        _check_place(files)
+        with files.place.shared(files.share_with):
             for batch in batches:
                 columns = [batch.column(field.name).cast(field.type) for field in spec.schema]
                 writer.add(pa.RecordBatch.from_arrays(columns, schema=spec.schema))
             return answer(writer.close(), [])
-    except OSError as error:
+    except (ExportError, OSError) as error:
         writer.abandon()
-        return failure_answer(error, files.folder)
+        return failure_answer(error, files.place)
+
+
+def _check_place(files: Files) -> None:
+    """Before anything is written: a folder of this name may be made on any machine."""
+    if files.sign is not None:
+        files.place.parent.check_seen(files.sign)
 
 
 def answer(facts: Sequence[FileFact], rows: Sequence[tuple[str, str, int]]) -> str:
@@ -121,11 +137,14 @@ def _peak_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def failure_answer(error: Exception, folder: Path) -> str:
-    """What a task answers that could not read its snapshot or write below ``folder``."""
-    reason = (
-        SnapshotUnusable(str(error)) if isinstance(error, StoreError) else translated(error, folder)
-    )
+def failure_answer(error: Exception, place: Place) -> str:
+    """What a task answers that could not read its snapshot, or not write or read at ``place``."""
+    if isinstance(error, ExportError):
+        reason = error
+    elif isinstance(error, StoreError):
+        reason = SnapshotUnusable(str(error))
+    else:
+        reason = place.failed(error)
     return json.dumps({"failure": type(reason).__name__, "sentence": str(reason)})
 
 

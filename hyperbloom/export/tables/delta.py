@@ -13,25 +13,18 @@ are read with all their columns, or not at all.
 from __future__ import annotations
 
 import datetime as dt
-import errno
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from hyperbloom.export.errors import (
-    ExportConflict,
-    ExportError,
-    ExportFull,
-    TableUnusable,
-    missing_package,
-)
-from hyperbloom.export.tables.files import FileFact, sync_path
+from hyperbloom.export.errors import TableUnusable, missing_package
+from hyperbloom.export.places.place import Place
+from hyperbloom.export.tables.files import FileFact
 from hyperbloom.export.tables.schema import TABLES, OtherColumns, Table, merged
 
 if TYPE_CHECKING:
@@ -43,15 +36,10 @@ __all__ = [
     "FeedMark",
     "ListedFile",
     "OpenTable",
-    "translated",
 ]
 
 METADATA: Final = "hyperbloom"
 """The name under which a commit says which snapshots it is from."""
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NO_ROOM_TEXTS = tuple(map(os.strerror, _NO_ROOM))
-"""What is left of the number in an error of deltalake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,24 +77,6 @@ class Compaction:
     added: int
 
 
-def translated(error: Exception, folder: Path) -> ExportError:
-    """An error of the disk or of deltalake as one of ours, in one sentence."""
-    text = " ".join(str(error).split())
-    if (isinstance(error, OSError) and error.errno in _NO_ROOM) or any(
-        said in text for said in _NO_ROOM_TEXTS
-    ):
-        return ExportFull(
-            f"no room on the disk of {folder}; the table is as it was, make room and try again"
-        )
-    if isinstance(error, OSError):
-        return ExportError(f"{folder} cannot be written: {error.strerror or text}")
-    if type(error).__name__ == "CommitFailedError":
-        return ExportConflict(
-            f"somebody else changed {folder} meanwhile; run it again, nothing was committed"
-        )
-    return TableUnusable(f"the table {folder} cannot be used: {text}")
-
-
 def _deltalake() -> Any:
     try:
         import deltalake
@@ -116,31 +86,29 @@ def _deltalake() -> Any:
 
 
 class OpenTable:
-    """One table of an export folder, at the version found when it was opened.
+    """One table of an export, at the version found when it was opened.
 
     ``table`` has this release's columns, cut as the log says that the table is.
-    Every method may raise TableUnusable, ExportFull or ExportConflict.
+    Every method may raise TableUnusable, ExportFull, ExportConflict or StoreUnreachable.
     """
 
-    def __init__(self, target: Path, table: Table, delta: DeltaTable) -> None:
+    def __init__(self, target: Place, table: Table, delta: DeltaTable) -> None:
         self.table = table
-        self.folder = target / table.name
+        self.place = target / table.name
         self._delta = delta
 
     @classmethod
     def find(
-        cls, target: Path, name: str, *, tables: Mapping[str, Table] = TABLES
+        cls, target: Place, name: str, *, tables: Mapping[str, Table] = TABLES
     ) -> OpenTable | None:
         """The table of that name below ``target``, None if there is none yet.
 
         ``tables`` are those of a release: this one's.
         """
         deltalake = _deltalake()
-        folder = target / name
-        if not (folder / "_delta_log").is_dir():
-            return None
+        place = target / name
         try:
-            delta = deltalake.DeltaTable(folder.as_uri())
+            delta = deltalake.DeltaTable(place.uri, storage_options=place.options)
             table = tables[name].cut_by(tuple(delta.metadata().partition_columns))
             found = cls(target, table, delta)
             merged(found.columns, table)
@@ -148,25 +116,26 @@ class OpenTable:
             return None
         except OtherColumns as error:
             raise TableUnusable(
-                f"the table {folder} has other columns than an export's: {error}; "
+                f"the table {place} has other columns than an export's: {error}; "
                 "name another folder, or use the release that wrote it"
             ) from error
         except Exception as error:
-            raise translated(error, folder) from error
+            raise place.failed(error) from error
         return found
 
     @classmethod
-    def ensure(cls, target: Path, name: str, *, tables: Mapping[str, Table] = TABLES) -> OpenTable:
+    def ensure(cls, target: Place, name: str, *, tables: Mapping[str, Table] = TABLES) -> OpenTable:
         """The same; an empty one is made if there is none."""
         found = cls.find(target, name, tables=tables)
         if found is not None:
             return found
         table, deltalake = tables[name], _deltalake()
-        folder = target / name
+        place = target / name
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            place.make()
             delta = deltalake.DeltaTable.create(
-                folder.as_uri(),
+                place.uri,
+                storage_options=place.options,
                 schema=table.schema,
                 partition_by=list(table.partition_by),
                 mode="ignore",
@@ -174,7 +143,7 @@ class OpenTable:
                 configuration={"delta.checkpointInterval": "50"},
             )
         except Exception as error:
-            raise translated(error, folder) from error
+            raise place.failed(error) from error
         return cls(target, table, delta)
 
     @property
@@ -255,12 +224,11 @@ class OpenTable:
             app_transactions=self._transactions(numbers),
         )
         try:
-            for folder in {(self.folder / fact.path).parent.parent for fact in facts}:
-                sync_path(folder)
+            self.place.keep_names("..", ".", *_folders_around(fact.path for fact in facts))
             self._change(additions, list(replaced), now, properties)
-            sync_path(self.folder / "_delta_log")
+            self.place.keep_names("_delta_log")
         except Exception as error:
-            raise translated(error, self.folder) from error
+            raise self.place.failed(error) from error
         return self.version
 
     def _change(
@@ -345,11 +313,12 @@ class OpenTable:
                     compression="ZSTD", compression_level=1
                 ),
             )
-            for file in self.files():
-                _sync_file(self.folder / file.path, since=time.time() - _COMPACTION_SECONDS)
-            sync_path(self.folder / "_delta_log")
+            self.place.keep_files(
+                (file.path for file in self.files()), since=time.time() - _COMPACTION_SECONDS
+            )
+            self.place.keep_names("_delta_log")
         except Exception as error:
-            raise translated(error, self.folder) from error
+            raise self.place.failed(error) from error
         return Compaction(removed=metrics["numFilesRemoved"], added=metrics["numFilesAdded"])
 
     def vacuum(self, keep_hours: int, *, dry_run: bool) -> list[str]:
@@ -359,14 +328,27 @@ class OpenTable:
                 keep_hours, dry_run=dry_run, enforce_retention_duration=False, full=True
             )
         except Exception as error:
-            raise translated(error, self.folder) from error
+            raise self.place.failed(error) from error
+
+    def remove_unnamed(self, name: str, known: Iterable[str] = ()) -> None:
+        """Remove the files whose names begin so and that the table has not: ``known``, and others.
+
+        Others are found by their age; a store whose clock is ahead shows them later.
+        """
+        try:
+            named = {file.path for file in self.files()}
+            for path in {*known, *self.vacuum(0, dry_run=True)} - named:
+                if PurePosixPath(path).name.startswith(f"{name}-"):
+                    self.place.remove(path)
+        except OSError as error:
+            raise self.place.failed(error) from error
 
     def history(self) -> list[dict[str, Any]]:
         """The commits that are still told of, newest first."""
         try:
             return list(self._delta.history())
         except Exception as error:
-            raise translated(error, self.folder) from error
+            raise self.place.failed(error) from error
 
 
 def _days(action: Mapping[str, Any]) -> tuple[dt.date, dt.date] | None:
@@ -380,7 +362,6 @@ _NO_PARTITION: Final = "none"
 """No node's key, which is hex."""
 
 
-def _sync_file(path: Path, *, since: float) -> None:
-    if path.stat().st_mtime < since:
-        return
-    sync_path(path)
+def _folders_around(paths: Iterable[str]) -> set[str]:
+    """The folders that hold those of these files; who wrote a file has made its own name last."""
+    return {str(around) for path in paths for around in PurePosixPath(path).parent.parents}

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from hyperbloom.export.places.place import NewFile, Place
 from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES
 from hyperbloom.export.tables.rows import Rows, dates
 from hyperbloom.export.tables.schema import TABLES, Table
 
-__all__ = ["FileFact", "PartWriter", "ValueWriter", "sync_path"]
+__all__ = ["FileFact", "PartWriter", "ValueWriter"]
 
 _GROUP_ROWS: Final = 131_072
 _GROUP_BYTES: Final = 16 * 1024 * 1024
@@ -63,7 +62,7 @@ class PartWriter:
     """
 
     table: Table
-    folder: Path
+    place: Place
     partition: Mapping[str, str]
     name: str
     target_bytes: int = TARGET_FILE_BYTES
@@ -71,7 +70,7 @@ class PartWriter:
     facts: list[FileFact] = field(default_factory=list)
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
     _waiting_rows: int = 0
-    _file: IO[bytes] | None = None
+    _file: NewFile | None = None
     _writer: pq.ParquetWriter | None = None
     _path: str = ""
     _rows: int = 0
@@ -99,7 +98,7 @@ class PartWriter:
         self._writer.write_table(group, row_group_size=group.num_rows)
         self._rows += group.num_rows
         self._count_in(group)
-        if self._file.tell() >= self.target_bytes:
+        if self._file.sink.tell() >= self.target_bytes:
             self._end()
 
     def close(self) -> list[FileFact]:
@@ -111,18 +110,16 @@ class PartWriter:
     def abandon(self) -> None:
         """Close without a fact; the file is no part of anything."""
         if self._file is not None:
-            self._file.close()
+            self._file.abandon()
 
-    def _begin(self) -> tuple[pq.ParquetWriter, IO[bytes]]:
+    def _begin(self) -> tuple[pq.ParquetWriter, NewFile]:
         folder = "/".join(f"{key}={value}" for key, value in self.partition.items())
         file_name = f"{self.name}-{uuid.uuid4().hex[:12]}.parquet"
         self._path = f"{folder}/{file_name}" if folder else file_name
-        path = self.folder / self._path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("xb")
+        file = self.place.create(self._path)
         schema = self.table.file_schema
         writer = pq.ParquetWriter(
-            file,
+            file.sink,
             schema,
             compression="zstd",
             compression_level=1,
@@ -145,11 +142,7 @@ class PartWriter:
         if self._writer is None or self._file is None:
             return
         self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        size = self._file.tell()
-        self._file.close()
-        sync_path((self.folder / self._path).parent)
+        size = self._file.finish()
         stats = {
             "numRecords": self._rows,
             "minValues": {name: _stat(value) for name, value in self._least.items()},
@@ -179,10 +172,10 @@ def _stat(value: object) -> object:
 class ValueWriter:
     """Rows of `values` into the files of their node and day, or month, as the table is cut."""
 
-    def __init__(self, table: Table, folder: Path, *, name: str, target_bytes: int) -> None:
+    def __init__(self, table: Table, place: Place, *, name: str, target_bytes: int) -> None:
         self._table = table
         self._by_day = table.cut == "day"
-        self._folder = folder
+        self._place = place
         self._name = name
         self._target_bytes = target_bytes
         self._parts: dict[tuple[str, dt.date], PartWriter] = {}
@@ -234,7 +227,7 @@ class ValueWriter:
             named = {"node": node, "date": start.isoformat()}
             part = PartWriter(
                 table=self._table,
-                folder=self._folder,
+                place=self._place,
                 partition={key: named[key] for key in self._table.partition_by},
                 name=self._name,
                 target_bytes=self._target_bytes,
@@ -246,12 +239,3 @@ class ValueWriter:
 def _with_dates(rows: Rows) -> pa.RecordBatch:
     at = rows.batch.schema.get_field_index("origin") + 1
     return rows.batch.add_column(at, TABLES["values"].schema.field("date"), dates(rows))
-
-
-def sync_path(path: Path) -> None:
-    """Make a file, or the names in a folder, last."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

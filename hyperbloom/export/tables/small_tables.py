@@ -6,11 +6,11 @@ import json
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
+from hyperbloom.export.places.place import Place
 from hyperbloom.export.snapshots import Snapshot, reading
 from hyperbloom.export.tables.files import FileFact, PartWriter
 from hyperbloom.export.tables.schema import MICROSECONDS, TABLES
@@ -26,7 +26,7 @@ _SLICE_OBJECTS: Final = 256
 """An object has up to 64 KiB: 16 MiB, some 100 as Python has them."""
 
 
-def write_links(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[FileFact]:
+def write_links(snapshots: Sequence[Snapshot], place: Place, name: str) -> list[FileFact]:
     """Write the links of each snapshot; OSError if that fails, SnapshotUnusable if reading does."""
     facts: list[FileFact] = []
     for snapshot in snapshots:
@@ -34,7 +34,7 @@ def write_links(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[
         with reading(snapshot.path) as store:
             for feed in snapshot.feeds:
                 rows += _link_rows(snapshot, feed.key, store.links(feed.key))
-        facts += _write("links", rows, snapshot.node, folder, name)
+        facts += _write("links", rows, snapshot.node, place, name)
     return facts
 
 
@@ -86,7 +86,7 @@ def chain_positions(feed: bytes, links: Iterable[LinkRecord], *, now: float) -> 
     return positions
 
 
-def write_feeds(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[FileFact]:
+def write_feeds(snapshots: Sequence[Snapshot], place: Place, name: str) -> list[FileFact]:
     """Write a row for each feed of each snapshot; OSError if that fails."""
     facts: list[FileFact] = []
     for node in sorted({snapshot.node for snapshot in snapshots}):
@@ -105,7 +105,7 @@ def write_feeds(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[
             if snapshot.node == node
             for feed in snapshot.feeds
         ]
-        facts += _write("feeds", rows, node, folder, name)
+        facts += _write("feeds", rows, node, place, name)
     return facts
 
 
@@ -118,13 +118,13 @@ def has_objects(snapshots: Sequence[Snapshot]) -> bool:
     return False
 
 
-def write_objects(snapshots: Sequence[Snapshot], folder: Path, name: str) -> list[FileFact]:
+def write_objects(snapshots: Sequence[Snapshot], place: Place, name: str) -> list[FileFact]:
     """Write the objects of each snapshot; OSError, or SnapshotUnusable if reading fails."""
     facts: list[FileFact] = []
     for snapshot in snapshots:
         with reading(snapshot.path) as store:
             slices = _object_slices(snapshot, store)
-            facts += _write_slices("objects", slices, snapshot.node, folder, name)
+            facts += _write_slices("objects", slices, snapshot.node, place, name)
     return facts
 
 
@@ -148,17 +148,17 @@ def _object_row(snapshot: Snapshot, record: ObjectRecord) -> dict[str, Any]:
 
 
 def _write(
-    table: str, rows: Sequence[dict[str, Any]], node: str, folder: Path, name: str
+    table: str, rows: Sequence[dict[str, Any]], node: str, place: Place, name: str
 ) -> list[FileFact]:
-    return _write_slices(table, [list(rows)], node, folder, name)
+    return _write_slices(table, [list(rows)], node, place, name)
 
 
 def _write_slices(
-    table: str, slices: Iterable[list[dict[str, Any]]], node: str, folder: Path, name: str
+    table: str, slices: Iterable[list[dict[str, Any]]], node: str, place: Place, name: str
 ) -> list[FileFact]:
     """Write rows that come in slices, so that no more of them are in memory at once."""
     spec = TABLES[table]
-    writer = PartWriter(table=spec, folder=folder, partition={"node": node}, name=name)
+    writer = PartWriter(table=spec, place=place, partition={"node": node}, name=name)
     try:
         for rows in slices:
             writer.add(pa.RecordBatch.from_pylist(rows, schema=spec.file_schema))
