@@ -11,8 +11,9 @@ from hyperbloom.export.errors import TableUnusable
 from hyperbloom.export.places.place import Place
 from hyperbloom.export.places.urls import Where, place_of
 from hyperbloom.export.tables.delta import METADATA, Compaction, OpenTable
+from hyperbloom.export.tables.joining import join_months, recut
 from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES
-from hyperbloom.export.tables.schema import TABLES
+from hyperbloom.export.tables.schema import TABLES, Cut
 
 __all__ = ["KEEP_HOURS", "TableStatus", "compact_tables", "table_statuses", "vacuum_tables"]
 
@@ -73,11 +74,12 @@ def _status(table: OpenTable) -> TableStatus:
 
 
 def compact_tables(
-    target: Where, *, target_bytes: int = TARGET_FILE_BYTES
+    target: Where, *, by: Cut | None = None, target_bytes: int = TARGET_FILE_BYTES
 ) -> list[tuple[str, Compaction]]:
     """Join small files in each table. The old ones stay until they are vacuumed.
 
-    Who may read a table stays as it is.
+    With ``by`` the table `values` is then cut by day or by month, and exports go on so. Who may
+    read a table stays as it is.
     """
     place = place_of(target)
     tables = _tables(place)
@@ -85,8 +87,17 @@ def compact_tables(
     with place.held():
         for table in tables:
             with table.place.shared():
-                done.append((table.table.name, table.compact(target_bytes)))
+                done.append((table.table.name, _compact(table, by, target_bytes)))
     return done
+
+
+def _compact(table: OpenTable, by: Cut | None, target_bytes: int) -> Compaction:
+    cut = table.table.cut
+    if cut is not None and by not in (cut, None):
+        return recut(table, by, target_bytes)
+    if cut == "month":
+        return join_months(table, target_bytes)
+    return table.compact(target_bytes)
 
 
 def vacuum_tables(

@@ -228,13 +228,13 @@ def test_ranges_of_values_hold_about_as_many_each(node, monkeypatch):
 def write(folder, snapshot, **settings):
     writer = ValueWriter(VALUES, Folder(folder), name="part", target_bytes=1 << 30)
     for rows in read_log_rows(snapshot, FEED, 0, 1_000_000):
-        writer.add(rows, NODE.hex(), FEED)
-    return writer.close(), writer
+        writer.add(rows, NODE.hex())
+    return writer.close()
 
 
 def test_files_hold_the_rows_of_their_day(tmp_path, snapshot, logged):
-    facts, writer = write(tmp_path, snapshot)
-    assert writer.rows == {(NODE.hex(), FEED): len(logged)}
+    facts = write(tmp_path, snapshot)
+    assert sum(fact.rows for fact in facts) == len(logged)
     assert [fact.partition["date"] for fact in facts] == ["2026-11-16", "2026-11-17"]
     assert sorted(fact.path for fact in facts) == sorted(
         str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet")
@@ -259,7 +259,7 @@ def test_rows_of_many_days_in_any_order_find_their_files(tmp_path, node):
     days = [(7 * n) % 40 for n in range(200)]
     for n, day in enumerate(days):
         node.append([b"%d" % n], at=MONDAY + day * 24 * HOUR)
-    facts, _ = write(tmp_path, node.snapshot())
+    facts = write(tmp_path, node.snapshot())
     found = {}
     for fact in facts:
         for value in pq.ParquetFile(tmp_path / fact.path).read().column("value").to_pylist():
@@ -277,11 +277,8 @@ def test_a_file_ends_near_its_size(tmp_path, node, monkeypatch):
     writer = ValueWriter(VALUES, Folder(tmp_path), name="part", target_bytes=500_000)
     for rows in read_log_rows(node.snapshot(), FEED, 0, 1_000_000):
         for at in range(0, rows.batch.num_rows, 1_000):
-            writer.add(
-                type(rows)(rows.batch.slice(at, 1_000), rows.days[at : at + 1_000]),
-                NODE.hex(),
-                FEED,
-            )
+            part = type(rows)(rows.batch.slice(at, 1_000), rows.days[at : at + 1_000])
+            writer.add(part, NODE.hex())
     facts = writer.close()
     assert len(facts) > 3
     assert max(fact.size for fact in facts) < 900_000

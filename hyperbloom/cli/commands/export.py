@@ -366,9 +366,15 @@ def _moment(seconds: float | None) -> str:
 
 @export.command(timeout_option=False)
 @click.argument("target", metavar="DIR|URL", type=TablesPlace())
+@click.option(
+    "--by",
+    type=click.Choice(["day", "month"]),
+    help="Write the table values anew, with files for each node and day, or month, unless it has "
+    "them so; exports go on in the same way. By month is for nodes with little in a day.",
+)
 @_file_size
 @pass_app
-def compact(app: App, target: Place, file_size: int) -> None:
+def compact(app: App, target: Place, by: Literal["day", "month"] | None, file_size: int) -> None:
     """Join the small files of the tables below DIR.
 
     Readers are not disturbed; the old files stay until `export vacuum`.
@@ -377,7 +383,7 @@ def compact(app: App, target: Place, file_size: int) -> None:
         from hyperbloom.export.upkeep import compact_tables
     begun = time.monotonic()
     with Progress("joining files"):
-        done = compact_tables(target, target_bytes=file_size)
+        done = compact_tables(target, by=by, target_bytes=file_size)
     if app.out.as_json:
         tables = [{"table": name, "removed": c.removed, "added": c.added} for name, c in done]
         app.out.json({"tables": tables, "seconds": round(time.monotonic() - begun, 3)})

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
-import pyarrow.parquet as pq
 
 from hyperbloom.export.engines.engine import Files, TaskProgress
 from hyperbloom.export.engines.tasks import answer, failure_answer, is_failure, write_report_rows
@@ -28,6 +27,7 @@ from hyperbloom.export.engines.worker import Call
 from hyperbloom.export.errors import ExportError
 from hyperbloom.export.places.folder import Folder
 from hyperbloom.export.places.place import Place
+from hyperbloom.export.tables.files import read_batches
 from hyperbloom.export.tables.rows import DAY
 from hyperbloom.export.tables.schema import TABLES, TIMESTAMP
 
@@ -42,10 +42,8 @@ _BUCKET_ROWS: Final = 100_000
 _BUCKETS_A_TASK: Final = 10
 _TASK_BYTES: Final = 128 * 1024 * 1024
 _WAITING_BYTES: Final = 8 * 1024 * 1024
-_BATCH_ROWS: Final = 8_192
-_BATCH_BYTES: Final = 4 * 1024 * 1024
-_READ_BYTES: Final = 1024 * 1024
 _HASH_BYTES: Final = 32
+_READ: Final = ("origin", "feed", "size", "received_at", "value")
 _ROWS: Final = pa.schema(
     [
         pa.field("origin", pa.binary()),
@@ -159,7 +157,7 @@ def shuffle(place: Place, sources: Sequence[Source], buckets: int, spill: Path) 
         with pa.OSFile(str(spill), "wb") as file, pa.ipc.new_file(file, _ROWS, options=_LZ4) as out:
             waiting: list[pa.RecordBatch] = []
             for source in sources:
-                for batch in _read(place, source.path):
+                for batch in read_batches(place, source.path, _READ):
                     days.update(_origins_and_days(batch))
                     waiting.append(_hashed(batch))
                     if sum(each.nbytes for each in waiting) >= _WAITING_BYTES:
@@ -188,22 +186,6 @@ def _origins_and_days(batch: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
     for day in np.unique(days).tolist():
         for origin in pc.unique(origins.filter(pa.array(days == day))).to_pylist():
             yield origin, day
-
-
-def _read(place: Place, path: str) -> Iterator[pa.RecordBatch]:
-    """A file's rows, few at a time where values are large: they may have 256 KiB."""
-    columns = ["origin", "feed", "size", "received_at", "value"]
-    try:
-        with pq.ParquetFile(place.open(path), buffer_size=_READ_BYTES) as file:
-            for number in range(file.num_row_groups):
-                group = file.metadata.row_group(number)
-                row_bytes = group.total_byte_size / max(1, group.num_rows)
-                rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, row_bytes))))
-                # A group at a time, or the buffers of all would be held to the end.
-                for batch in file.iter_batches(rows, [number], columns=columns, use_threads=False):
-                    yield batch.select(columns)
-    except OSError as error:
-        raise place.failed(error) from error
 
 
 def _hashed(batch: pa.RecordBatch) -> pa.RecordBatch:

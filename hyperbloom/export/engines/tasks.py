@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -74,6 +75,7 @@ def write_value_ranges(ranges: Sequence[SeqRange], files: Files, number: int) ->
         name=f"{files.name}-{number}",
         target_bytes=files.target_bytes,
     )
+    written: Counter[tuple[str, bytes]] = Counter()
     counter = RowCounter(files.counter, number)
     try:
         # The worker's process was started by Java, or by a cluster's executor.
@@ -81,7 +83,8 @@ def write_value_ranges(ranges: Sequence[SeqRange], files: Files, number: int) ->
         with files.place.shared(files.share_with):
             for piece in ranges:
                 for rows in read_log_rows(piece.path, piece.feed, piece.after_seq, piece.last_seq):
-                    writer.add(rows, piece.node, piece.feed)
+                    writer.add(rows, piece.node)
+                    written[piece.node, piece.feed] += rows.batch.num_rows
                     counter.add(rows.batch.num_rows)
             facts = writer.close()
     except (ExportError, StoreError, OSError) as error:
@@ -89,7 +92,7 @@ def write_value_ranges(ranges: Sequence[SeqRange], files: Files, number: int) ->
         return failure_answer(error, files.place)
     finally:
         counter.close()
-    return answer(facts, [(node, feed.hex(), n) for (node, feed), n in writer.rows.items()])
+    return answer(facts, [(node, feed.hex(), n) for (node, feed), n in written.items()])
 
 
 def write_report_rows(batches: Iterable[pa.RecordBatch], table: str, files: Files) -> str:

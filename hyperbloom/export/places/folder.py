@@ -114,6 +114,20 @@ class Folder(Place):
         whole.parent.mkdir(parents=True, exist_ok=True)
         return _LocalFile(whole)
 
+    def add_whole(self, path: str, data: bytes) -> None:
+        """Make a file, whole and lasting or not at all; ExportConflict if there is one, OSError."""
+        whole = self.path / path
+        unnamed = whole.parent / ".unnamed"
+        try:
+            unnamed.write_bytes(data)
+            sync_path(unnamed)
+            os.link(unnamed, whole)
+        except FileExistsError:
+            raise self._somebody_else() from None
+        finally:
+            unnamed.unlink(missing_ok=True)
+        sync_path(whole.parent)
+
     def open(self, path: str) -> str:
         """The path, which pyarrow opens itself."""
         return str(self.path / path)
@@ -135,6 +149,8 @@ class Folder(Place):
 
     def failed(self, error: Exception) -> ExportError:
         """An error of the disk or of deltalake."""
+        if isinstance(error, ExportError):
+            return error
         text = " ".join(str(error).split())
         if (isinstance(error, OSError) and error.errno in _NO_ROOM) or any(
             said in text for said in _NO_ROOM_TEXTS
@@ -145,10 +161,13 @@ class Folder(Place):
         if isinstance(error, OSError):
             return ExportError(f"{self} cannot be written: {error.strerror or text}")
         if type(error).__name__ == "CommitFailedError":
-            return ExportConflict(
-                f"somebody else changed {self} meanwhile; run it again, nothing was committed"
-            )
+            return self._somebody_else()
         return TableUnusable(f"the table {self} cannot be used: {text}")
+
+    def _somebody_else(self) -> ExportConflict:
+        return ExportConflict(
+            f"somebody else changed {self} meanwhile; run it again, nothing was committed"
+        )
 
 
 class _LocalFile(NewFile):

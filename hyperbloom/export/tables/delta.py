@@ -15,14 +15,20 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import pyarrow as pa
 
-from hyperbloom.export.errors import TableUnusable, missing_package
+from hyperbloom import __version__
+from hyperbloom.export.errors import ExportError, TableUnusable, missing_package
+from hyperbloom.export.places.folder import Folder
 from hyperbloom.export.places.place import Place
 from hyperbloom.export.tables.files import FileFact
 from hyperbloom.export.tables.schema import TABLES, OtherColumns, Table, merged
@@ -201,12 +207,15 @@ class OpenTable:
         facts: Sequence[FileFact],
         *,
         replaced: Iterable[ListedFile] = (),
-        numbers: Mapping[str, int],
-        metadata: Mapping[str, Any],
+        numbers: Mapping[str, int] = MappingProxyType({}),
+        metadata: Mapping[str, Any] | None = None,
+        rearranges: bool = False,
     ) -> int:
         """Name new files, un-name ``replaced`` ones and set numbers, all at once; the new version.
 
-        ``numbers`` are application transactions by name, without our prefix. Columns and comments
+        ``numbers`` are application transactions by name, without our prefix. A commit that
+        ``rearranges`` has the replaced files' rows in the new ones, and changes no columns: who
+        follows the table may pass it over. Columns and comments
         that the table lacks come with the same commit, if ``replaced`` are all files of some nodes
         (of the table, where it is not cut), or none. If not, they come with one before it.
         """
@@ -214,18 +223,18 @@ class OpenTable:
         now = int(time.time() * 1000)
         additions = [
             deltalake.transaction.AddAction(
-                fact.path, fact.size, fact.partition, now, True, fact.stats
+                fact.path, fact.size, fact.partition, now, not rearranges, fact.stats
             )
             for fact in facts
         ]
         properties = deltalake.CommitProperties(
-            custom_metadata={METADATA: json.dumps(metadata)},
+            custom_metadata=None if metadata is None else {METADATA: json.dumps(metadata)},
             max_commit_retries=0,
             app_transactions=self._transactions(numbers),
         )
         try:
             self.place.keep_names("..", ".", *_folders_around(fact.path for fact in facts))
-            self._change(additions, list(replaced), now, properties)
+            self._change(additions, list(replaced), now, properties, rearranges=rearranges)
             self.place.keep_names("_delta_log")
         except Exception as error:
             raise self.place.failed(error) from error
@@ -237,11 +246,13 @@ class OpenTable:
         gone: Sequence[ListedFile],
         now: int,
         properties: CommitProperties,
+        *,
+        rearranges: bool,
     ) -> None:
         deltalake = _deltalake()
         columns = merged(self.columns, self.table)
         only = None
-        if not columns.equals(self.columns, check_metadata=True):
+        if not rearranges and not columns.equals(self.columns, check_metadata=True):
             only = self._filter_of(gone)
             if only is None:
                 alone = deltalake.CommitProperties(max_commit_retries=0)
@@ -251,7 +262,7 @@ class OpenTable:
             return
         removals = [
             deltalake.transaction.RemoveAction(
-                file.path, True, now, file.size, dict(file.partition)
+                file.path, not rearranges, now, file.size, dict(file.partition)
             )
             for file in gone
         ]
@@ -321,6 +332,94 @@ class OpenTable:
             raise self.place.failed(error) from error
         return Compaction(removed=metrics["numFilesRemoved"], added=metrics["numFilesAdded"])
 
+    def recut(
+        self, partition_by: tuple[str, ...], rewrite: Callable[[], Sequence[FileFact]]
+    ) -> tuple[int, int]:
+        """Replace all files by those that ``rewrite`` makes of the same rows, cut by other columns.
+
+        Everything else about the table stays as it is, its id as well. No call of deltalake does
+        that for files which are there: so this entry of the log is written here. How many files
+        were replaced, and by how many.
+        """
+        place, files = self.place, self.files()
+        if not isinstance(place, Folder):
+            raise ExportError(
+                f"{place} is at an object store, where this cannot be done without losing what "
+                "somebody else commits meanwhile; it is as it was"
+            )
+        if self._delta.protocol() != _PROTOCOL:
+            raise TableUnusable(f"{place} has features that others gave it; it is as it was")
+        facts = rewrite()
+        entry = self._cut_entry(files, facts, partition_by)
+        try:
+            place.keep_names("..", ".", *_folders_around(fact.path for fact in facts))
+            place.add_whole(f"_delta_log/{self.version + 1:020}.json", entry)
+            self._delta.update_incremental()
+        except Exception as error:
+            raise place.failed(error) from error
+        self.table = self.table.cut_by(partition_by)
+        return len(files), len(facts)
+
+    def _cut_entry(
+        self,
+        files: Sequence[ListedFile],
+        facts: Sequence[FileFact],
+        partition_by: tuple[str, ...],
+    ) -> bytes:
+        """An entry of the log after which the table has other files and is cut by other columns.
+
+        (Delta protocol, "Actions".)
+        """
+        now = int(time.time() * 1000)
+        commit_info = {
+            "timestamp": now,
+            "operation": "WRITE",
+            "operationParameters": {"mode": "Overwrite", "partitionBy": json.dumps(partition_by)},
+            "engineInfo": f"hyperbloom/{__version__}",
+            "readVersion": self.version,
+        }
+        actions: list[dict[str, Any]] = [
+            {"commitInfo": commit_info},
+            {"metaData": self._metadata(partition_by)},
+        ]
+        for file in files:
+            removal = _described(file.path, file.size, file.partition)
+            removal |= {"extendedFileMetadata": True, "deletionTimestamp": now}
+            actions.append({"remove": removal})
+        for fact in facts:
+            addition = _described(fact.path, fact.size, fact.partition)
+            addition |= {"modificationTime": now, "stats": fact.stats}
+            actions.append({"add": addition})
+        return b"".join(json.dumps(action).encode() + b"\n" for action in actions)
+
+    def _metadata(self, partition_by: tuple[str, ...]) -> dict[str, Any]:
+        """The table as the log describes it, but cut by these columns."""
+        found = self._delta.metadata()
+        return {
+            "id": found.id,
+            "name": found.name,
+            "description": found.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": self._delta.schema().to_json(),
+            "partitionColumns": list(partition_by),
+            "createdTime": found.created_time,
+            "configuration": found.configuration,
+        }
+
+    @contextmanager
+    def new_files(self) -> Iterator[str]:
+        """A beginning for the names of new files, which are removed if the block fails."""
+        name = f"part-{uuid.uuid4().hex[:8]}"
+        try:
+            yield name
+        except BaseException:
+            # A Ctrl-C that came during a commit is raised behind it: the log is asked anew.
+            with suppress(ExportError):
+                found = OpenTable.find(self.place.parent, self.place.name)
+                if found is not None:
+                    found.remove_unnamed(name)
+            raise
+
     def vacuum(self, keep_hours: int, *, dry_run: bool) -> list[str]:
         """Remove files that no commit names any more, or never did, older than ``keep_hours``."""
         try:
@@ -352,6 +451,9 @@ class OpenTable:
 
 
 def _days(action: Mapping[str, Any]) -> tuple[dt.date, dt.date] | None:
+    date = action.get("partition.date")
+    if date is not None:
+        return date, date
     first, last = (action.get(f"{end}.received_at") for end in ("min", "max"))
     return (first.date(), last.date()) if first and last else None
 
@@ -360,6 +462,20 @@ _MARK_PARTS: Final = ("top_seq", "rows", "generation", "anchor")
 _COMPACTION_SECONDS: Final = 3_600
 _NO_PARTITION: Final = "none"
 """No node's key, which is hex."""
+
+
+_PROTOCOL: Final = (1, 2, None, None)
+"""What deltalake says of a table of ours: no feature of which a file's rows may depend."""
+
+
+def _described(path: str, size: int, partition: Mapping[str, str]) -> dict[str, Any]:
+    """A file in an entry that adds or removes it, and changes no rows."""
+    return {
+        "path": quote(path, safe="/="),
+        "partitionValues": dict(partition),
+        "size": size,
+        "dataChange": False,
+    }
 
 
 def _folders_around(paths: Iterable[str]) -> set[str]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import uuid
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -23,14 +22,17 @@ import pyarrow.parquet as pq
 from hyperbloom.export.places.place import NewFile, Place
 from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES
 from hyperbloom.export.tables.rows import Rows, dates
-from hyperbloom.export.tables.schema import TABLES, Table
+from hyperbloom.export.tables.schema import Table
 
-__all__ = ["FileFact", "PartWriter", "ValueWriter"]
+__all__ = ["FileFact", "PartWriter", "ValueWriter", "read_batches"]
 
 _GROUP_ROWS: Final = 131_072
 _GROUP_BYTES: Final = 16 * 1024 * 1024
 _WAITING_BYTES: Final = 32 * 1024 * 1024
 _OPEN_PARTS: Final = 16
+_BATCH_ROWS: Final = 8_192
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+_READ_BYTES: Final = 1024 * 1024
 _KEYS: Final = ("feed", "issuer", "trustee", "introduced_by", "origin", "node", "alias", "snapshot")
 _NUMBERS: Final = ("seq", "received_at", "taken_at", "first_seen", "last_seen")
 
@@ -174,18 +176,15 @@ class ValueWriter:
 
     def __init__(self, table: Table, place: Place, *, name: str, target_bytes: int) -> None:
         self._table = table
-        self._by_day = table.cut == "day"
+        self._schema = table.file_schema
         self._place = place
         self._name = name
         self._target_bytes = target_bytes
         self._parts: dict[tuple[str, dt.date], PartWriter] = {}
         self._facts: list[FileFact] = []
-        self.rows: Counter[tuple[str, bytes]] = Counter()
-        """Rows taken, by node and feed."""
 
-    def add(self, rows: Rows, node: str, feed: bytes) -> None:
-        """Take rows of one node and feed."""
-        self.rows[node, feed] += rows.batch.num_rows
+    def add(self, rows: Rows, node: str) -> None:
+        """Take rows of one node; OSError if they cannot be written."""
         for start, batch in self._cut(rows):
             self._part(node, start).add(batch)
         if sum(part.waiting_bytes for part in self._parts.values()) > _WAITING_BYTES:
@@ -205,10 +204,9 @@ class ValueWriter:
 
     def _cut(self, rows: Rows) -> Iterator[tuple[dt.date, pa.RecordBatch]]:
         """The rows of each day, or month, with its first day."""
-        if self._by_day:
-            starts, batch = rows.days.astype("M8[D]"), rows.batch
-        else:
-            starts, batch = rows.days.astype("M8[D]").astype("M8[M]"), _with_dates(rows)
+        starts, batch = rows.days.astype("M8[D]"), rows.batch
+        if "date" in self._schema.names:
+            starts, batch = starts.astype("M8[M]"), self._with_dates(rows)
         first = starts[0]
         if (starts == first).all():
             yield first.astype("M8[D]").item(), batch
@@ -217,6 +215,12 @@ class ValueWriter:
         found, begins = np.unique(starts[order], return_index=True)
         for start, at in zip(found.astype("M8[D]"), np.split(order, begins[1:]), strict=True):
             yield start.item(), batch.take(pa.array(at))
+
+    def _with_dates(self, rows: Rows) -> pa.RecordBatch:
+        columns = dict(zip(rows.batch.schema.names, rows.batch.columns, strict=True))
+        columns["date"] = dates(rows)
+        arrays = [columns[name] for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _part(self, node: str, start: dt.date) -> PartWriter:
         # Taken out and put back, so that the first one is the one unused for longest.
@@ -236,6 +240,21 @@ class ValueWriter:
         return part
 
 
-def _with_dates(rows: Rows) -> pa.RecordBatch:
-    at = rows.batch.schema.get_field_index("origin") + 1
-    return rows.batch.add_column(at, TABLES["values"].schema.field("date"), dates(rows))
+def read_batches(
+    place: Place, path: str, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """A file's rows, few at a time where values are large: they may have 256 KiB.
+
+    Raises ExportError.
+    """
+    try:
+        with pq.ParquetFile(place.open(path), buffer_size=_READ_BYTES) as file:
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                row_bytes = group.total_byte_size / max(1, group.num_rows)
+                rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, row_bytes))))
+                # A group at a time, or the buffers of all would be held to the end.
+                for batch in file.iter_batches(rows, [number], columns=columns, use_threads=False):
+                    yield batch if columns is None else batch.select(columns)
+    except (OSError, pa.ArrowException) as error:
+        raise place.failed(error) from error
