@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from hyperbloom.export.engines.choice import Choice, Engines
-from hyperbloom.export.engines.counter import count_rows, counter_file
 from hyperbloom.export.engines.engine import Engine, EngineName, Files
 from hyperbloom.export.engines.tasks import Answers
 from hyperbloom.export.errors import ExportError
@@ -244,19 +243,12 @@ class _Export:
         rows = sum(piece.rows for piece in ranges)
         choice, engine = self._started.for_rows(rows)
         tasks = cut_by_seq(ranges, cores=engine.cores, target_bytes=self._files.target_bytes)
-        with counter_file() as counter:
 
-            def progress() -> None:
-                written = count_rows(counter)
-                self._started.show(f"values: {written:,} of {rows:,} rows", written / max(1, rows))
+        def progress(written: int) -> None:
+            self._started.show(f"values: {written:,} of {rows:,} rows", written / max(1, rows))
 
-            files = replace(
-                self._files,
-                place=table.place,
-                cut_by=table.table.partition_by,
-                counter=counter,
-            )
-            return choice, self._read_answers(engine.write_values(tasks, files, progress))
+        files = replace(self._files, place=table.place, cut_by=table.table.partition_by)
+        return choice, self._read_answers(engine.write_values(tasks, files, progress))
 
     def _read_answers(self, lines: Sequence[str]) -> Answers:
         answers = Answers(lines)

@@ -21,6 +21,7 @@ from hyperbloom.export import Engines, export_snapshots
 from hyperbloom.export.engines.choice import ROWS_A_CORE
 from hyperbloom.export.engines.interrupts import deferred, uninterrupted, waited_for
 from hyperbloom.export.engines.local import local_engine
+from hyperbloom.export.engines.unnamed import unnamed_files
 from hyperbloom.export.errors import ExportBusy, ExportError, SnapshotUnusable
 from hyperbloom.export.places.lock import folder_lock
 from hyperbloom.export.tables.delta import METADATA
@@ -314,6 +315,69 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
         process.kill()
         process.wait()
     wait_until(lambda: is_gone(int(path.read_text())))
+
+
+HALF_A_REPORT = """
+import sys
+from pathlib import Path
+from hyperbloom.export import Engines, export_snapshots
+from hyperbloom.export.engines import local_reports
+
+def shuffled(answer):
+    print("shuffled", flush=True)
+    sys.stdin.readline()
+
+local_reports.is_failure = shuffled
+export_snapshots([sys.argv[1]], Path(sys.argv[2]), engines=Engines(wanted="local", processes=2),
+    tables=("values", sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("report", ["coverage", "provenance"])
+def test_an_export_killed_in_a_report_leaves_nothing_in_the_temporary_folder(
+    node, tmp_path, report
+):
+    node.append(random_values(500))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-c", HALF_A_REPORT, node.snapshot(), tmp_path / "tables", report]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(scratch)},
+    )
+    with process:
+        assert process.stdout.readline() == b"shuffled\n"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        held = [
+            path.stat().st_size
+            for path in Path(f"/proc/{process.pid}/fd").iterdir()
+            if os.readlink(path).startswith(str(scratch))
+        ]
+        process.kill()
+    assert sum(held) > 500 * 43
+    assert list(scratch.iterdir()) == []
+    assert children
+    for child in children:
+        wait_until(lambda child=child: is_gone(child))
+
+
+def test_where_descriptors_have_no_paths_files_go_with_the_export(monkeypatch, tmp_path, node):
+    monkeypatch.setattr("hyperbloom.export.engines.unnamed._DESCRIPTORS", tmp_path / "none")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    node.append(random_values(500))
+    before = set(tmp_path.iterdir())
+    tables = ("values", "coverage", "provenance")
+    export_snapshots([node.snapshot()], tmp_path / "tables", engines=LOCAL, tables=tables)
+    assert len(rows(tmp_path / "tables", "coverage")) == 500
+    assert {path.name for path in set(tmp_path.iterdir()) - before} == {"tables"}
+    with unnamed_files() as new_file:
+        paths = [new_file(), new_file()]
+        assert len(set(paths)) == 2
+        assert all(path.parent.parent == tmp_path for path in paths)
+        assert all(path.stat().st_mode & 0o777 == 0o600 for path in paths)
+    assert not paths[0].parent.exists()
 
 
 def test_a_task_that_fails_is_a_sentence_too():

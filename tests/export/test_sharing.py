@@ -125,10 +125,12 @@ def test_an_export_is_for_its_owner_alone(java, snapshot, node, target, tmp_path
     assert sum(1 for path in target.rglob("_delta_log/*.json")) >= 6
     # The engines' own files: folders and files that others cannot enter or read.
     own = {name: mode for name, mode in seen.items() if not name.startswith("hsperf")}
-    assert own
+    # Those of `local` have no names.
+    assert bool(own) == (engine == "spark")
     assert {name: oct(mode) for name, mode in own.items() if mode & 0o077} == {}
     assert [path.name for path in scratch.iterdir() if not path.name.startswith("hsperf")] == []
     export("compact", target)
+    export("compact", target, "--by", "month")
     export("vacuum", target, "--keep", "20m")
     assert modes(target) == ({0o700}, {0o600})
     if os.geteuid() == 0:

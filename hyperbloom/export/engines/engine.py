@@ -58,11 +58,11 @@ class Engine(Protocol):
         """Tasks that run at one time."""
 
     def write_values(
-        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[], None]
+        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[int], None]
     ) -> list[str]:
         """Write the ranges of each task into files of `values`; an answer a task (tasks.py).
 
-        ``progress`` is called now and then; the tasks count their rows in the files' counter.
+        ``progress`` is called now and then with the number of rows written so far.
         """
 
     def write_report(

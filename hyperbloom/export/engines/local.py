@@ -17,12 +17,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from hyperbloom.export.engines.counter import count_rows
 from hyperbloom.export.engines.engine import Files, TaskProgress
 from hyperbloom.export.engines.interrupts import deferred, uninterrupted, waited_for
 from hyperbloom.export.engines.local_reports import make_report
 from hyperbloom.export.engines.tasks import is_failure, write_value_ranges
+from hyperbloom.export.engines.unnamed import unnamed_files
 from hyperbloom.export.engines.worker import Call
 from hyperbloom.export.errors import ExportError, SnapshotUnusable
 from hyperbloom.export.tables.ranges import SeqRange
@@ -67,11 +70,14 @@ class LocalEngine:
         self._workers: list[_Worker] = []
 
     def write_values(
-        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[], None]
+        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[int], None]
     ) -> list[str]:
         """Write the ranges of each task; an answer a task."""
-        calls = [(write_value_ranges, (task, files, number)) for number, task in enumerate(tasks)]
-        return self._do(calls, lambda _: progress())
+        with unnamed_files() as new_file:
+            counter = new_file()
+            files = replace(files, counter=counter)
+            calls = [(write_value_ranges, (ranges, files, n)) for n, ranges in enumerate(tasks)]
+            return self._do(calls, lambda _: progress(count_rows(counter)))
 
     def write_report(
         self, name: str, source: OpenTable, files: Files, progress: TaskProgress

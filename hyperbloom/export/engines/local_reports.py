@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow.ipc
 
 from hyperbloom.export.engines.engine import Files, TaskProgress
 from hyperbloom.export.engines.tasks import answer, failure_answer, is_failure, write_report_rows
+from hyperbloom.export.engines.unnamed import unnamed_files
 from hyperbloom.export.engines.worker import Call
 from hyperbloom.export.errors import ExportError
 from hyperbloom.export.places.folder import Folder
@@ -76,9 +77,8 @@ def make_report(
     tasks = max(min(cores, buckets), math.ceil(buckets / _BUCKETS_A_TASK))
     ranges = [range(buckets * n // tasks, buckets * (n + 1) // tasks) for n in range(tasks)]
     total = len(parts) + tasks
-    with TemporaryDirectory(prefix="hyperbloom-export-") as folder:
-        scratch = Path(folder)
-        spills = [scratch / f"rows-{number}" for number in range(len(parts))]
+    with unnamed_files() as new_file:
+        spills = [Spill(new_file(), new_file()) for _ in parts]
         calls: list[Call] = [
             (shuffle, (source.place, part, buckets, spill))
             for part, spill in zip(parts, spills, strict=True)
@@ -86,8 +86,8 @@ def make_report(
         answers = run(calls, lambda done: progress(done, total))
         if any(map(is_failure, answers)):
             return answers
-        sums = [scratch / f"sums-{number}" for number in range(tasks)]
-        shuffled = Shuffled(spills, buckets)
+        sums = [new_file() for _ in ranges]
+        shuffled = Shuffled([spill.rows for spill in spills], buckets)
         if name == "coverage":
             calls = [(add_up_coverage, (each, shuffled, files)) for each in ranges]
         else:
@@ -98,8 +98,15 @@ def make_report(
         answers += run(calls, lambda done: progress(len(parts) + done, total))
         if name == "coverage" or any(map(is_failure, answers)):
             return answers
-        days = [spill.with_suffix(".days") for spill in spills]
+        days = [spill.days for spill in spills]
         return answers + run([(finish_provenance, (sums, days, files))], lambda _: None)
+
+
+class Spill(NamedTuple):
+    """Files for what a task shuffles: rows, and the days of each origin."""
+
+    rows: Path
+    days: Path
 
 
 class Shuffled(NamedTuple):
@@ -147,14 +154,17 @@ def _even_parts(sources: Sequence[Source], cores: int) -> list[list[Source]]:
 # Tasks
 
 
-def shuffle(place: Place, sources: Sequence[Source], buckets: int, spill: Path) -> str:
+def shuffle(place: Place, sources: Sequence[Source], buckets: int, spill: Spill) -> str:
     """Sort the rows of files into buckets: in ``spill`` as many batches as there are, repeatedly.
 
-    Beside it are the days on which something came from each origin.
+    Beside them are the days on which something came from each origin.
     """
     days: set[tuple[bytes, int]] = set()
     try:
-        with pa.OSFile(str(spill), "wb") as file, pa.ipc.new_file(file, _ROWS, options=_LZ4) as out:
+        with (
+            pa.OSFile(str(spill.rows), "wb") as file,
+            pa.ipc.new_file(file, _ROWS, options=_LZ4) as out,
+        ):
             waiting: list[pa.RecordBatch] = []
             for source in sources:
                 for batch in read_batches(place, source.path, _READ):
@@ -165,9 +175,9 @@ def shuffle(place: Place, sources: Sequence[Source], buckets: int, spill: Path) 
                         waiting = []
             if waiting:
                 _spill(waiting, buckets, out)
-        _write(spill.with_suffix(".days"), pa.Table.from_arrays(_columns(days), schema=_DAYS))
+        _write(spill.days, pa.Table.from_arrays(_columns(days), schema=_DAYS))
     except (ExportError, OSError) as error:
-        return failure_answer(error, Folder(spill.parent))
+        return failure_answer(error, Folder(Path(gettempdir())))
     return answer([], [])
 
 
@@ -239,7 +249,7 @@ def add_up_provenance(numbers: Sequence[int], shuffled: Shuffled, sums: Path) ->
     try:
         _write(sums, pa.concat_tables(_provenance(shuffled.bucket(n)) for n in numbers))
     except OSError as error:
-        return failure_answer(error, Folder(sums.parent))
+        return failure_answer(error, Folder(Path(gettempdir())))
     return answer([], [])
 
 
@@ -260,7 +270,7 @@ def finish_provenance(sums: Sequence[Path], days: Sequence[Path], files: Files) 
         parts = pa.concat_tables(map(_read_back, sums))
         dates = pa.concat_tables(map(_read_back, days))
     except OSError as error:
-        return failure_answer(error, Folder(sums[0].parent))
+        return failure_answer(error, Folder(Path(gettempdir())))
     total = [("values", "sum"), *_SUMS]
     by_feed = parts.group_by(["origin", "feed"], use_threads=False).aggregate(total)
     by_feed = by_feed.rename_columns(["origin", "feed", "values", *_SUMMED])

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from hyperbloom.export.engines.counter import count_rows, counter_file
 from hyperbloom.export.engines.engine import Files, TaskProgress
 from hyperbloom.export.engines.interrupts import deferred, waited_for
 from hyperbloom.export.engines.spark_reports import REPORT_FRAMES
@@ -45,21 +47,23 @@ class SparkEngine:
             return max(1, self._session.sparkContext.defaultParallelism)
 
     def write_values(
-        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[], None]
+        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[int], None]
     ) -> list[str]:
         """Write the ranges of each task; an answer a task."""
+        with counter_file() as counter:
+            counted = replace(files, counter=counter)
 
-        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield _as_batch(write_value_ranges(tasks[number], files, number))
+            def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        yield _as_batch(write_value_ranges(tasks[number], counted, number))
 
-        return self._answers(
-            lambda: self._session.range(0, len(tasks), 1, len(tasks)).mapInArrow(
-                work, _ANSWER_SCHEMA
-            ),
-            lambda group: progress(),
-        )
+            return self._answers(
+                lambda: self._session.range(0, len(tasks), 1, len(tasks)).mapInArrow(
+                    work, _ANSWER_SCHEMA
+                ),
+                lambda group: progress(count_rows(counter)),
+            )
 
     def write_report(
         self, name: str, source: OpenTable, files: Files, progress: TaskProgress
