@@ -29,8 +29,9 @@ from hyperbloom.export import (
 )
 from hyperbloom.export import append as append_module
 from hyperbloom.export.errors import ExportBusy, StreamBroken
+from hyperbloom.export.places.lock import folder_lock
+from hyperbloom.export.places.urls import place_of
 from hyperbloom.export.tables.delta import OpenTable
-from hyperbloom.export.tables.lock import folder_lock
 from hyperbloom.export.tables.schema import TABLES
 from hyperbloom.export.upkeep import compact_tables, table_statuses
 
@@ -167,7 +168,7 @@ def test_crashes_on_both_sides_of_the_commit(node, query, monkeypatch):
     assert batches == [(1, 0), (2, 1)]
     assert query.rows() == records(node)
     # Spark tells a batch of which checkpoint it is, as the next test has it.
-    table = OpenTable.find(query.table.parent, "values")
+    table = OpenTable.find(place_of(query.table.parent), "values")
     assert table.number("stream.live.checkpoint") is not None
 
 
