@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from export_nodes import FEED, NODE, OTHER_FEED, random_values, spoil
-from nodes import real_nodes
+from nodes import free_port, real_nodes
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from hyperbloom.api.problems import Problem
@@ -436,11 +436,6 @@ def running(tmp_path):
         yield nodes.make("node", feed="news")
 
 
-def over_tcp(node):
-    node.api_port = node.port + 1
-    return {"url": f"http://127.0.0.1:{node.api_port}", "tokenFile": node.folder / "api.token"}
-
-
 def values_of(rows):
     return [value for *_, value in rows]
 
@@ -486,15 +481,16 @@ def test_what_a_running_node_forgets(running):
 
 
 def test_a_node_over_tcp_and_one_that_is_away(running, monkeypatch):
-    config = running.config_path
-    config.write_text(config.read_text() + f'[api]\nlisten = "127.0.0.1:{running.port + 1}"\n')
+    config, address = running.config_path, f"127.0.0.1:{free_port()}"
+    config.write_text(config.read_text() + f'[api]\nlisten = "{address}"\n')
     monkeypatch.setattr(node_arrivals, "_AWAY_SECONDS", 0)
-    query = Followed(**over_tcp(running))
-    (running.folder / "api.token").write_text("0" * 64)
-    (running.folder / "api.token").chmod(0o600)
+    token = running.folder / "api.token"
+    query = Followed(url=f"http://{address}", tokenFile=token)
+    token.write_text("0" * 64)
+    token.chmod(0o600)
     with pytest.raises(NodeUnreachable, match="no node answers"):
         query.plan()
-    (running.folder / "api.token").unlink()
+    token.unlink()
     running.start()
     running.put(b"a", b"b")
     assert values_of(query.news()) == [b"a", b"b"]
@@ -502,7 +498,7 @@ def test_a_node_over_tcp_and_one_that_is_away(running, monkeypatch):
     wrong.write_text("0" * 64)
     wrong.chmod(0o600)
     with pytest.raises(Problem, match="token"):
-        Followed(**{**over_tcp(running), "tokenFile": wrong}).plan()
+        Followed(url=f"http://{address}", tokenFile=wrong).plan()
     end = marks_form({("ab" * 32, FEED.hex()): Mark(seq=1, life=1, forgotten=0, anchor="")})
     with pytest.raises(ExportError, match="another node now"):
         query.read({"version": 1, "start": "earliest"}, end)
