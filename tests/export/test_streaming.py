@@ -234,11 +234,15 @@ def test_a_running_node_is_followed_while_values_come(spark, tmp_path):
             node.put(*values[start : start + 30])
         wait_until(lambda: len(found(query)) == 300, 60, "the rows are there")
         running.stop()
+        # A snapshot goes on where the node was left, and the node where the snapshot was.
         node.put(*values[300:450])
-        running = query.start(processingTime="100 milliseconds")
+        with node.client() as client:
+            client.snapshot(tmp_path / "snapshot")
+        followed, query.options = query.options, {"path": tmp_path / "snapshot"}
+        assert query.run() == [150]
         node.put(*values[450:])
-        wait_until(lambda: len(found(query)) == 600, 60, "all rows are there")
-        running.stop()
+        query.options = followed
+        assert query.run() == [150]
     assert [row[3] for row in query.rows()] == values
     assert len(set(query.rows())) == 600
 
