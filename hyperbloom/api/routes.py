@@ -114,6 +114,8 @@ ROUTES: tuple[Route, ...] = (
           answer=answers.PutForm, problems=(ErrorKind.NOT_TRUSTED, ErrorKind.STORE_FULL)),
     Route("POST", "/v1/feeds/{feed}/values/range", values.post_range, body=bodies.PageForm,
           answer=answers.RangeForm),
+    Route("GET", "/v1/feeds/{feed}/arrivals", values.list_arrivals, answer=answers.ArrivalsForm,
+          query=("after", "limit")),
     Route("POST", "/v1/feeds/{feed}/has", values.has_values, body=bodies.ValuesForm,
           answer=answers.HasForm),
     Route("GET", "/v1/feeds/{feed}/count", values.count_values, answer=answers.CountForm),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arrival",
+    "ArrivalsPage",
     "Closing",
     "EventReader",
     "NodeTimeout",
@@ -28,6 +29,7 @@ __all__ = [
     "ObjectEvent",
     "answer_of",
     "arrival_of",
+    "arrivals_of",
     "feed_path",
     "hex_list",
     "page_of",
@@ -73,6 +75,21 @@ class Arrival:
     value: bytes
     origin: bytes
     received_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalsPage:
+    """A page of a feed's arrival log; the next one is behind `following` (None: no more).
+
+    top_seq: the highest arrival number so far. life: another one when the feed was left and joined
+    anew, and its numbers began anew. forgotten: how many values it has ever forgotten.
+    """
+
+    arrivals: list[Arrival]
+    following: int | None
+    top_seq: int
+    life: int
+    forgotten: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +178,17 @@ def arrival_of(event: Mapping[str, Any]) -> Arrival:
         bytes.fromhex(event["value"]),
         bytes.fromhex(event["origin"]),
         event["received_at"],
+    )
+
+
+def arrivals_of(form: Mapping[str, Any]) -> ArrivalsPage:
+    """The page of the arrival log that an answer holds."""
+    return ArrivalsPage(
+        arrivals=list(map(arrival_of, form["arrivals"])),
+        following=form["next"],
+        top_seq=form["top_seq"],
+        life=form["life"],
+        forgotten=form["forgotten"],
     )
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 from hyperbloom.api.limits import MAX_VALUES
 from hyperbloom.client.requests import (
     Arrival,
+    ArrivalsPage,
     NodeTimeout,
     arrival_of,
+    arrivals_of,
     feed_path,
     hex_list,
     page_of,
@@ -136,6 +138,13 @@ class ValueRequests(Transport):
             f"{count:,} {'value' if count == 1 else 'values'} and no more" if count else "no value"
         )
         raise NodeTimeout(f"{came} came within {seconds:g} s")
+
+    def arrivals_page(
+        self, *, feed: str | None = None, after: int = 0, limit: int = MAX_VALUES
+    ) -> ArrivalsPage:
+        """A page of the values behind an arrival number, in the order they arrived."""
+        path = with_query(feed_path(feed, "/arrivals"), after=after, limit=limit)
+        return arrivals_of(self.ask("GET", path))
 
     # What one peer brought, and what is forgotten
 

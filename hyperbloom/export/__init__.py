@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from hyperbloom.export.errors import missing_package
 
 if TYPE_CHECKING:
-    from hyperbloom.export.datasource import HyperbloomDataSource, register
+    from hyperbloom.export.append import append_batch
     from hyperbloom.export.engines.choice import Engines
     from hyperbloom.export.engines.spark_session import spark_session, start_spark
     from hyperbloom.export.errors import ExportError
     from hyperbloom.export.job import ExportReport, export_snapshots
+    from hyperbloom.export.source.data_source import HyperbloomDataSource, register
     from hyperbloom.export.tables.reading import current_files, read
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "ExportError",
     "ExportReport",
     "HyperbloomDataSource",
+    "append_batch",
     "current_files",
     "export_snapshots",
     "read",
@@ -58,9 +60,13 @@ def _part(name: str) -> Any:
 
         return getattr(reading, name)
     if name in ("HyperbloomDataSource", "register"):
-        from hyperbloom.export import datasource
+        from hyperbloom.export.source import data_source
 
-        return getattr(datasource, name)
+        return getattr(data_source, name)
+    if name == "append_batch":
+        from hyperbloom.export import append
+
+        return getattr(append, name)
     if name in ("spark_session", "start_spark"):
         from hyperbloom.export.engines import spark_session
 

@@ -15,6 +15,7 @@ __all__ = [
     "MissingPackage",
     "SnapshotUnusable",
     "StoreUnreachable",
+    "StreamBroken",
     "TableUnusable",
     "missing_package",
 ]
@@ -68,6 +69,12 @@ class StoreUnreachable(ExportError):
     """The object store of the tables does not answer."""
 
     kind = ErrorKind.UNREACHABLE
+
+
+class StreamBroken(ExportError):
+    """What a streaming query follows does not go on from where the query stands."""
+
+    kind = ErrorKind.CONFLICT
 
 
 class TableUnusable(ExportError):

@@ -227,6 +227,11 @@ class _Export:
 
     def _values(self) -> TableReport:
         table = OpenTable.ensure(self.target, "values")
+        if table.is_streamed:
+            raise ExportError(
+                f"a streaming query appends to {table.place}; name another folder, or rows would "
+                "be there twice"
+            )
         found = (plan_of(snapshot, table, self._mode) for snapshot in self.newest)
         plans = [plan for plan in found if plan is not None]
         if not plans:

@@ -305,6 +305,13 @@ def export_case(folder: Path, scale: float) -> Figures:
     return exports.export_case(folder, scale)
 
 
+def following_case(folder: Path, scale: float) -> Figures:
+    """A streaming query that follows a node; imported here like an export."""
+    import following
+
+    return following.following_case(folder, scale)
+
+
 CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     "bloom": bloom_case,
     "shared-sync": shared_sync_case,
@@ -314,7 +321,8 @@ CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     "start": start_case,
     "idle": idle_case,
     "records": records_case,
-    "export": export_case,
+    "export-tables": export_case,
+    "export-following": following_case,
     "forgetting": forgetting_case,
     "dht-packets": dht_packets_case,
     "dht-simulated": dht_simulated_case,

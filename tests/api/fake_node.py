@@ -168,6 +168,9 @@ class FakeFeed:
             size += len(record.value)
         return succeed(LogSlice(records=records, last_seq=seq + len(records)))
 
+    def life(self) -> tuple[int, int]:
+        return 1, 0
+
     def take_interest(self, start: bytes, end: bytes | None) -> Callable[[], None]:
         interest = (start, end)
         self.interests.append(interest)

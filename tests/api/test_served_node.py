@@ -114,6 +114,14 @@ def test_the_log_is_read_behind_a_number(asked):
     assert (none.records, none.last_seq) == ([], 3)
 
 
+def test_the_log_says_of_which_life_it_is(asked):
+    life = asked.own.values.life()
+    asked.put(*VALUES)
+    assert asked.own.values.life() == life
+    assert life[0] >= 1
+    assert life[1] == 0
+
+
 def test_subscribers_hear_of_what_is_stored_until_they_leave(asked):
     heard: list[Any] = []
     leave = asked.own.values.subscribe(lambda stored, *_: heard.append(list(stored.values)))

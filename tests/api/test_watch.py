@@ -166,3 +166,28 @@ def test_a_watch_of_no_feed_is_refused(served):
     with pytest.raises(Problem) as caught:
         next(served.client().watch(feed="nobody"))
     assert caught.value.kind is ProblemKind.UNKNOWN_FEED
+
+
+def test_pages_in_the_order_of_arrival(served):
+    insert(served, b"c", b"a")
+    insert(served, b"a", b"b")
+    client = served.client()
+    page = client.arrivals_page(limit=2)
+    assert [(one.seq, one.value) for one in page.arrivals] == [(1, b"c"), (2, b"a")]
+    assert page.arrivals[0].origin == served.node.identity.public_key
+    assert page.arrivals[0].received_at == 1.0
+    assert (page.following, page.top_seq, page.life, page.forgotten) == (2, 3, 1, 0)
+    page = client.arrivals_page(after=page.following)
+    assert [(one.seq, one.value) for one in page.arrivals] == [(3, b"b")]
+    assert page.following is None
+    assert client.arrivals_page(after=3).arrivals == []
+
+
+def test_a_page_of_arrivals_is_bounded_in_bytes(served):
+    insert(served, *(bytes([number]) * 200_000 for number in range(8)))
+    page = served.client().arrivals_page()
+    assert [one.seq for one in page.arrivals] == [1, 2, 3, 4, 5]
+    assert page.following == 5
+    for query in ("after=-1", "limit=0", "limit=10001", "start=00"):
+        status, _, _ = served.ask("GET", f"/v1/feeds/-/arrivals?{query}")
+        assert status == 400

@@ -29,7 +29,7 @@ for number, block in enumerate(json.load(sys.stdin)):
     exec(compile(block, f"block {number}", "exec"), names)
 found = {name: [{k: v.hex() if isinstance(v, (bytes, bytearray)) else str(v)
                  for k, v in row.asDict().items()} for row in names[name].collect()]
-         for name in ("values", "arrivals", "missing", "growth", "rows")}
+         for name in ("values", "arrivals", "missing", "growth", "rows", "followed")}
 print("found", json.dumps({**found, "week_start": str(names["week_start"])}))
 """
 
@@ -166,6 +166,12 @@ def test_a_snapshot_without_exporting_it(typed):
     assert {row["node"] for row in typed.found["rows"]} == {ONE.hex()}
     assert len({row["feed"] for row in typed.found["rows"]}) == 1
     assert min(int(row["seq"]) for row in typed.found["rows"]) == 101
+
+
+def test_following_a_node(typed):
+    wanted = sorted((feed.hex(), record.seq, record.value.hex()) for feed, record in typed.here)
+    found = ((row["feed"], int(row["seq"]), row["value"]) for row in typed.found["followed"])
+    assert sorted(found) == wanted
 
 
 def test_every_table_and_column_is_described():

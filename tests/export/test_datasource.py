@@ -16,8 +16,9 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from hyperbloom.export.datasource import SnapshotReader, register
+from hyperbloom.export import register
 from hyperbloom.export.errors import ExportError
+from hyperbloom.export.source.snapshot_reader import SnapshotReader
 
 VALUES = random_values(5_000, seed=5, longest=40)
 

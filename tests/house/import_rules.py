@@ -84,10 +84,6 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=(*_CORE_AND_STORE, "addresses", "connections", "json_fields"),
             packages=("cryptography", "lz4", "msgpack", "twisted", "zope"),
         ),
-        "export": Room(
-            knows=("keys", "store", "units", "json_fields"),
-            packages=("deltalake", "numpy", "pyarrow", "pyspark")
-        ),
         "config": Room(
             knows=("keys", "units", "addresses", "feed_words", "replication", "discovery",
                    "objects"),
@@ -100,6 +96,11 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "client": Room(
             knows=("addresses", "api", "json_fields", "objects", "passphrase"),
             packages=("twisted", "zope"),
+        ),
+        # Beside snapshots it follows a running node, as any program does.
+        "export": Room(
+            knows=("keys", "store", "units", "json_fields", "client"),
+            packages=("deltalake", "numpy", "pyarrow", "pyspark"),
         ),
         # The plugin's side: everything meets here.
         "service": Room(

@@ -1,4 +1,6 @@
-"""Endpoints of a feed's values: put, range, has, count, fetch, and whether peers have the same."""
+"""Endpoints of a feed's values: put, range, arrivals, has, count, fetch, and whether peers have
+the same.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperbloom.api.endpoints.feed_forms import digest_hex
 from hyperbloom.api.http.request import Answer, Call, range_of
-from hyperbloom.api.limits import MAX_VALUES, PAGE_BYTES, PAGE_VALUES
+from hyperbloom.api.limits import MAX_SEQ, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
 from hyperbloom.api.problems import value_errors_as_problems
 from hyperbloom.api.schemas.bodies import (
     BoundsForm,
@@ -19,12 +21,14 @@ from hyperbloom.api.schemas.bodies import (
 from hyperbloom.api.schemas.flat import flat_json
 
 if TYPE_CHECKING:
-    from hyperbloom.store.records import RangeSlice
+    from hyperbloom.store.records import LogRecord, RangeSlice
 
 __all__ = [
+    "arrival_text",
     "count_values",
     "fetch_values",
     "has_values",
+    "list_arrivals",
     "page_form",
     "post_range",
     "put_values",
@@ -71,6 +75,33 @@ def page_form(page: RangeSlice, more: str = "") -> bytes:
     quoted = f'"{values}"' if page.values else ""
     following = "null" if page.next_start is None else f'"{page.next_start.hex()}"'
     return f'{{"values":[{quoted}],"next":{following}{more}}}'.encode("ascii")
+
+
+async def list_arrivals(call: Call) -> bytes:
+    """`after` (arrival number, default 0), `limit`: a page of values in the order they arrived.
+
+    `next` goes into the next request as `after`, null at the log's end. Where `life` is another
+    number than before, the feed was left and joined anew, and its numbers have begun anew.
+    """
+    call.only_query("after", "limit")
+    feed, after = call.feed(), call.number("after", 0, 0, MAX_SEQ)
+    limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
+    top_seq, (life, forgotten) = feed.values.record().top_seq, feed.values.life()
+    records = (await feed.values.log_after(after, limit=limit, max_bytes=PAGE_BYTES)).records
+    arrivals = ",".join(map(arrival_text, records))
+    following = records[-1].seq if records and records[-1].seq < top_seq else "null"
+    return (
+        f'{{"arrivals":[{arrivals}],"next":{following},"top_seq":{top_seq},"life":{life},'
+        f'"forgotten":{forgotten}}}'
+    ).encode("ascii")
+
+
+def arrival_text(record: LogRecord) -> str:
+    """A value as it arrived, as JSON; by hand like `page_form`."""
+    return (
+        f'{{"seq":{record.seq},"value":"{record.value.hex()}",'
+        f'"origin":"{record.origin.hex()}","received_at":{record.received_at / 1e6:.6f}}}'
+    )
 
 
 def has_values(call: Call) -> Answer:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from hyperbloom.api.endpoints.values import arrival_text
 from hyperbloom.api.http.events import EventStream
 from hyperbloom.api.http.request import STREAMED, Answer, Call, range_of
 from hyperbloom.api.limits import MAX_SEQ, SLICE_BYTES, SLICE_VALUES
@@ -135,10 +136,7 @@ class Watcher(EventStream):
 
     @staticmethod
     def _event(record: LogRecord) -> str:
-        return (
-            f'id: {record.seq}\ndata: {{"seq":{record.seq},"value":"{record.value.hex()}",'
-            f'"origin":"{record.origin.hex()}","received_at":{record.received_at / 1e6:.6f}}}\n\n'
-        )
+        return f"id: {record.seq}\ndata: {arrival_text(record)}\n\n"
 
     def _fail(self, failure: Failure) -> None:
         if self.over:

@@ -26,7 +26,7 @@ _QUERY: dict[str, tuple[Schema, str]] = {
     "offset": ({"type": "integer", "minimum": 0, "maximum": MAX_OFFSET}, "so many are passed over"),
     "after": (
         {"type": "integer", "minimum": 0, "maximum": MAX_SEQ},
-        "the arrival number to begin behind; left out: what arrives from now on",
+        "the arrival number to begin behind; left out: 0, and for a watch the last one so far",
     ),
     "delete_key": (
         {"type": "string", "enum": ["yes", "no"]},

@@ -8,6 +8,8 @@ from hyperbloom.api.schemas.scalars import Count, Hex, Key
 
 __all__ = [
     "AllowedKeyForm",
+    "ArrivalForm",
+    "ArrivalsForm",
     "ChainAddedForm",
     "ChainForm",
     "CopiedForm",
@@ -177,6 +179,29 @@ class RangeForm(TypedDict):
 
     values: list[str]
     next: str | None
+
+
+class ArrivalForm(TypedDict):
+    """A value as it arrived: its arrival number, the peer that brought it, when (seconds)."""
+
+    seq: Count
+    value: Hex
+    origin: Key
+    received_at: float
+
+
+class ArrivalsForm(TypedDict):
+    """A page of the arrival log; `next` goes into the next request as `after`, null at the end.
+
+    `top_seq`: the highest arrival number so far. `life`: another number when the feed was left and
+    joined anew. `forgotten`: how many values the feed has ever forgotten; they have left the log.
+    """
+
+    arrivals: list[ArrivalForm]
+    next: Count | None
+    top_seq: Count
+    life: Count
+    forgotten: Count
 
 
 class ChainForm(TypedDict):

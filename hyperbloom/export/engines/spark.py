@@ -19,7 +19,7 @@ from hyperbloom.export.engines.engine import Files, TaskProgress
 from hyperbloom.export.engines.interrupts import deferred, waited_for
 from hyperbloom.export.engines.spark_reports import REPORT_FRAMES
 from hyperbloom.export.engines.spark_session import one_sentence
-from hyperbloom.export.engines.tasks import write_report_rows, write_value_ranges
+from hyperbloom.export.engines.tasks import write_report_rows, write_value_ranges, write_value_rows
 from hyperbloom.export.errors import ExportError, ExportFull
 from hyperbloom.export.tables.ranges import SeqRange
 from hyperbloom.export.tables.reading import read
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from hyperbloom.export.tables.delta import OpenTable
 
-__all__ = ["SparkEngine"]
+__all__ = ["SparkEngine", "write_frame"]
 
 _ANSWER_SCHEMA: Final = "answer string"
 
@@ -108,6 +108,15 @@ class SparkEngine:
             if isinstance(error, ExportError):
                 raise
             raise _failed_job(error) from error
+
+
+def write_frame(frame: DataFrame, files: Files) -> list[str]:
+    """Have the tasks of a frame write its rows into files of `values`; answers of tasks."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _as_batch(write_value_rows(batches, files))
+
+    return [row[0] for row in frame.mapInArrow(work, _ANSWER_SCHEMA).collect()]
 
 
 def _as_batch(answer: str) -> pa.RecordBatch:

@@ -28,7 +28,7 @@ from hyperbloom.export.errors import (
 from hyperbloom.export.places.place import Place
 from hyperbloom.export.tables.files import FileFact, PartWriter, ValueWriter
 from hyperbloom.export.tables.ranges import SeqRange
-from hyperbloom.export.tables.rows import read_log_rows
+from hyperbloom.export.tables.rows import read_log_rows, rows_by_node
 from hyperbloom.export.tables.schema import TABLES
 from hyperbloom.store import StoreError
 
@@ -39,6 +39,7 @@ __all__ = [
     "is_failure",
     "write_report_rows",
     "write_value_ranges",
+    "write_value_rows",
 ]
 
 _FAILURES: Final = {
@@ -93,6 +94,26 @@ def write_value_ranges(ranges: Sequence[SeqRange], files: Files, number: int) ->
     finally:
         counter.close()
     return answer(facts, [(node, feed.hex(), n) for (node, feed), n in written.items()])
+
+
+def write_value_rows(batches: Iterable[pa.RecordBatch], files: Files) -> str:
+    """Write rows with all columns of `values` into files of it; the answer."""
+    writer = ValueWriter(
+        TABLES["values"].cut_by(files.cut_by),
+        files.place,
+        name=files.name,
+        target_bytes=files.target_bytes,
+    )
+    try:
+        _check_place(files)
+        with files.place.shared(files.share_with):
+            for batch in batches:
+                for node, rows in rows_by_node(batch):
+                    writer.add(rows, node, b"")
+            return answer(writer.close(), [])
+    except (ExportError, OSError) as error:
+        writer.abandon()
+        return failure_answer(error, files.place)
 
 
 def write_report_rows(batches: Iterable[pa.RecordBatch], table: str, files: Files) -> str:

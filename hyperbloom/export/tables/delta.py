@@ -200,6 +200,15 @@ class OpenTable:
         """For a report: the version of `values` that it was made from."""
         return self._delta.transaction_version(f"{METADATA}.source")
 
+    def number(self, name: str) -> int | None:
+        """A number that commits have set (`numbers`), without our prefix; None if none has."""
+        return self._delta.transaction_version(f"{METADATA}.{name}")
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether streaming queries append to it (append.py), and exports therefore must not."""
+        return self.number("stream") is not None
+
     # Changing it
 
     def commit(

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from hyperbloom.store import Store
 from hyperbloom.store.values.scan import sample_values
 
-__all__ = ["TARGET_FILE_BYTES", "SeqRange", "ValueRange", "cut_by_seq", "cut_by_value"]
+__all__ = ["TARGET_FILE_BYTES", "FeedRange", "SeqRange", "ValueRange", "cut_by_seq", "cut_by_value"]
 
 TARGET_FILE_BYTES: Final = 128 * 1024 * 1024
 _ROWS_WORTH_A_TASK: Final = 100_000
@@ -28,19 +28,28 @@ _SAMPLE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeqRange:
-    """The rows of one feed of one snapshot with ``after_seq`` < seq <= ``last_seq``.
+class FeedRange:
+    """The rows of one feed of one node with ``after_seq`` < seq <= ``last_seq``.
 
     ``rows`` and ``size`` (bytes) say how many about.
     """
 
-    path: Path
     node: str
     feed: bytes
     after_seq: int
     last_seq: int
     rows: int = 0
     size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeqRange(FeedRange):
+    """The same in one snapshot."""
+
+    path: Path
+
+
+Range = TypeVar("Range", bound=FeedRange)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +64,8 @@ class ValueRange:
 
 
 def cut_by_seq(
-    ranges: Sequence[SeqRange], *, cores: int, target_bytes: int = TARGET_FILE_BYTES
-) -> list[list[SeqRange]]:
+    ranges: Sequence[Range], *, cores: int, target_bytes: int = TARGET_FILE_BYTES
+) -> list[list[Range]]:
     """Spread ranges over tasks of about equal bytes; small feeds share one, large ones are cut.
 
     As many tasks as keep the cores busy if there are rows enough to be worth it, and more if one
@@ -73,7 +82,7 @@ def cut_by_seq(
     if least > count:
         count = math.ceil(least / cores) * cores
     share = sum(weights) / count
-    tasks: list[list[SeqRange]] = [[]]
+    tasks: list[list[Range]] = [[]]
     room = share
     for piece, weight in zip(ranges, weights, strict=True):
         rest, left = piece, float(weight)
@@ -89,7 +98,7 @@ def cut_by_seq(
     return [task for task in tasks if task]
 
 
-def _split(piece: SeqRange, part: float) -> tuple[SeqRange | None, SeqRange]:
+def _split(piece: Range, part: float) -> tuple[Range | None, Range]:
     """The first ``part`` of a range (None if that is nothing), and the rest of it."""
     middle = piece.after_seq + int((piece.last_seq - piece.after_seq) * part)
     if middle <= piece.after_seq:

@@ -22,7 +22,16 @@ from hyperbloom.store import Store, StoreCorrupt
 from hyperbloom.store.lmdb.layout import LOG_HEAD_BYTES, U32, U64
 from hyperbloom.store.values.scan import LogChunk, scan_log, scan_values
 
-__all__ = ["DAY", "Rows", "dates", "decode", "read_log_rows", "read_value_rows", "whole_rows"]
+__all__ = [
+    "DAY",
+    "Rows",
+    "dates",
+    "decode",
+    "read_log_rows",
+    "read_value_rows",
+    "rows_by_node",
+    "whole_rows",
+]
 
 DAY: Final = 86_400 * MICROSECONDS
 _LATEST: Final = 253_402_300_800 * MICROSECONDS - 1
@@ -87,6 +96,20 @@ def whole_rows(rows: Rows, node: str) -> pa.RecordBatch:
 def dates(rows: Rows) -> pa.Array:
     """The column `date` of these rows."""
     return pa.array(rows.days.astype(np.int32)).cast(pa.date32())
+
+
+def rows_by_node(batch: pa.RecordBatch) -> Iterator[tuple[str, Rows]]:
+    """The inverse of `whole_rows`: of each node in a batch its rows, in their order.
+
+    Columns may stand in any order; those that `values` has not are left out.
+    """
+    nodes = batch.column("node")
+    columns = [batch.column(field.name).cast(field.type) for field in _FILE_SCHEMA]
+    rows = pa.RecordBatch.from_arrays(columns, schema=_FILE_SCHEMA)
+    days = batch.column("date").cast(pa.int32()).to_numpy().astype(np.int64)
+    for node in pc.unique(nodes).to_pylist():
+        mine = pc.equal(nodes, node)
+        yield node, Rows(rows.filter(mine), days[mine.to_numpy(zero_copy_only=False)])
 
 
 def read_log_rows(path: Path, feed_key: bytes, after_seq: int, last_seq: int) -> Iterator[Rows]:

@@ -26,6 +26,7 @@ from hyperbloom.store import AppendValues
 from hyperbloom.store.operations import pieces_of
 from hyperbloom.store.records import Appended, FeedRecord, Holding, LogSlice, RangeSlice
 from hyperbloom.store.values.refused import RememberRefused
+from hyperbloom.store.values.scan import feed_life
 from hyperbloom.wire.packing import MAX_VALUE_BYTES
 
 __all__ = ["FeedValues", "Subscriber"]
@@ -151,6 +152,13 @@ class FeedValues:
             return self._context.store.log_slice(self.key, seq, limit=limit, max_bytes=max_bytes)
 
         return self._context.own_work(read)
+
+    def life(self) -> tuple[int, int]:
+        """Of which life the arrival log is, and how many values the feed has ever forgotten.
+
+        The first number is another one when the feed was left and joined anew.
+        """
+        return feed_life(self._context.store, self.key)
 
     def read_log(self, seq: int, limit: int, max_bytes: int) -> Deferred[tuple[LogSlice, float]]:
         """The same, and the seconds of work it has taken."""

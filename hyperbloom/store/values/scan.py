@@ -26,6 +26,7 @@ __all__ = [
     "CHUNK_RECORDS",
     "LogChunk",
     "feed_generation",
+    "feed_life",
     "forgotten_digest",
     "last_record",
     "sample_values",
@@ -55,10 +56,16 @@ def feed_generation(values: ValueReader, feed_key: bytes) -> int:
     That is when it is dropped and joined anew, its seqs beginning again (the lower 32 bits), and
     when it has forgotten values (31 bits above them, which count what was ever forgotten).
     """
+    life, forgotten = feed_life(values, feed_key)
+    return life | forgotten << 32
+
+
+def feed_life(values: ValueReader, feed_key: bytes) -> tuple[int, int]:
+    """The two parts of `feed_generation`: of which life the feed's log is, and the count."""
     with read(values.environment) as transaction:
         feed = transaction.feed(feed_key)
         forgotten = sum(aside.top_seq for aside in _asides(transaction, feed))
-    return feed.feed_id | (forgotten & _FORGOTTEN_MASK) << 32
+    return feed.feed_id, forgotten & _FORGOTTEN_MASK
 
 
 def forgotten_digest(values: ValueReader, feed_key: bytes) -> bytes:

@@ -1,10 +1,6 @@
-"""The Spark data source `hyperbloom`: questions to a snapshot without exporting it.
+"""Questions to a snapshot without exporting it.
 
-    from hyperbloom.export import register
-    register(spark)
-    rows = spark.read.format("hyperbloom").option("path", snapshot).load()
-
-It has the columns of the table `values`. What is read is narrowed by options, each exact:
+What is read is narrowed by options, each exact:
 
     path        the snapshot's folder
     feed        one feed, its key in hex
@@ -32,7 +28,6 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 from pyspark.sql.datasource import (
-    DataSource,
     DataSourceReader,
     EqualNullSafe,
     EqualTo,
@@ -45,8 +40,6 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from hyperbloom.export.errors import ExportError
 from hyperbloom.export.snapshots import FeedSource, Snapshot, open_snapshot
@@ -56,36 +49,12 @@ from hyperbloom.export.tables.schema import TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
-__all__ = ["HyperbloomDataSource", "Narrowing", "SnapshotReader", "register"]
+__all__ = ["Narrowing", "SnapshotReader"]
 
 _DEFAULT_PARTS: Final = 8
 _LAST_SEQ: Final = (1 << 63) - 1
 _SCHEMA: Final = TABLES["values"].schema
-
-
-def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("hyperbloom")` known, and its option `pushdown` possible."""
-    spark.dataSource.register(HyperbloomDataSource)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-
-
-class HyperbloomDataSource(DataSource):
-    """A snapshot's values as rows of the table `values`."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Called by Spark."""
-        return "hyperbloom"
-
-    def schema(self) -> StructType:
-        """Called by Spark."""
-        return from_arrow_schema(_SCHEMA)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Called by Spark."""
-        return SnapshotReader(self.options)
 
 
 @dataclass(slots=True)
