@@ -53,10 +53,14 @@ from hyperbloom.trust import Chain, LinkGraph, Member, TrustLink, issue_link, ve
 class FakeForgetting:
     """Finds nothing to forget: what forgetting does is tested on real stores and nodes."""
 
+    def __init__(self) -> None:
+        self.steps: list[Selection] = []
+
     def figures(self) -> ForgottenFigures:
         return ForgottenFigures(count=0, bytes=0, hashes=0)
 
     async def step(self, selection: Selection, position: object, **_: bool) -> Step:
+        self.steps.append(selection)
         return Step(count=0, size=0, absent=len(selection.values or ()), next=None)
 
     async def undo_step(self, selection: Selection, position: object, **_: bool) -> Step:

@@ -285,11 +285,11 @@ def test_feed_join_list_and_leave(node, served):
     assert own == [served.node.own.key.hex(), "own", "full", "0", "0", "owner"]
     assert other == [OTHER_KEY, "o", "range", "0", "0", "NOT TRUSTED"]
     assert json.loads(node.out("feed", "list", "--json"))["feeds"][1]["alias"] == "o"
-    assert node.out("feed", "leave", "o") == "Left o; its values are removed.\n"
+    assert node.out("feed", "leave", "o", "--yes") == "Left o; its values are removed.\n"
     assert list(served.node.feeds) == [served.node.own.key]
-    assert node.refusal(8, "feed", "leave", "o").startswith("there is no feed 'o'")
+    assert node.refusal(8, "feed", "leave", "o", "--yes").startswith("there is no feed 'o'")
     own = served.node.own.key.hex()
-    assert "named in the configuration" in node.refusal(1, "feed", "leave", own)
+    assert "named in the configuration" in node.refusal(1, "feed", "leave", own, "--yes")
 
 
 def test_joining_again_keeps_what_is_not_named(node, served):
@@ -309,6 +309,26 @@ def test_joining_again_keeps_what_is_not_named(node, served):
     node.out("feed", "join", OTHER_KEY, "--mode", "light")
     assert served.node.feeds[OTHER.public_key].settings.mode == "light"
     assert served.node.feeds[OTHER.public_key].settings.ranges == ()
+
+
+UNASKED = [["forget", "--prefix", "b"], ["forget", "--start", ""], ["forget", "--by", FRIEND_KEY]]
+
+
+@pytest.mark.parametrize("command", [["feed", "leave", "o"], *UNASKED], ids=" ".join)
+def test_nothing_is_lost_where_nobody_can_be_asked(node, served, command):
+    served.call(served.node.add, FeedSettings(key=OTHER.public_key, alias="o"))
+    for typed in (None, "n\n", "y\n"):
+        sentence = node.refusal(2, *command, stdin=typed)
+        assert sentence.startswith("nothing was done")
+        assert "give --yes" in sentence
+    assert OTHER.public_key in served.node.feeds
+    assert served.node.own.forgetting.steps == []
+    assert node(*command, "--yes", stdin="").exit_code == 0
+
+
+@pytest.mark.parametrize("more", [["a"], ["--prefix", "b", "--dry-run"], ["--undo", "--start", ""]])
+def test_what_names_each_value_or_takes_nothing_away_does_not_ask(node, more):
+    node.out("forget", *more)
 
 
 # invite and join

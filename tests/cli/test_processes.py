@@ -185,7 +185,7 @@ def test_two_nodes_typed_by_hand(nodes):
     say(owner, "snapshot", str(owner.folder / "snap"))
     assert say(owner, "verify", str(owner.folder / "snap")) == "4 values, nothing is wrong\n"
     say(owner, "snapshot", str(owner.folder / "snap"), code=1)
-    assert say(member, "feed", "leave", "shared").startswith("Left shared")
+    assert say(member, "feed", "leave", "shared", "--yes").startswith("Left shared")
     say(member, "get", "--feed", feed, code=8)
     assert owner.stop()
     assert say(owner, "verify") == "4 values, nothing is wrong\n"

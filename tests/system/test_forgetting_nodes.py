@@ -39,7 +39,7 @@ def test_forgotten_values_stay_away_through_20_syncs_and_a_kill(nodes):
     member.wait_for_count(owner.key, 3_002)
     assert run(member, "forget", "--prefix", "bad", "--dry-run").startswith("2 would be forgotten")
     assert member.count(owner.key) == 3_002
-    assert run(member, "forget", "--prefix", "bad") == "2 forgotten, 14 bytes\n"
+    assert run(member, "forget", "--prefix", "bad", "--yes") == "2 forgotten, 14 bytes\n"
     assert run(member, "forget", "-", stdin=b"00001\n00002\n").startswith("2 forgotten")
     assert run(member, "forget", "--erase", "00003").startswith("1 forgotten")
     wait_for_syncs(member, owner.key, SYNCS)
@@ -113,7 +113,7 @@ def test_a_kill_amid_forgetting_and_then_compact(nodes):
     node.start()
     left = node.count()
     assert run(node, "compact", code=7) == ""
-    assert run(node, "forget", "--start", "", "--erase").startswith(f"{left} forgotten")
+    assert run(node, "forget", "--start", "", "--erase", "--yes").startswith(f"{left} forgotten")
     assert node.stop()
     before = (node.folder / "store" / "data.mdb").stat().st_size
     sizes = json.loads(run(node, "compact", "--json"))

@@ -60,12 +60,12 @@ def test_a_feed_comes_changes_and_is_let_go(node: RealNode) -> None:
     rewrite(node, more=a_feed(alias="renamed", more='peers = ["127.0.0.1:1"]'))
     assert reloaded(node) == (["feed renamed"], [])
     assert feeds(node)[FEED]["dials"] == ["127.0.0.1:1"]
-    assert node.command("feed", "leave", "renamed").returncode != 0
+    assert node.command("feed", "leave", "renamed", "--yes").returncode != 0
     rewrite(node)
     assert reloaded(node) == (["feed renamed"], [])
     # An edit of the file drops no values; what it names no more can be left by hand.
     assert FEED in feeds(node)
-    assert node.command("feed", "leave", "renamed").returncode == 0
+    assert node.command("feed", "leave", "renamed", "--yes").returncode == 0
     assert FEED not in feeds(node)
 
 
