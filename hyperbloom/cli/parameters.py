@@ -131,7 +131,7 @@ def feed_option(command: Any) -> Any:
     return click.option(
         "--feed",
         metavar="FEED",
-        help="An alias, or a public key in hex; left out: the node's only feed.",
+        help="Its alias, key or the beginning of that; left out: default_feed, or the only feed.",
     )(command)
 
 

@@ -44,7 +44,7 @@ from hyperbloom.process.free_memory import MemoryRelease
 from hyperbloom.process.store_log import StoreLog
 from hyperbloom.process.systemd import Notifier, listening_endpoints
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.feeds import settle_feeds
+from hyperbloom.replication.feeds import UnknownFeed, settle_feeds
 from hyperbloom.replication.node import Node
 from hyperbloom.service.reload import ConfigReload, Reloaded
 from hyperbloom.service.searched_feeds import NodeFeeds
@@ -188,6 +188,7 @@ class NodeService(MultiService):
             pinned=[feed.key for feed in config.feeds],
             endpoints=listening_endpoints(self._reactor, config.listen),
             advertise=config.advertise,
+            default_feed=config.default_feed,
         )
         node.setName("replication")
         node.setServiceParent(self)
@@ -306,6 +307,11 @@ class NodeService(MultiService):
             feeds=len(node.feeds),
             listening=", ".join(map(str, node.listening())) or "no port",
         )
+        if self._config.default_feed is not None:
+            try:
+                node.resolve(None)
+            except UnknownFeed as problem:  # it may come yet, by an invitation
+                log.warn("{problem}", problem=str(problem))
 
     def _drain(self, result: object) -> Deferred[None]:
         """Close the writer in a thread: it may have a transaction to finish."""

@@ -369,6 +369,8 @@ class FakeNode:
         for feed in self.feeds.values():
             if name in (feed.settings.alias, feed.key.hex()):
                 return feed
+        if name == "own" and self.identity.public_key in self.feeds:
+            return self.own
         raise UnknownFeed(f"there is no feed {name!r} on this node")
 
     def join(self, settings: FeedSettings) -> Deferred[FakeFeed]:

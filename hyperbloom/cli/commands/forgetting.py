@@ -148,6 +148,8 @@ def forget(
     if (erase or publish) and (undo or (publish and (erase or not given))):
         raise click.UsageError("--publish takes a list of values, without --erase or --undo")
     with app.client() as client:
+        # One and the same throughout: a feed without values may be the default no more.
+        feed = client.feed(feed)["key"]
         if hashes:
             _drop_hashes(app, client, feed, undo=undo)
             return
@@ -201,21 +203,24 @@ def _steps(
 
 def _report(app: App, steps: Iterator[Mapping[str, Any]], *, undo: bool, dry_run: bool) -> None:
     done = {"count": 0, "bytes": 0, "absent": 0}
+    where: dict[str, str | None] = {"feed": None, "name": None}
     word = "brought back" if undo else "forgotten"
     try:
         with Progress("bringing back" if undo else "forgetting") as progress:
             for step in steps:
                 done = {name: number + step[name] for name, number in done.items()}
+                where = {name: step[name] for name in where}
                 progress.show(f"{done['count']:,} values")
     except BaseException:
         if done["count"] and not dry_run:
             app.out.note(f"{word} before it stopped: {done['count']}")
         raise
     if app.out.as_json:
-        app.out.json({**done, "dry_run": dry_run})
+        app.out.json({**done, "dry_run": dry_run, **where})
         return
     would = "would be " if dry_run else ""
-    app.out.line(f"{done['count']} {would}{word}, {done['bytes']} bytes")
+    place = f" in {where['name']}" if where["name"] else ""
+    app.out.line(f"{done['count']} {would}{word}{place}, {done['bytes']} bytes")
     if done["absent"]:
         app.out.line(f"{done['absent']} not here, {would}kept from coming")
 

@@ -54,24 +54,27 @@ def put(app: App, feed: str | None, as_hex: bool, values: tuple[str, ...]) -> No
     """Store values; answer when they are on disk.
 
     `-` reads values from standard input, one a line (empty lines are left out), however many there
-    are. Prints how many were new and how many were there already.
+    are. Prints how many were new, how many were there already, and in which feed.
     """
     new = known = 0
+    where: dict[str, str | None] = {"feed": None, "name": None}
     try:
         with app.client() as client, Progress("putting") as progress:
             for batch in _given(values, as_hex=as_hex):
                 answer = client.put(batch, feed=feed)
                 new += answer["new"]
                 known += answer["known"]
+                # What follows goes where the first went, whatever feed is the default by then.
+                feed, where = answer["feed"], {"feed": answer["feed"], "name": answer["name"]}
                 progress.show(f"{new + known:,} values")
     except BaseException:
         if new + known:
             app.out.note(f"stored before it stopped: {new} new, {known} known")
         raise
     if app.out.as_json:
-        app.out.json({"new": new, "known": known})
+        app.out.json({"new": new, "known": known, **where})
     else:
-        app.out.line(f"{new} new, {known} known")
+        app.out.line(f"{new} new, {known} known" + (f" in {where['name']}" if feed else ""))
 
 
 @click.command(cls=Command)
