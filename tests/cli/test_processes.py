@@ -79,6 +79,25 @@ def test_put_takes_any_amount(served, environment):
     assert len(served.node.own.ordered) == 40_000
 
 
+def has(served, environment, text, *more):
+    asking = start(served, environment, "has", "-", *more, stdin=subprocess.PIPE)
+    out, err = asking.communicate(text, timeout=240)
+    assert err == b""
+    return asking.returncode, out
+
+
+def test_has_answers_each_line(served, environment):
+    served.call(served.node.own.insert, [b"a", b"b\xff"])
+    assert has(served, environment, b"a\nx\nb\xff\n") == (1, b"yes\ta\nno\tx\nyes\tb\xff\n")
+    assert has(served, environment, b"a\nb\xff") == (0, b"yes\ta\nyes\tb\xff\n")
+    assert has(served, environment, b"61\n", "--hex") == (0, b"yes\t61\n")
+    assert has(served, environment, b"") == (0, b"")
+    code, out = has(served, environment, b"x\na\n", "--json")
+    assert (code, json.loads(out)) == (1, {"all": False, "has": [False, True]})
+    code, out = has(served, environment, b"\n", "--json")
+    assert (code, json.loads(out)) == (0, {"all": True, "has": []})
+
+
 def test_a_reader_that_goes_is_no_error(served, environment):
     served.call(served.node.own.insert, [b"%09d" % number for number in range(100_000)])
     getting = start(served, environment, "get")
