@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
 
 
 EXIT_MEANINGS: dict[ExitCode, str] = {
-    ExitCode.OK: "done; for `has`: every value is there; for `verify`: nothing is wrong",
+    ExitCode.OK: "done; for `has`: no value is missing; for `verify`: nothing is wrong",
     ExitCode.FAILED: "not done, for what the message says; or the answer is no (`has`, `verify`)",
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.CONFIG: "the configuration, the key file or an invitation cannot be used",

@@ -7,11 +7,15 @@ from typing import Literal
 
 __all__ = [
     "DEFAULT_DIALECT",
+    "OWN",
     "Dialect",
     "Mode",
     "Noise",
     "Tombstones",
     "check_alias",
+    "check_feed_name",
+    "feed_name",
+    "is_beginning",
 ]
 
 #: How much a node keeps of a feed: all values, those of some ranges, or none.
@@ -30,6 +34,13 @@ DEFAULT_DIALECT: Dialect = "2"
 #: every peer, and who does not speak it is refused; with nobody.
 Noise = Literal["prefer", "require", "off"]
 
+#: What the feed is called whose key is the node's own.
+OWN = "own"
+#: Digits of a key from which on they stand for it, as long as no other key begins with them.
+LEAST_DIGITS = 8
+#: Digits of a key that stand for a feed without another name.
+NAME_DIGITS = 12
+
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HEX_KEY = re.compile(r"[0-9A-Fa-f]{64}")
 
@@ -39,7 +50,7 @@ def check_alias(alias: str) -> str:
 
     `own` would hide the node's own feed from its owner, and `feed leave own` would mean another.
     """
-    if alias == "own":
+    if alias == OWN:
         raise ValueError("'own' is no alias: it names the node's own feed; choose another")
     if not _ALIAS.fullmatch(alias) or _HEX_KEY.fullmatch(alias):
         raise ValueError(
@@ -47,3 +58,20 @@ def check_alias(alias: str) -> str:
             "a letter or digit and does not look like a key"
         )
     return alias
+
+
+def is_beginning(text: str, key: bytes) -> bool:
+    """Whether a text is a key in hex, or so many of its first digits that it can stand for it."""
+    return len(text) >= LEAST_DIGITS and key.hex().startswith(text.lower())
+
+
+def check_feed_name(name: str) -> str:
+    """The name of a feed itself: an alias, `own`, a key or its beginning. Raises `ValueError`."""
+    if name != OWN and not _HEX_KEY.fullmatch(name) and not _ALIAS.fullmatch(name):
+        raise ValueError(f"{name!r} names no feed: give its alias, its key (64 hex digits) or own")
+    return name
+
+
+def feed_name(key: bytes, alias: str | None, own_key: bytes) -> str:
+    """What commands call a feed: its alias, else `own`, else the first digits of its key."""
+    return alias or (OWN if key == own_key else key.hex()[:NAME_DIGITS])

@@ -12,7 +12,7 @@ import re
 import shlex
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -103,6 +103,23 @@ class App:
             timeout=self.timeout(default_timeout),
             run_command=self.command("run"),
         )
+
+    def ask_first(self, question: Callable[[], str], *, yes: bool) -> None:
+        """Have a person agree to what cannot be taken back; `yes` (--yes) has agreed already.
+
+        Ends the command with exit code 1 where the answer is no. Raises `click.UsageError` where
+        standard input is no terminal: nobody can be asked there.
+        """
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                "nothing was done: this asks first, and standard input is no terminal; give --yes "
+                "to do it without being asked"
+            )
+        if not click.confirm(question(), err=True):
+            self.out.note("nothing was changed")
+            exit_with(ExitCode.FAILED)
 
     def command(self, *words: str) -> str:
         """A command about the same node, to be pasted."""

@@ -27,6 +27,7 @@ __all__ = [
     "range_options",
     "secret_line",
     "whole_hex",
+    "yes_option",
 ]
 
 #: Bytes of a public key.
@@ -130,7 +131,7 @@ def feed_option(command: Any) -> Any:
     return click.option(
         "--feed",
         metavar="FEED",
-        help="An alias, or a public key in hex; left out: the node's only feed.",
+        help="Its alias, key or the beginning of that; left out: default_feed, or the only feed.",
     )(command)
 
 
@@ -147,6 +148,13 @@ def hex_option(command: Any) -> Any:
     """--hex."""
     return click.option(
         "--hex", "as_hex", is_flag=True, help="Values and bounds are hex, going in and coming out."
+    )(command)
+
+
+def yes_option(command: Any) -> Any:
+    """--yes, for what `App.ask_first` asks about."""
+    return click.option(
+        "--yes", is_flag=True, help="Do not ask; needed where standard input is no terminal."
     )(command)
 
 

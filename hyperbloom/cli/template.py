@@ -44,6 +44,7 @@ listen = {listen}
 # log_files = 10                # log files that are kept (not under systemd, which has the journal)
 # log_bytes = 1000000           # bytes of one, after which the next is begun
 # leeway = 0                    # how long an expired link still counts (clocks that differ)
+# default_feed = "main"         # the feed that commands mean which name none; needed with several
 # noise = "prefer"              # protect streams with peers that can (prefer), refuse those that
 #                               # cannot, such as npm peers (require), or protect none (off)
 

@@ -18,7 +18,7 @@ from hyperbloom.config.discovery import read_discovery
 from hyperbloom.config.feeds import read_feeds
 from hyperbloom.config.table import ConfigError, ConfigTable, nearest, one_of
 from hyperbloom.discovery.settings import DiscoverySettings
-from hyperbloom.feed_words import Noise
+from hyperbloom.feed_words import Noise, check_feed_name
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.settings import DEFAULT_OBJECTS_LISTEN, HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
@@ -66,6 +66,7 @@ NODE_KEYS = (
     "log_bytes",
     "leeway",
     "noise",
+    "default_feed",
 )
 
 
@@ -84,6 +85,7 @@ class Config:
     log_bytes: int = DEFAULT_LOG_BYTES
     leeway: float = 0.0
     noise: NoisePolicy = NoisePolicy.PREFER
+    default_feed: str | None = None
     feeds: tuple[FeedSettings, ...] = ()
     limits: Limits
     sync: SyncSettings
@@ -175,6 +177,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         log_bytes=_at_least(node, "log_bytes", DEFAULT_LOG_BYTES, LEAST_LOG_BYTES),
         leeway=leeway,
         noise=noise,
+        default_feed=node.text("default_feed", "", check_feed_name) or None,
         feeds=read_feeds(root, noise=noise),
         limits=table("limits").dataclass(Limits),
         sync=table("sync").dataclass(SyncSettings),

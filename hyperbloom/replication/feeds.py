@@ -9,6 +9,7 @@ from twisted.logger import Logger
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.feed_keys import HeldKey
+from hyperbloom.feed_words import OWN, feed_name, is_beginning
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.upkeep import Upkeep
@@ -17,6 +18,9 @@ from hyperbloom.store import PutFeed, Store, WriterInline
 from hyperbloom.store.records import FeedRecord
 
 __all__ = ["Feeds", "UnknownFeed", "settings_for", "settle_feeds"]
+
+#: Digits of keys that tell what a beginning does not.
+MORE_DIGITS = 6
 
 log = Logger()
 
@@ -79,8 +83,12 @@ def settle_feeds(
 class Feeds:
     """The feeds of a node that runs; `pinned` are the keys that the configuration names."""
 
-    def __init__(self, context: FeedContext, pinned: Iterable[bytes]) -> None:
+    def __init__(
+        self, context: FeedContext, pinned: Iterable[bytes], default: str | None = None
+    ) -> None:
         self.pinned = frozenset(pinned)
+        #: The feed that is meant where none is named, as [node] default_feed names it.
+        self.default = default
         self._context = context
         self._feeds: dict[bytes, Feed] = {}
         self._upkeep: dict[bytes, Upkeep] = {}
@@ -144,25 +152,35 @@ class Feeds:
     # By name
 
     def resolve(self, name: str | None) -> Feed:
-        """The feed of a key in hex or an alias; None: the feed that a command means without a name.
+        """The feed of an alias, of a key in hex or of its beginning; None: the default.
 
-        That is the only feed in use (`is_in_use`), or the only one there is. In a node of an older
-        version it is the feed whose key is the node's own, as long as that is in use, or none or
-        several others are. Raises `UnknownFeed`.
+        The default is the feed that the configuration names, else the only feed in use
+        (`is_in_use`), or the only one there is. `own` is the feed whose key is the node's, where no
+        other has that alias. Raises `UnknownFeed`.
         """
         if name is None:
-            return self._only_feed()
+            return self._default_feed()
         for feed in self._feeds.values():
             if name in (feed.settings.alias, feed.key.hex()) or name.lower() == feed.key.hex():
                 return feed
+        own = self._feeds.get(self._context.identity.public_key)
+        if name == OWN and own is not None:
+            return own
+        begun = [feed for key, feed in self._feeds.items() if is_beginning(name, key)]
+        if len(begun) == 1:
+            return begun[0]
+        if begun:
+            keys = ", ".join(f"{feed.key.hex()[: len(name) + MORE_DIGITS]}…" for feed in begun)
+            raise UnknownFeed(
+                f"the keys of {len(begun)} feeds begin with {name}: {keys}; give more digits"
+            )
         raise UnknownFeed(f"there is no feed {name!r} on this node; {self._names()}")
 
-    def _only_feed(self) -> Feed:
+    def _default_feed(self) -> Feed:
         """See `resolve`; raises `UnknownFeed`."""
-        own = self._feeds.get(self._context.identity.public_key)
+        if self.default is not None:
+            return self._configured_default(self.default)
         used = [feed for feed in self._feeds.values() if self.is_in_use(feed)]
-        if own is not None and (own in used or len(used) != 1):
-            return own
         among = used or list(self._feeds.values())
         if len(among) == 1:
             return among[0]
@@ -171,10 +189,21 @@ class Feeds:
                 "this node has no feed yet; make one with `hyperbloom feed create NAME`, or take "
                 "an invitation with `hyperbloom join -`"
             )
-        raise UnknownFeed(f"say which feed is meant: {self._names()}")
+        raise UnknownFeed(
+            f"say which feed is meant, with --feed or by default_feed under [node]: {self._names()}"
+        )
+
+    def _configured_default(self, name: str) -> Feed:
+        try:
+            return self.resolve(name)
+        except UnknownFeed as problem:
+            raise UnknownFeed(f"default_feed under [node]: {problem}") from None
 
     def _names(self) -> str:
-        names = ", ".join(feed.log_name for feed in self._feeds.values())
+        own_key = self._context.identity.public_key
+        names = ", ".join(
+            feed_name(feed.key, feed.settings.alias, own_key) for feed in self._feeds.values()
+        )
         return f"it has {names}" if names else "it has none"
 
     def is_in_use(self, feed: Feed) -> bool:

@@ -58,7 +58,8 @@ log = Logger()
 class Node(Service):
     """The feeds of one identity and everyone connected about them.
 
-    `feeds` come from `settle_feeds`; `pinned` are the keys that the configuration names.
+    `feeds` come from `settle_feeds`; `pinned` are the keys that the configuration names, and
+    `default_feed` is its name for the feed that is meant where none is named.
     """
 
     def __init__(
@@ -69,12 +70,13 @@ class Node(Service):
         pinned: Iterable[bytes] = (),
         endpoints: Sequence[IStreamServerEndpoint] = (),
         advertise: Sequence[str] = (),
+        default_feed: str | None = None,
     ) -> None:
         self.context = context
         self.identity = context.identity
         self.started = 0.0
         self._configured = list(feeds)
-        self._feeds = Feeds(context, pinned)
+        self._feeds = Feeds(context, pinned, default_feed)
         self._endpoints = endpoints
         self._advertise = tuple(advertise)
         self._ports: list[IListeningPort] = []
@@ -267,12 +269,14 @@ class Node(Service):
         sync: SyncSettings,
         advertise: Sequence[str],
         pinned: Iterable[bytes],
+        default_feed: str | None = None,
     ) -> None:
         """Go on with other settings; what is connected or waits for its time keeps the old ones."""
         self.context.limits, self.context.sync = limits, sync
         self.connections.limits_changed()
         self._advertise = tuple(advertise)
         self._feeds.pinned = frozenset(pinned)
+        self._feeds.default = default_feed
 
     async def use_noise(self, noise: NoisePolicy) -> None:
         """Protect streams with others from now on; feeds for which that changes connect anew."""

@@ -39,12 +39,13 @@ from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.objects.service import ObjectsService
 from hyperbloom.passphrase import load_passphrase
 from hyperbloom.process.crashes import CrashFile
+from hyperbloom.process.data_folder import why_unwritable
 from hyperbloom.process.descriptors import make_room
 from hyperbloom.process.free_memory import MemoryRelease
 from hyperbloom.process.store_log import StoreLog
 from hyperbloom.process.systemd import Notifier, listening_endpoints
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.feeds import settle_feeds
+from hyperbloom.replication.feeds import UnknownFeed, settle_feeds
 from hyperbloom.replication.node import Node
 from hyperbloom.service.reload import ConfigReload, Reloaded
 from hyperbloom.service.searched_feeds import NodeFeeds
@@ -111,6 +112,7 @@ class NodeService(MultiService):
         """Open the store, listen and dial; raises `StartError`."""
         globalLogPublisher.addObserver(self._recent)
         try:
+            _require_writable(self._config)
             self._arm()
             self._build()
             super().startService()
@@ -188,6 +190,7 @@ class NodeService(MultiService):
             pinned=[feed.key for feed in config.feeds],
             endpoints=listening_endpoints(self._reactor, config.listen),
             advertise=config.advertise,
+            default_feed=config.default_feed,
         )
         node.setName("replication")
         node.setServiceParent(self)
@@ -306,6 +309,11 @@ class NodeService(MultiService):
             feeds=len(node.feeds),
             listening=", ".join(map(str, node.listening())) or "no port",
         )
+        if self._config.default_feed is not None:
+            try:
+                node.resolve(None)
+            except UnknownFeed as problem:  # it may come yet, by an invitation
+                log.warn("{problem}", problem=str(problem))
 
     def _drain(self, result: object) -> Deferred[None]:
         """Close the writer in a thread: it may have a transaction to finish."""
@@ -340,6 +348,14 @@ class NodeService(MultiService):
         self._writer = self._store = None
 
 
+def _require_writable(config: Config) -> None:
+    """Raise StoreError where the data folder, or the store in it, cannot be written."""
+    for folder in (config.data, config.store_path):
+        why = why_unwritable(folder)
+        if why is not None:
+            raise StoreError(f"the data folder cannot be written: {why}")
+
+
 def _require_owner(store: Store, identity: Identity) -> None:
     """Raise StoreError for a store that another node's key made; a new one says nothing yet."""
     owner = store.get_meta(NODE_ID)
@@ -372,4 +388,10 @@ def _start_error(error: BaseException, config: Config) -> StartError | None:
         )
     if isinstance(error, HyperbloomError) and error.kind is not None:
         return StartError(error.kind, str(error))
+    if isinstance(error, OSError) and error.filename is not None:
+        return StartError(
+            ErrorKind.STORE,
+            f"{error.filename} cannot be used ({error.strerror}); everything in {config.data} has "
+            "to belong to who runs the node",
+        )
     return None

@@ -1,10 +1,10 @@
 """A configuration read anew while the node runs: what changes at once, and what needs a restart.
 
 The file is read and checked whole before anything changes, so that a mistake in it changes nothing.
-Then the feeds, `[limits]`, `[sync]`, `advertise`, `noise` and the log level become what it says;
-everything else, such as the ports, is only named as needing a restart. Any two configurations are
-told apart field by field, so that a setting that is new here is one that needs a restart until it
-is entered among the others.
+Then the feeds, `[limits]`, `[sync]`, `advertise`, `noise`, `default_feed` and the log level become
+what it says; everything else, such as the ports, is only named as needing a restart. Any two
+configurations are told apart field by field, so that a setting that is new here is one that needs a
+restart until it is entered among the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from hyperbloom.store import StoreError
 __all__ = ["ConfigReload", "Reloaded", "differences"]
 
 #: What a running node takes over; the beginnings of the names that `differences` gives.
-_AT_ONCE = ("[limits]", "[sync]", "[node] advertise", "[node] log_level", "[node] noise")
+_AT_ONCE = (
+    "[limits]",
+    "[sync]",
+    "[node] advertise",
+    "[node] log_level",
+    "[node] noise",
+    "[node] default_feed",
+)
 #: Fields of `Config` that are tables of the file; the other ones are keys of `[node]`.
 _TABLES = ("limits", "sync", "discovery", "objects")
 
@@ -163,6 +170,7 @@ class ConfigReload:
             sync=config.sync,
             advertise=config.advertise,
             pinned=[feed.key for feed in config.feeds],
+            default_feed=config.default_feed,
         )
         if self._set_log_level is not None:
             self._set_log_level(config.log_level)
@@ -174,6 +182,7 @@ class ConfigReload:
             sync=config.sync,
             advertise=config.advertise,
             noise=config.noise,
+            default_feed=config.default_feed,
             log_level=config.log_level,
         )
 

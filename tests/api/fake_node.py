@@ -53,10 +53,14 @@ from hyperbloom.trust import Chain, LinkGraph, Member, TrustLink, issue_link, ve
 class FakeForgetting:
     """Finds nothing to forget: what forgetting does is tested on real stores and nodes."""
 
+    def __init__(self) -> None:
+        self.steps: list[Selection] = []
+
     def figures(self) -> ForgottenFigures:
         return ForgottenFigures(count=0, bytes=0, hashes=0)
 
     async def step(self, selection: Selection, position: object, **_: bool) -> Step:
+        self.steps.append(selection)
         return Step(count=0, size=0, absent=len(selection.values or ()), next=None)
 
     async def undo_step(self, selection: Selection, position: object, **_: bool) -> Step:
@@ -368,6 +372,8 @@ class FakeNode:
         for feed in self.feeds.values():
             if name in (feed.settings.alias, feed.key.hex()):
                 return feed
+        if name == "own" and self.identity.public_key in self.feeds:
+            return self.own
         raise UnknownFeed(f"there is no feed {name!r} on this node")
 
     def join(self, settings: FeedSettings) -> Deferred[FakeFeed]:

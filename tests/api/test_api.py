@@ -149,8 +149,9 @@ def test_an_alias_names_one_feed(served):
 
 def test_put_tells_new_from_known(served):
     client = served.client()
-    assert client.put([b"b", b"a", b"b"]) == {"new": 2, "known": 1, "top_seq": 2}
-    assert client.put([b"a", b"c"]) == {"new": 1, "known": 1, "top_seq": 3}
+    where = {"feed": served.node.own.key.hex(), "name": "own"}
+    assert client.put([b"b", b"a", b"b"]) == {"new": 2, "known": 1, "top_seq": 2, **where}
+    assert client.put([b"a", b"c"]) == {"new": 1, "known": 1, "top_seq": 3, **where}
     assert served.node.own.ordered == [b"a", b"b", b"c"]
 
 

@@ -31,7 +31,8 @@ def test_it_asks_what_the_other_client_asks(client, over_tcp):
     call = over_tcp.call
     own = over_tcp.node.own.key.hex()
     assert call(client.ping)["identity"] == own
-    assert call(client.put, [b"b", b"a"]) == {"new": 2, "known": 0, "top_seq": 2}
+    where = {"feed": own, "name": "own"}
+    assert call(client.put, [b"b", b"a"]) == {"new": 2, "known": 0, "top_seq": 2, **where}
     assert call(lambda: client.range_page(limit=1)) == ([b"a"], b"a\0")
     assert call(lambda: client.range_page(start=b"b", end=b"c")) == ([b"b"], None)
     assert call(client.has, [b"a", b"c"]) == [True, False]

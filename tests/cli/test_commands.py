@@ -32,9 +32,10 @@ FAR = 4_000_000_000.0
 
 
 def test_put(node, served):
-    assert node.out("put", "b", "a", "b") == "2 new, 1 known\n"
-    assert json.loads(node.out("put", "a", "c", "--json")) == {"new": 1, "known": 1}
-    assert node.out("put", "--hex", "00ff", "0A") == "2 new, 0 known\n"
+    assert node.out("put", "b", "a", "b") == "2 new, 1 known in own\n"
+    where = {"feed": served.node.own.key.hex(), "name": "own"}
+    assert json.loads(node.out("put", "a", "c", "--json")) == {"new": 1, "known": 1, **where}
+    assert node.out("put", "--hex", "00ff", "0A") == "2 new, 0 known in own\n"
     assert served.node.own.ordered == [b"\0\xff", b"\n", b"a", b"b", b"c"]
 
 
@@ -110,7 +111,7 @@ def test_a_digest_that_is_being_computed(node, served):
 
 def test_more_values_than_one_request_takes(node, served):
     values = [f"{number:05d}" for number in range(12_000)]
-    assert node.out("put", *values) == "12000 new, 0 known\n"
+    assert node.out("put", *values) == "12000 new, 0 known in own\n"
     assert [call[2] for call in served.node.calls] == [5_000, 5_000, 2_000]
     assert node("has", *values[:11_000]).exit_code == 0
 
@@ -166,6 +167,40 @@ def test_a_node_that_hangs(node, served):
     assert "did not answer within 0.3 s" in node.refusal(6, "--timeout", "0.3s", "put", "a")
 
 
+# which feed
+
+
+def test_what_writes_says_where(node, served):
+    served.call(served.node.add, FeedSettings(key=OTHER.public_key))
+    one = issue_link(OTHER, served.node.identity.public_key, expires=FAR, nonce=bytes(32))
+    node.out("trust", "add", OTHER_KEY, one.to_bytes().hex())
+    short = OTHER_KEY[:12]
+    assert node.out("put", "a", "--feed", OTHER_KEY) == f"1 new, 0 known in {short}\n"
+    served.node.feeds[OTHER.public_key].settings = FeedSettings(key=OTHER.public_key, alias="o")
+    assert node.out("put", "b", "--feed", OTHER_KEY) == "1 new, 0 known in o\n"
+    assert node.out("forget", "a", "--feed", "o").startswith("0 forgotten in o, 0 bytes\n")
+    where = {"feed": OTHER_KEY, "name": "o"}
+    for command in (["forget", "a"], ["trust", "issue", FRIEND_KEY], ["invite", FRIEND_KEY]):
+        form = json.loads(node(*command, "--feed", "o", "--json").stdout)
+        assert {name: form[name] for name in where} == where
+    assert "the invitation is to own" in node("invite", FRIEND_KEY).stderr
+
+
+def test_one_put_goes_to_one_feed(node, served):
+    """Though another is the default when its second part comes."""
+    served.call(served.node.add, FeedSettings(key=OTHER.public_key, alias="o"))
+    resolve, asked = served.node.resolve, []
+
+    def moving(name):
+        asked.append(name)
+        return resolve("o" if name is None and len(asked) > 1 else name)
+
+    served.node.resolve = moving
+    values = map(str, range(6_000))
+    assert node.out("put", *values) == "6000 new, 0 known in own\n"
+    assert asked == [None, served.node.own.key.hex()]
+
+
 # watch
 
 
@@ -212,7 +247,7 @@ def test_trust_issue_prints_the_link_and_nothing_else(node, served):
     assert chain.holder == FRIEND.public_key
     form = json.loads(node.out("trust", "issue", FRIEND_KEY, "--expires", "2097-01-01", "--json"))
     assert form["expires"] == 4_007_836_800
-    assert set(form) == {"link", "expires"}
+    assert set(form) == {"link", "expires", "feed", "name"}
     month = parse_link(bytes.fromhex(node.out("trust", "issue", FRIEND_KEY)))
     assert abs(month.expires - time.time() - 30 * 86_400) < 60
 
@@ -285,11 +320,11 @@ def test_feed_join_list_and_leave(node, served):
     assert own == [served.node.own.key.hex(), "own", "full", "0", "0", "owner"]
     assert other == [OTHER_KEY, "o", "range", "0", "0", "NOT TRUSTED"]
     assert json.loads(node.out("feed", "list", "--json"))["feeds"][1]["alias"] == "o"
-    assert node.out("feed", "leave", "o") == "Left o; its values are removed.\n"
+    assert node.out("feed", "leave", "o", "--yes") == "Left o; its values are removed.\n"
     assert list(served.node.feeds) == [served.node.own.key]
-    assert node.refusal(8, "feed", "leave", "o").startswith("there is no feed 'o'")
+    assert node.refusal(8, "feed", "leave", "o", "--yes").startswith("there is no feed 'o'")
     own = served.node.own.key.hex()
-    assert "named in the configuration" in node.refusal(1, "feed", "leave", own)
+    assert "named in the configuration" in node.refusal(1, "feed", "leave", own, "--yes")
 
 
 def test_joining_again_keeps_what_is_not_named(node, served):
@@ -311,6 +346,26 @@ def test_joining_again_keeps_what_is_not_named(node, served):
     assert served.node.feeds[OTHER.public_key].settings.ranges == ()
 
 
+UNASKED = [["forget", "--prefix", "b"], ["forget", "--start", ""], ["forget", "--by", FRIEND_KEY]]
+
+
+@pytest.mark.parametrize("command", [["feed", "leave", "o"], *UNASKED], ids=" ".join)
+def test_nothing_is_lost_where_nobody_can_be_asked(node, served, command):
+    served.call(served.node.add, FeedSettings(key=OTHER.public_key, alias="o"))
+    for typed in (None, "n\n", "y\n"):
+        sentence = node.refusal(2, *command, stdin=typed)
+        assert sentence.startswith("nothing was done")
+        assert "give --yes" in sentence
+    assert OTHER.public_key in served.node.feeds
+    assert served.node.own.forgetting.steps == []
+    assert node(*command, "--yes", stdin="").exit_code == 0
+
+
+@pytest.mark.parametrize("more", [["a"], ["--prefix", "b", "--dry-run"], ["--undo", "--start", ""]])
+def test_what_names_each_value_or_takes_nothing_away_does_not_ask(node, more):
+    node.out("forget", *more)
+
+
 # invite and join
 
 
@@ -318,6 +373,7 @@ def test_an_invitation_is_one_line(node, served):
     result = node("invite", FRIEND_KEY, "--expires", "30d")
     assert result.exit_code == 0
     assert result.stderr == (
+        "hyperbloom: the invitation is to own\n"
         "hyperbloom: the invitation names 127.0.0.1:4365, where this node listens; if others reach "
         "it elsewhere, give --address HOST:PORT, or set advertise under [node] in "
         f"{served.folder / 'hyperbloom.toml'}\n"
@@ -340,7 +396,7 @@ def test_an_invitation_is_one_line(node, served):
 def test_an_invitation_with_an_address_that_was_named_needs_no_remark(node, served):
     (served.folder / "hyperbloom.toml").write_text('[node]\nadvertise = ["a.example:1"]\n')
     served.node.listens = ["a.example:1"]
-    node.out("invite", FRIEND_KEY)
+    node.out("invite", FRIEND_KEY, "--feed", "own")
 
 
 def test_the_file_wins_over_what_was_joined(node, served):
@@ -366,7 +422,7 @@ def test_join(node, served):
     assert node.out("join", line, "--alias", "o").startswith(
         "Joined o. This node may write until 2096-10-02 07:06 UTC (in "
     )
-    assert node.out("put", "--feed", "o", "a") == "1 new, 0 known\n"
+    assert node.out("put", "--feed", "o", "a") == "1 new, 0 known in o\n"
     assert node.out("join", "-", stdin=line + "\n").startswith("Joined o.")
     assert json.loads(node.out("join", line, "--json"))["key"] == OTHER_KEY
     other = issue_link(OTHER, FRIEND.public_key, expires=FAR, nonce=bytes(32))

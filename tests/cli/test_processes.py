@@ -66,16 +66,36 @@ def test_put_streams_what_a_slow_source_writes(served, environment):
     putting.stdin.flush()
     wait_until(lambda: served.node.own.ordered == [b"a", b"b"], 20, "the first values are put")
     out, err = putting.communicate(b"c\n", timeout=240)
-    assert (putting.returncode, out, err) == (0, b"3 new, 0 known\n", b"")
+    assert (putting.returncode, out, err) == (0, b"3 new, 0 known in own\n", b"")
 
 
 def test_put_takes_any_amount(served, environment):
     text = b"".join(b"%06d\n" % number for number in range(40_000))
     putting = start(served, environment, "put", "-", "--json", stdin=subprocess.PIPE)
     out, err = putting.communicate(text, timeout=240)
-    assert json.loads(out) == {"new": 40_000, "known": 0}
+    form = json.loads(out)
+    assert (form["new"], form["known"], form["name"]) == (40_000, 0, "own")
     assert err == b""
     assert len(served.node.own.ordered) == 40_000
+
+
+def has(served, environment, text, *more):
+    asking = start(served, environment, "has", "-", *more, stdin=subprocess.PIPE)
+    out, err = asking.communicate(text, timeout=240)
+    assert err == b""
+    return asking.returncode, out
+
+
+def test_has_answers_each_line(served, environment):
+    served.call(served.node.own.insert, [b"a", b"b\xff"])
+    assert has(served, environment, b"a\nx\nb\xff\n") == (1, b"yes\ta\nno\tx\nyes\tb\xff\n")
+    assert has(served, environment, b"a\nb\xff") == (0, b"yes\ta\nyes\tb\xff\n")
+    assert has(served, environment, b"61\n", "--hex") == (0, b"yes\t61\n")
+    assert has(served, environment, b"") == (0, b"")
+    code, out = has(served, environment, b"x\na\n", "--json")
+    assert (code, json.loads(out)) == (1, {"all": False, "has": [False, True]})
+    code, out = has(served, environment, b"\n", "--json")
+    assert (code, json.loads(out)) == (0, {"all": True, "has": []})
 
 
 def test_a_reader_that_goes_is_no_error(served, environment):
@@ -169,13 +189,13 @@ def say(node, *arguments, code=0, stdin=b""):
 def test_two_nodes_typed_by_hand(nodes):
     owner, member = nodes("owner").start(), nodes("member").start()
     feed = owner.key.hex()
-    assert say(owner, "put", "b", "a", "c") == "3 new, 0 known\n"
+    assert say(owner, "put", "b", "a", "c") == "3 new, 0 known in own\n"
     assert say(owner, "get") == "a\nb\nc\n"
     line = say(owner, "invite", member.key.hex(), "--expires", "1h").strip()
     assert "may write until" in say(member, "join", line, "--alias", "shared")
     wait_until(lambda: say(member, "count") == "3\n", 30, "the owner's values are there")
     assert say(member, "get", "--feed", "shared", "--limit", "2") == "a\nb\n"
-    assert say(member, "put", "d") == "1 new, 0 known\n"
+    assert say(member, "put", "d") == "1 new, 0 known in shared\n"
     wait_until(lambda: owner.command("has", "d").returncode == 0, 30, "the member's value is there")
     assert json.loads(say(owner, "count", "--json")) == json.loads(say(member, "count", "--json"))
     assert feed in say(member, "peers")
@@ -185,7 +205,7 @@ def test_two_nodes_typed_by_hand(nodes):
     say(owner, "snapshot", str(owner.folder / "snap"))
     assert say(owner, "verify", str(owner.folder / "snap")) == "4 values, nothing is wrong\n"
     say(owner, "snapshot", str(owner.folder / "snap"), code=1)
-    assert say(member, "feed", "leave", "shared").startswith("Left shared")
+    assert say(member, "feed", "leave", "shared", "--yes").startswith("Left shared")
     say(member, "get", "--feed", feed, code=8)
     assert owner.stop()
     assert say(owner, "verify") == "4 values, nothing is wrong\n"
@@ -203,7 +223,7 @@ def test_links_passed_by_hand(nodes):
     link = say(owner, "trust", "issue", member.key.hex(), "--expires", "10s").strip()
     assert "may write until" in say(member, "trust", "add", feed, link)
     wait_until(lambda: say(member, "get", "--feed", feed) == "a\n", 30, "the value is there")
-    assert say(member, "put", "b") == "1 new, 0 known\n"
+    assert say(member, "put", "b") == f"1 new, 0 known in {feed[:12]}\n"
 
     def refused():
         time.sleep(0.2)

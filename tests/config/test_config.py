@@ -51,6 +51,7 @@ def test_an_empty_file_gives_the_defaults():
     assert config.listen == ("tcp:4365",)
     assert config.advertise == ()
     assert config.log_level == "info"
+    assert config.default_feed is None
     assert config.leeway == 0.0
     assert config.feeds == ()
     assert config.limits == Limits()
@@ -67,6 +68,7 @@ def test_every_key_is_taken():
         advertise = ["example.org:4365", "[2001:db8::1]:4365"]
         log_level = "debug"
         leeway = "2m"
+        default_feed = "blocklist"
 
         [[feeds]]
         key = "{KEY}"
@@ -99,6 +101,7 @@ def test_every_key_is_taken():
     assert config.advertise == ("example.org:4365", "[2001:db8::1]:4365")
     assert config.log_level == "debug"
     assert config.leeway == 120.0
+    assert config.default_feed == "blocklist"
     assert config.feeds == (
         FeedSettings(
             key=bytes.fromhex(KEY),
@@ -181,6 +184,8 @@ WRONG = {
     "[node]\nlog_level = 'inf'": ("[node] log_level", "did you mean info?"),
     "[node]\nlog_level = 'loud'": ("[node] log_level", "known are debug, info"),
     "[node]\nlog_level = true": ("[node] log_level", "not true or false"),
+    "[node]\ndefault_feed = ''": ("[node] default_feed", "names no feed"),
+    "[node]\ndefault_feed = 'a b'": ("[node] default_feed", "names no feed", "its alias"),
     "[node]\nleeway = -1": ("[node] leeway", "at least 0"),
     "[node]\nleeway = 3601": ("[node] leeway", "at most 3600"),
     "[node]\nleeway = nan": ("[node] leeway", "finite"),

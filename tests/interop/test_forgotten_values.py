@@ -42,8 +42,8 @@ def test_what_is_forgotten_stays_away_and_is_not_sent_again(
     nodes: Nodes, npm: Callable[[], NpmPeer]
 ) -> None:
     node, peer = meet(nodes, npm)
-    done = node.command("forget", "--start", "0100", "--end", "0200")
-    assert done.stdout == b"100 forgotten, 400 bytes\n", done.stderr
+    done = node.command("forget", "--start", "0100", "--end", "0200", "--yes")
+    assert done.stdout == b"100 forgotten in own, 400 bytes\n", done.stderr
     (before,) = node.peers(FEED)
     seen = set()
 

@@ -200,6 +200,21 @@ def test_waiting_hurries_the_plans(network, without_digest):
     assert member.values(feed) == [b"missed"]
 
 
+@pytest.mark.parametrize("latency", [0.1, 0.2])
+def test_who_waits_is_sent_each_value_once(network, latency):
+    """Though the answer to the first question is on its way for longer than a wait is patient."""
+    network.latency = latency
+    sync = SyncSettings(interval=60.0, jitter=0.0, answer_wait=0.5)
+    owner, member, feed = pair(network, owner={"sync": sync}, member={"sync": sync})
+    owner.feed(feed).insert(numbered(3_000, b"v" * 1_000))
+    network.connect(member, owner, feed)
+    waiting = member.node.wait_synced(feed, [owner.key.hex()], timeout=60)
+    network.run(30)
+    (found,) = fired(waiting)
+    assert found.source == "digest"
+    assert status(member).values_in == member.feed(feed).values.count == 3_000
+
+
 def test_what_was_known_before_does_not_end_a_wait(network):
     owner, member, feed = pair(network)
     network.connect(member, owner, feed)

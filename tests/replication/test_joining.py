@@ -9,6 +9,7 @@ from players import SlowWriter
 from sim import pair
 from twisted.internet.defer import Deferred
 
+from hyperbloom.replication.feeds import UnknownFeed
 from hyperbloom.replication.settings import FeedSettings
 
 
@@ -117,6 +118,25 @@ def test_the_feed_that_is_meant_when_none_is_named(network):
     assert owner.node.resolve(None).key == feed, "its own"
     owner.node.join(FeedSettings(key=member.key))
     network.run(1)
-    assert owner.node.resolve(None).key == feed, "its own is in use: it has invited somebody"
+    with pytest.raises(UnknownFeed, match="it has own"):
+        owner.node.resolve(None)  # its own is in use: it has invited somebody
     member.feed(member.key).insert([b"mine"])
-    assert member.node.resolve(None).key == member.key, "two are in use: its own"
+    with pytest.raises(UnknownFeed, match=f"say which .*: it has {feed.hex()[:12]}, own"):
+        member.node.resolve(None)
+    assert member.node.resolve("own").key == member.key
+
+
+def test_the_first_digits_of_a_key_name_a_feed_as_long_as_they_mean_one(network):
+    _, member, feed = pair(network)
+    assert member.node.resolve(feed.hex()[:8].upper()).key == feed
+    with pytest.raises(UnknownFeed, match="there is no feed"):
+        member.node.resolve(feed.hex()[:7])
+    twin = feed[:5] + bytes(27)
+    member.node.join(FeedSettings(key=twin))
+    network.run(1)
+    beginning = feed.hex()[:10]
+    with pytest.raises(UnknownFeed, match=f"2 feeds .*{feed.hex()[:16]}…, {twin.hex()[:16]}"):
+        member.node.resolve(beginning)
+    member.node.join(FeedSettings(key=twin, alias=beginning))
+    network.run(1)
+    assert member.node.resolve(beginning).key == twin, "an alias comes first"

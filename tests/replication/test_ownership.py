@@ -77,7 +77,9 @@ def test_what_is_meant_where_no_feed_is_named(owner):
     made[1].insert([b"a"])
     assert owner.node.resolve(None) is made[1], "the only one in use"
     owner.node.join(FeedSettings(key=bytes(32), alias="joined"))
-    with pytest.raises(UnknownFeed, match="say which feed is meant"):
+    with pytest.raises(
+        UnknownFeed, match="say which feed is meant, with --feed or by default_feed"
+    ):
         owner.node.resolve(None)
 
 

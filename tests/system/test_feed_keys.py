@@ -40,7 +40,7 @@ def test_a_first_feed_has_a_key_of_its_own(nodes, owner):
     assert (form["alias"], form["trust"]) == ("words", "owner")
     assert (form["own"], form["owner"]) == (False, True)
     # Nothing in use yet: the only feed there is.
-    assert said(owner.command("put", "a", "b")) == "2 new, 0 known\n"
+    assert said(owner.command("put", "a", "b")) == "2 new, 0 known in words\n"
     assert "no feed" in owner.command("count", "--feed", "own").stderr.decode()
     assert owner.stop()
     owner.start()

@@ -36,10 +36,11 @@ def test_forgotten_values_stay_away_through_20_syncs_and_a_kill(nodes):
     owner.put(*[b"%05d" % number for number in range(3_000)], b"bad one", b"bad two")
     member = nodes.invited(owner, "member", config=QUICK)
     feed = owner.key.hex()
+    name = feed[:12]
     member.wait_for_count(owner.key, 3_002)
     assert run(member, "forget", "--prefix", "bad", "--dry-run").startswith("2 would be forgotten")
     assert member.count(owner.key) == 3_002
-    assert run(member, "forget", "--prefix", "bad") == "2 forgotten, 14 bytes\n"
+    assert run(member, "forget", "--prefix", "bad", "--yes") == f"2 forgotten in {name}, 14 bytes\n"
     assert run(member, "forget", "-", stdin=b"00001\n00002\n").startswith("2 forgotten")
     assert run(member, "forget", "--erase", "00003").startswith("1 forgotten")
     wait_for_syncs(member, owner.key, SYNCS)
@@ -55,7 +56,9 @@ def test_forgotten_values_stay_away_through_20_syncs_and_a_kill(nodes):
     assert (status["forgotten"], status["forgotten_hashes"]) == (4, 1)
     # Only the erased one comes with each Sync, and is kept out.
     assert status["forgotten_refused"] >= SYNCS - 1
-    assert run(member, "forget", "--undo", "--prefix", "") == "4 brought back, 24 bytes\n"
+    assert (
+        run(member, "forget", "--undo", "--prefix", "") == f"4 brought back in {name}, 24 bytes\n"
+    )
     run(member, "forget", "--undo", "--hashes")
     wait_until(lambda: member.digest(owner.key) == owner.digest(owner.key), 20, "equal digests")
 
@@ -113,7 +116,7 @@ def test_a_kill_amid_forgetting_and_then_compact(nodes):
     node.start()
     left = node.count()
     assert run(node, "compact", code=7) == ""
-    assert run(node, "forget", "--start", "", "--erase").startswith(f"{left} forgotten")
+    assert run(node, "forget", "--start", "", "--erase", "--yes").startswith(f"{left} forgotten")
     assert node.stop()
     before = (node.folder / "store" / "data.mdb").stat().st_size
     sizes = json.loads(run(node, "compact", "--json"))
@@ -169,7 +172,7 @@ def test_what_the_api_refuses_and_what_commands_refuse(nodes):
     ):
         run(node, *words, code=2)
     assert run(node, "forget", "one", "absent").splitlines() == [
-        "1 forgotten, 3 bytes",
+        "1 forgotten in own, 3 bytes",
         "1 not here, kept from coming",
     ]
     assert json.loads(run(node, "forgotten", "--json")) == {
@@ -182,7 +185,7 @@ def test_what_the_api_refuses_and_what_commands_refuse(nodes):
     assert run(node, "values", "--by", node.key.hex(), "--hex").startswith(b"two".hex())
     assert run(node, "forget", "--publish", "pre-1").startswith("1 forgotten")
     assert any(value.startswith(b"hyperbloom-forget:1:") for value in node.values())
-    assert run(node, "put", "one") == "1 new, 0 known\n"
+    assert run(node, "put", "one") == "1 new, 0 known in own\n"
 
 
 def test_retention_is_a_setting_of_the_file_and_of_a_command(nodes):

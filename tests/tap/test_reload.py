@@ -12,6 +12,8 @@ from nodes import Nodes, RealNode, real_nodes, wait_until
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.config import Config, parse_config
 from hyperbloom.exit_codes import ExitCode
+from hyperbloom.feed_keys import FeedKeys
+from hyperbloom.keys import Identity
 from hyperbloom.service.reload import differences
 
 PATIENCE = 240.0
@@ -29,9 +31,13 @@ def node(nodes: Nodes) -> RealNode:
     return nodes.make("node").start()
 
 
-def rewrite(node: RealNode, *, listen: str = "", more: str = "", level: str = "debug") -> None:
+def rewrite(
+    node: RealNode, *, listen: str = "", more: str = "", level: str = "debug", keys: str = ""
+) -> None:
     listen = listen or f"tcp:{node.port}:interface=127.0.0.1"
-    node.config_path.write_text(f'[node]\nlisten = ["{listen}"]\nlog_level = "{level}"\n{more}\n')
+    node.config_path.write_text(
+        f'[node]\nlisten = ["{listen}"]\nlog_level = "{level}"\n{keys}\n{more}\n'
+    )
 
 
 def reloaded(node: RealNode) -> tuple[list[str], list[str]]:
@@ -60,12 +66,12 @@ def test_a_feed_comes_changes_and_is_let_go(node: RealNode) -> None:
     rewrite(node, more=a_feed(alias="renamed", more='peers = ["127.0.0.1:1"]'))
     assert reloaded(node) == (["feed renamed"], [])
     assert feeds(node)[FEED]["dials"] == ["127.0.0.1:1"]
-    assert node.command("feed", "leave", "renamed").returncode != 0
+    assert node.command("feed", "leave", "renamed", "--yes").returncode != 0
     rewrite(node)
     assert reloaded(node) == (["feed renamed"], [])
     # An edit of the file drops no values; what it names no more can be left by hand.
     assert FEED in feeds(node)
-    assert node.command("feed", "leave", "renamed").returncode == 0
+    assert node.command("feed", "leave", "renamed", "--yes").returncode == 0
     assert FEED not in feeds(node)
 
 
@@ -112,6 +118,27 @@ def test_peers_of_the_file_are_dialled_and_others_let_go(nodes: Nodes) -> None:
     member.wait_for_peers(owner.key, 1)
     owner.put(b"one")
     member.wait_for_count(owner.key, 1)
+
+
+def test_the_default_feed_is_what_the_file_says(node: RealNode, nodes: Nodes) -> None:
+    """It does not move by itself: where several are in use, the file has to say which."""
+    pair = Identity(b"p" * 32)
+    FeedKeys(node.folder / "feed-keys").write(pair, "words")
+    assert node.command("feed", "adopt", str(next((node.folder / "feed-keys").iterdir()))).stdout
+    assert b"1 new, 0 known in words" in node.command("put", "--feed", "words", "a").stdout
+    assert b"1 new, 0 known in words" in node.command("put", "b").stdout
+    assert b"1 new, 0 known in own" in node.command("put", "--feed", "own", "mine").stdout
+    lost = node.command("put", "c")
+    assert lost.returncode == 8
+    assert b"it has own, words" in lost.stderr
+    rewrite(node, keys='default_feed = "words"')
+    assert reloaded(node) == (["[node] default_feed"], [])
+    assert b"1 new, 0 known in words" in node.command("put", "c").stdout
+    rewrite(node, keys='default_feed = "gone"')
+    reloaded(node)
+    assert b"default_feed under [node]: there is no feed 'gone'" in node.command("put", "d").stderr
+    node.stop()
+    assert "default_feed under [node]" in node.start().log_path.read_text()
 
 
 def test_limits_hold_at_once(node: RealNode) -> None:

@@ -15,7 +15,7 @@ from hyperbloom.api.limits import MAX_SEQ, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
 from hyperbloom.api.problems import bad_request, value_errors_as_problems
 from hyperbloom.api.schemas.bodies import BoundsForm, ForgetForm, PageForm, SelectionForm
 from hyperbloom.keys import parse_public_key
-from hyperbloom.replication.feed.forgetting import Selection
+from hyperbloom.replication.feed.forgetting import Selection, Step
 from hyperbloom.replication.feed.tombstones import make_tombstone
 from hyperbloom.store.limits import FORGET_STEP
 
@@ -80,7 +80,7 @@ async def forget_values(call: Call) -> Mapping[str, Any]:
         except ValueError as error:
             raise bad_request(f"its tombstone would be too long: {error}") from None
     done = await feed.forgetting.step(selection, position, erase=erase, dry_run=dry_run)
-    return _step_form(done.count, done.size, done.absent, done.next)
+    return {**_step_form(done), **call.name_of(feed)}
 
 
 async def undo_forgetting(call: Call) -> Mapping[str, Any]:
@@ -89,7 +89,7 @@ async def undo_forgetting(call: Call) -> Mapping[str, Any]:
     selection, position = _selection(form)
     dry_run = bool(form.get("dry_run"))
     done = await feed.forgetting.undo_step(selection, position, dry_run=dry_run)
-    return _step_form(done.count, done.size, done.absent, done.next)
+    return {**_step_form(done), **call.name_of(feed)}
 
 
 async def drop_hashes(call: Call) -> None:
@@ -127,11 +127,9 @@ def _tombstones(call: Call, selection: Selection) -> list[bytes]:
     ]
 
 
-def _step_form(
-    count: int, size: int, absent: int, following: bytes | int | None
-) -> Mapping[str, Any]:
-    shown = following.hex() if isinstance(following, bytes) else following
-    return {"count": count, "bytes": size, "absent": absent, "next": shown}
+def _step_form(step: Step) -> Mapping[str, Any]:
+    following = step.next.hex() if isinstance(step.next, bytes) else step.next
+    return {"count": step.count, "bytes": step.size, "absent": step.absent, "next": following}
 
 
 def _selection(form: SelectionForm) -> tuple[Selection, bytes | int | None]:

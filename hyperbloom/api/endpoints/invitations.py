@@ -62,6 +62,7 @@ async def invite(call: Call) -> Mapping[str, Any]:
     answer: InvitationForm = {
         "invitation": encode_invitation(invitation),
         "feed": feed.key.hex(),
+        "name": call.name_of(feed)["name"],
         "dialect": feed.settings.dialect,
         "trustee": trustee.hex(),
         "expires": expiry_form(invited.expires),

@@ -30,7 +30,8 @@ async def issue_link(call: Call) -> Mapping[str, Any]:
     with value_errors_as_problems():
         link = await feed.trust.issue_link(trustee, expires=expiry_of(form["expires"]))
     call.status = 201
-    return {"link": link.to_bytes().hex(), "expires": expiry_form(link.expires)}
+    issued = {"link": link.to_bytes().hex(), "expires": expiry_form(link.expires)}
+    return {**issued, **call.name_of(feed)}
 
 
 async def add_chain(call: Call) -> Mapping[str, Any]:

@@ -41,14 +41,15 @@ FETCH_SECONDS = 10.0
 SYNCED_SECONDS = 30.0
 
 
-async def put_values(call: Call) -> bytes:
-    """`{"values": [hex, …]}`: stores them; answers once they are on disk."""
+async def put_values(call: Call) -> Mapping[str, Any]:
+    """`{"values": [hex, …]}`: stores them; answers, and says where, once they are on disk."""
     feed, form = call.feed(), call.body(ValuesForm)
     values = list(map(bytes.fromhex, form["values"]))
     with value_errors_as_problems():
         appended = await feed.insert(values)
     new = len(appended.values)
-    return b'{"new":%d,"known":%d,"top_seq":%d}' % (new, len(values) - new, appended.top_seq)
+    counts = {"new": new, "known": len(values) - new, "top_seq": appended.top_seq}
+    return {**counts, **call.name_of(feed)}
 
 
 async def range_values(call: Call) -> bytes:

@@ -16,7 +16,7 @@ from hyperbloom.api.limits import MAX_QUERY_FIELDS
 from hyperbloom.api.problems import Problem, bad_request
 from hyperbloom.api.schemas.bodies import BoundsForm
 from hyperbloom.errors import ErrorKind
-from hyperbloom.replication.feeds import UnknownFeed
+from hyperbloom.feed_words import feed_name
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -36,10 +36,6 @@ __all__ = [
 ]
 
 Form = TypeVar("Form")
-
-
-#: Names the feed whose key is the node's own.
-OWN = "own"
 
 
 class _Streamed:
@@ -101,23 +97,19 @@ class Call:
     def feed(self) -> ServedFeed:
         """The feed that the path names: a key, an alias, `own`, or `-` for the node's default.
 
-        A feed with the alias `own` comes before the one whose key is the node's. Raises
-        `UnknownFeed`.
+        Raises `UnknownFeed`.
         """
         return self.feed_named(self.arguments[0])
 
     def feed_named(self, name: str) -> ServedFeed:
         """Like `feed`, for a name that stands elsewhere."""
-        node = self.context.node
-        try:
-            return node.resolve(None if name == "-" else name)
-        except UnknownFeed:
-            if name != OWN:
-                raise
-            own = node.feeds.get(node.identity.public_key)
-            if own is None:
-                raise UnknownFeed("this node has no feed whose key is its own") from None
-            return own
+        return self.context.node.resolve(None if name == "-" else name)
+
+    def name_of(self, feed: ServedFeed) -> dict[str, str]:
+        """`feed` and `name`, its key and what commands call it, for the answer to a write."""
+        own_key = self.node.identity.public_key
+        name = feed_name(feed.key, feed.settings.alias, own_key)
+        return {"feed": feed.key.hex(), "name": name}
 
     def check_alias_is_free(self, key: bytes, alias: str | None) -> None:
         """Raises `Problem` where an alias for the feed `key` names another one already."""

@@ -39,6 +39,7 @@ __all__ = [
     "SessionOfferForm",
     "StepForm",
     "TrustWord",
+    "WrittenForm",
 ]
 
 
@@ -121,7 +122,17 @@ class NoiseForgottenForm(TypedDict):
     was_remembered: bool
 
 
-class StepForm(TypedDict):
+class WrittenForm(TypedDict):
+    """Where it was written: the feed's key, and its name: the alias, `own`, or the key's beginning.
+
+    Who names no feed learns here which one was meant.
+    """
+
+    feed: Key
+    name: str
+
+
+class StepForm(WrittenForm):
     """What one step did; `next` goes into the next one, null at the end."""
 
     count: Count
@@ -137,7 +148,7 @@ class CopiedForm(TypedDict):
     next: Count | None
 
 
-class IssuedForm(TypedDict):
+class IssuedForm(WrittenForm):
     """A link that was signed."""
 
     link: Hex
@@ -166,7 +177,7 @@ class HealthForm(TypedDict):
     status: Literal["ok", "failing"]
 
 
-class PutForm(TypedDict):
+class PutForm(WrittenForm):
     """How many values were new and known, and the arrival number of the feed's last value."""
 
     new: int
@@ -290,11 +301,10 @@ class MembersForm(TypedDict):
     members: list[MemberForm]
 
 
-class InvitationForm(TypedDict):
+class InvitationForm(WrittenForm):
     """An invitation, what it holds, and when its last link expires."""
 
     invitation: str
-    feed: str
     dialect: str
     trustee: str
     expires: float | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from hyperbloom.api.schemas.bodies import FeedSettingsForm
-from hyperbloom.cli.app import App, Group, exit_with, pass_app
+from hyperbloom.cli.app import App, Group, pass_app
 from hyperbloom.cli.commands.trust import note_file_wins, note_lacks, own_trust
 from hyperbloom.cli.parameters import (
     AGE,
@@ -21,10 +20,10 @@ from hyperbloom.cli.parameters import (
     hex_option,
     secret_line,
     whole_hex,
+    yes_option,
 )
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Key, Name
-from hyperbloom.exit_codes import ExitCode
 from hyperbloom.feed_words import Mode, Noise, Tombstones
 from hyperbloom.units import format_duration, format_size
 
@@ -219,29 +218,25 @@ def list_feeds(app: App) -> None:
             app.out.sentence(f"{form['alias'] or 'own'}: {own_key_remark(form)}")
 
 
-def _confirmed(form: FeedForm) -> bool:
+def _leaving(form: FeedForm) -> str:
     named = printable(form["alias"] or form["key"])
-    return click.confirm(
-        f"Leave {named} and remove its {form['count']:,} values from this node?", err=True
-    )
+    return f"Leave {named} and remove its {form['count']:,} values from this node?"
 
 
 @feed.command("leave")
 @click.argument("name", metavar="FEED")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--delete-key", is_flag=True, help="Lose the feed's key, too, for good.")
 @pass_app
 def leave(app: App, name: str, yes: bool, delete_key: bool) -> None:
     """Leave FEED and remove its values from this node.
 
-    A feed whose key this node holds is left with --delete-key, or after `feed key FEED --to FILE
-    --remove`.
+    It asks first; where standard input is no terminal, --yes is needed. A feed whose key this node
+    holds is left with --delete-key, or after `feed key FEED --to FILE --remove`.
     """
     with app.client() as client:
         form = client.feed(name)
-        if not yes and sys.stdin.isatty() and not _confirmed(form):
-            app.out.note("nothing was changed")
-            exit_with(ExitCode.FAILED)
+        app.ask_first(lambda: _leaving(form), yes=yes)
         client.leave_feed(form["key"], delete_key=delete_key)
     if app.out.as_json:
         app.out.json({"left": form["key"], "count": form["count"]})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hyperbloom.cli.app import App, Command, exit_with, pass_app
+from hyperbloom.cli.app import App, Command, pass_app
 from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import (
     PUBLIC_KEY,
@@ -17,8 +17,8 @@ from hyperbloom.cli.parameters import (
     hex_option,
     optional_bytes,
     range_options,
+    yes_option,
 )
-from hyperbloom.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from hyperbloom.client.client import Client
@@ -119,7 +119,7 @@ def values(app: App, key: bytes, feed: str | None, null: bool, as_hex: bool) -> 
 @click.option("--publish", is_flag=True, help="Also ask other nodes to, by tombstones in the feed.")
 @click.option("--undo", is_flag=True, help="Bring forgotten values back.")
 @click.option("--hashes", is_flag=True, help="With --undo: drop all hashes of erased values.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.argument("given", nargs=-1, metavar="[VALUE…|-]")
 @pass_app
 def forget(
@@ -141,18 +141,23 @@ def forget(
     """Remove values from a feed on this node, so that no Sync brings them back.
 
     Which ones is said by a list (`-`: from standard input, one a line), by who brought them, by a
-    prefix or by a range. Values of a list that are not here are kept from coming. Other nodes keep
+    prefix or by a range; it asks first, but for a list, and where standard input is no terminal,
+    --yes is needed. Values of a list that are not here are kept from coming. Other nodes keep
     theirs. What is forgotten is remembered (`forgotten`); `put` and --undo bring it back.
     """
     if (erase or publish) and (undo or (publish and (erase or not given))):
         raise click.UsageError("--publish takes a list of values, without --erase or --undo")
     with app.client() as client:
+        # One and the same throughout: a feed without values may be the default no more.
+        feed = client.feed(feed)["key"]
         if hashes:
             _drop_hashes(app, client, feed, undo=undo)
             return
         selections = _selections(given, by, prefix, (start, end), as_hex=as_hex)
-        if not given and not (undo or dry_run or yes) and sys.stdin.isatty():
-            selections = iter(_confirmed(app, client, feed, list(selections)))
+        if not (given or undo or dry_run):
+            whole = list(selections)
+            app.ask_first(lambda: _question(client, feed, whole), yes=yes)
+            selections = iter(whole)
         steps = _steps(
             client, selections, feed, undo=undo, dry_run=dry_run, erase=erase, publish=publish
         )
@@ -169,18 +174,13 @@ def _drop_hashes(app: App, client: Client, feed: str | None, *, undo: bool) -> N
         app.out.line("No hashes are kept any more; what was erased may come again.")
 
 
-def _confirmed(
-    app: App, client: Client, feed: str | None, selections: list[Selection]
-) -> list[Selection]:
+def _question(client: Client, feed: str | None, selections: list[Selection]) -> str:
     counted = sum(
         step["count"]
         for selection in selections
         for step in client.forget(selection, feed=feed, dry_run=True)
     )
-    if not click.confirm(f"Forget {counted:,} values on this node?", err=True):
-        app.out.note("nothing was changed")
-        exit_with(ExitCode.FAILED)
-    return selections
+    return f"Forget {counted:,} values on this node?"
 
 
 def _steps(
@@ -203,21 +203,24 @@ def _steps(
 
 def _report(app: App, steps: Iterator[Mapping[str, Any]], *, undo: bool, dry_run: bool) -> None:
     done = {"count": 0, "bytes": 0, "absent": 0}
+    where: dict[str, str | None] = {"feed": None, "name": None}
     word = "brought back" if undo else "forgotten"
     try:
         with Progress("bringing back" if undo else "forgetting") as progress:
             for step in steps:
                 done = {name: number + step[name] for name, number in done.items()}
+                where = {name: step[name] for name in where}
                 progress.show(f"{done['count']:,} values")
     except BaseException:
         if done["count"] and not dry_run:
             app.out.note(f"{word} before it stopped: {done['count']}")
         raise
     if app.out.as_json:
-        app.out.json({**done, "dry_run": dry_run})
+        app.out.json({**done, "dry_run": dry_run, **where})
         return
     would = "would be " if dry_run else ""
-    app.out.line(f"{done['count']} {would}{word}, {done['bytes']} bytes")
+    place = f" in {where['name']}" if where["name"] else ""
+    app.out.line(f"{done['count']} {would}{word}{place}, {done['bytes']} bytes")
     if done["absent"]:
         app.out.line(f"{done['absent']} not here, {would}kept from coming")
 

@@ -273,6 +273,8 @@ def invite(
     with app.client() as client:
         answer = client.invite(trustee, expires=expires, addresses=addresses or None, feed=feed)
     _note_clipped(app, expires, answer["expires"])
+    if feed is None and not app.out.as_json:
+        app.out.note(f"the invitation is to {answer['name']}")
     if not addresses:
         _note_addresses(app, answer["addresses"])
     _note_dialect(app, answer["dialect"])

@@ -54,24 +54,27 @@ def put(app: App, feed: str | None, as_hex: bool, values: tuple[str, ...]) -> No
     """Store values; answer when they are on disk.
 
     `-` reads values from standard input, one a line (empty lines are left out), however many there
-    are. Prints how many were new and how many were there already.
+    are. Prints how many were new, how many were there already, and in which feed.
     """
     new = known = 0
+    where: dict[str, str | None] = {"feed": None, "name": None}
     try:
         with app.client() as client, Progress("putting") as progress:
             for batch in _given(values, as_hex=as_hex):
                 answer = client.put(batch, feed=feed)
                 new += answer["new"]
                 known += answer["known"]
+                # What follows goes where the first went, whatever feed is the default by then.
+                feed, where = answer["feed"], {"feed": answer["feed"], "name": answer["name"]}
                 progress.show(f"{new + known:,} values")
     except BaseException:
         if new + known:
             app.out.note(f"stored before it stopped: {new} new, {known} known")
         raise
     if app.out.as_json:
-        app.out.json({"new": new, "known": known})
+        app.out.json({"new": new, "known": known, **where})
     else:
-        app.out.line(f"{new} new, {known} known")
+        app.out.line(f"{new} new, {known} known" + (f" in {where['name']}" if feed else ""))
 
 
 @click.command(cls=Command)
@@ -130,21 +133,36 @@ def _print_json(app: App, pages: Iterator[list[bytes]]) -> None:
 @click.command(cls=Command)
 @feed_option
 @hex_option
-@click.argument("values", nargs=-1, required=True, metavar="VALUE…")
+@click.argument("values", nargs=-1, required=True, metavar="[VALUE…|-]")
 @pass_app
 def has(app: App, feed: str | None, as_hex: bool, values: tuple[str, ...]) -> None:
-    """Say whether values are there; exit code 0 if all are, 1 if not."""
+    """Say whether values are there; exit code 0 if every one is, 1 if any is not.
+
+    `-` reads values from standard input, one a line, and answers each while more may come; where
+    there is none, the exit code is 0. An answer is `yes` or `no`, a tab and the value; for a single
+    VALUE it stands alone.
+    """
     found: list[bool] = []
+    alone = len(values) == 1 and values != ("-",)
     with app.client() as client:
-        for batch in _given(tuple(values), as_hex=as_hex):
-            found += client.has(batch, feed=feed)
+        for batch in _given(values, as_hex=as_hex):
+            answers = client.has(batch, feed=feed)
+            found += answers
+            if not app.out.as_json:
+                _print_answers(app, batch, answers, as_hex=as_hex, alone=alone)
     if app.out.as_json:
         app.out.json({"all": all(found), "has": found})
-    else:
-        for text, there in zip(values, found, strict=True):
-            answer = "yes" if there else "no"
-            app.out.line(answer if len(values) == 1 else f"{answer}\t{text}")
     exit_with(ExitCode.OK if all(found) else ExitCode.FAILED)
+
+
+def _print_answers(
+    app: App, values: list[bytes], found: list[bool], *, as_hex: bool, alone: bool
+) -> None:
+    words = [b"yes" if there else b"no" for there in found]
+    if not alone:
+        texts = [value.hex().encode("ascii") if as_hex else value for value in values]
+        words = [word + b"\t" + text for word, text in zip(words, texts, strict=True)]
+    app.out.values(words, flush=True)
 
 
 @click.command(cls=Command)

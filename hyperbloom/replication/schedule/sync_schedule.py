@@ -36,7 +36,7 @@ it. What a plan shows without a comparison is for `SyncEvidence` to say, once th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from hyperbloom.replication.limits import (
@@ -225,10 +225,20 @@ class SyncSchedule:
         return None
 
     def hurry(self, *, now: float) -> None:
-        """Somebody waits until this peer is in sync: do not wait for the interval."""
-        is_answered = self._settles_at is None and now - self._over_at >= HURRY_SECONDS
-        if isinstance(self._phase, _Resting) and is_answered:
-            self._phase = _Resting(now)
+        """Somebody waits until this peer is in sync: do not wait for the interval.
+
+        But what was asked for last may still be coming, and is not asked for again: first nothing
+        may have moved for DOUBT_SECONDS, as behind any first plan.
+        """
+        if self._settles_at is not None or now - self._over_at < HURRY_SECONDS:
+            return
+        match self._phase:
+            case _Resting(look=None):
+                self._phase = _Resting(now)
+            case _Resting(until=until, look=look) if look is not None and look.wait > DOUBT_SECONDS:
+                self._phase = _Resting(
+                    min(until, now + DOUBT_SECONDS), replace(look, wait=DOUBT_SECONDS)
+                )
 
     def filters_recommended(self, filter_bytes: int) -> None:
         """The peer recommends filters of so many bytes."""
