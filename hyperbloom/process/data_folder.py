@@ -28,8 +28,8 @@ def why_unwritable(folder: Path) -> str | None:
     status, user = place.stat(), _user(os.geteuid())
     if status.st_uid == os.geteuid():
         mode = stat.S_IMODE(status.st_mode)
-        cure = shlex.join(["chmod", "u+rwx", str(place)])
-        return f"{place} is {user}'s, but its mode is {mode:04o}: `{cure}`"
+        chmod = shlex.join(["chmod", "u+rwx", str(place)])
+        return f"{place} is {user}'s, but its mode is {mode:04o}: `{chmod}`"
     owner = _user(status.st_uid)
     cure = ["chown", "-R", user] if place == folder else ["install", "-d", "-m", "700", "-o", user]
     return (

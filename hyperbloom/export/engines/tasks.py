@@ -109,7 +109,7 @@ def write_value_rows(batches: Iterable[pa.RecordBatch], files: Files) -> str:
         with files.place.shared(files.share_with):
             for batch in batches:
                 for node, rows in rows_by_node(batch):
-                    writer.add(rows, node, b"")
+                    writer.add(rows, node)
             return answer(writer.close(), [])
     except (ExportError, OSError) as error:
         writer.abandon()
