@@ -309,5 +309,5 @@ def network_in(modules: list[Module], rooms: tuple[str, ...] = ("store", "export
         for module in modules
         if module.room in rooms
         for reach in module.imports
-        if reach.name.partition(".")[0] in NETWORK
+        if reach.name.partition(".")[0] in NETWORK and not reach.name.startswith("urllib.parse")
     ]

@@ -194,6 +194,7 @@ class TestPureCore:
         assert breaches(rule, f"hyperbloom.{room}.x", "from urllib.request import urlopen")
         assert breaches(rule, f"hyperbloom.{room}.x", "import socket")
         assert not breaches(rule, f"hyperbloom.{room}.x", "import threading")
+        assert not breaches(rule, f"hyperbloom.{room}.x", "from urllib.parse import quote")
 
 
 class TestShape:
