@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from sim import pair
 from twisted.internet.defer import Deferred
 
 import hyperbloom
-from hyperbloom.api.monitoring.metrics import REFUSED_REASONS, ROUND_WAYS
+from hyperbloom.api.monitoring.metrics import DHT_EVENTS, REFUSED_REASONS, ROUND_WAYS
 from hyperbloom.connections.close_reason import FEED_KINDS
 from hyperbloom.replication.feed.forgetting import Selection
 from hyperbloom.replication.limits import Limits
@@ -47,6 +48,11 @@ def test_every_kind_of_closing_is_counted_from_the_start():
     # `untrusted` and `expired` of a chain are one call with a name.
     assert found | {"untrusted"} == set(FEED_KINDS) | POOL_KINDS
     assert list(FEED_KINDS) == sorted(FEED_KINDS)
+
+
+def test_every_event_of_the_dht_is_counted_from_the_start():
+    text = (SOURCE / "discovery/dht/machine.py").read_text()
+    assert sorted(set(re.findall(r'self\.counts\["(\w+)"\]', text))) == list(DHT_EVENTS)
 
 
 def test_every_way_of_asking_is_counted_from_the_start():

@@ -39,6 +39,12 @@ ROUND_WAYS = ("sketch", "salted sketch", "filters", "empty filter")
 #: Why values of peers are kept out.
 REFUSED_REASONS = ("forgotten", "full", "too-long")
 
+#: What the DHT node counts.
+DHT_EVENTS = (
+    "answers", "asked", "errors", "ignored", "malformed", "not_sent", "queries", "received",
+    "replies_withheld", "sent", "too_many", "unanswered", "unasked",
+)  # fmt: skip
+
 #: Digits of a key that tell a feed without an alias from others.
 KEY_DIGITS = 16
 
@@ -294,7 +300,10 @@ def _discovery(form: dict[str, Any]) -> Iterator[Metric]:
     yield _gauge("hyperbloom_dht_items", "Items stored for others.", dht["items"])
     yield _gauge("hyperbloom_dht_operations", "Lookups and puts under way.", dht["operations"])
     yield _by_label(
-        "hyperbloom_dht_events", "What happened on the DHT.", "event", sorted(dht["counts"].items())
+        "hyperbloom_dht_events",
+        "What happened on the DHT.",
+        "event",
+        sorted({**dict.fromkeys(DHT_EVENTS, 0), **dht["counts"]}.items()),
     )
 
 
