@@ -199,8 +199,8 @@ class FeedTraffic:
     peers_differing others, and the streams of peers_unprotected are not protected. last_sync: when
     a peer was last compared with or answered, 0: not since the start. rounds: how often peers were
     asked for what differs, by way, with round_bytes.
-    forgotten values are remembered whole, forgotten_hashes by their hashes; retained_out were
-    forgotten by retention.
+    forgotten values are remembered whole, forgotten_hashes by their hashes, None: the store cannot
+    be read; retained_out were forgotten by retention.
     kept_out: values that policy refused, by reason. sync_seconds: spent on making filters;
     values_tested: against filters of peers. sketches_asked: tries by symbols that this node began;
     sketch_symbols came for them, sketch_bytes were sent to ask and to answer by them, and
@@ -224,8 +224,8 @@ class FeedTraffic:
     last_sync: float
     rounds: dict[str, int]
     round_bytes: dict[str, int]
-    forgotten: int
-    forgotten_hashes: int
+    forgotten: int | None
+    forgotten_hashes: int | None
     retained_out: int
     kept_out: dict[str, int]
     values_in: int

@@ -18,6 +18,7 @@ from hyperbloom.replication.feed.forgetting import Selection
 from hyperbloom.replication.limits import Limits
 from hyperbloom.replication.schedule.sync_commands import Way
 from hyperbloom.replication.settings import FeedSettings, NoisePolicy
+from hyperbloom.store import StoreCorrupt
 from hyperbloom.trust import LinkGraph
 
 SOURCE = Path(hyperbloom.__file__).parent
@@ -198,3 +199,14 @@ def test_what_is_forgotten(network):
     # What was erased comes with the next Sync, and is kept out.
     assert traffic(member, feed).kept_out["forgotten"] >= 3
     assert traffic(owner, feed).kept_out["forgotten"] == 0
+
+
+def test_a_damaged_page_leaves_the_other_figures(network, monkeypatch):
+    owner = network.add("owner")
+
+    def damaged(feed_key):
+        raise StoreCorrupt("a page is damaged")
+
+    monkeypatch.setattr(owner.store, "forgotten_figures", damaged)
+    found = traffic(owner, owner.key)
+    assert (found.forgotten, found.forgotten_hashes, found.trusted) == (None, None, True)

@@ -17,7 +17,8 @@ from hyperbloom.replication.feed.values import FeedValues
 from hyperbloom.replication.reading.ranges import union
 from hyperbloom.replication.settings import FeedSettings, KeyRange, NoisePolicy, why_no_noise
 from hyperbloom.replication.status import FeedTraffic
-from hyperbloom.store.records import Appended, FeedRecord
+from hyperbloom.store import StoreError
+from hyperbloom.store.records import Appended, FeedRecord, ForgottenFigures
 from hyperbloom.wire import DIALECTS
 from hyperbloom.wire.extensions.set_digest import fits_set_digest
 
@@ -155,7 +156,7 @@ class Feed:
         `retained_out`: values that retention has forgotten.
         """
         chain, issued, peers = self.trust.chain, self.trust.issued, self.peers
-        forgotten = self.forgetting.figures()
+        forgotten = self._forgotten()
         return FeedTraffic(
             key=self.key,
             alias=self.settings.alias,
@@ -173,9 +174,16 @@ class Feed:
             last_sync=peers.last_sync,
             rounds=dict(peers.rounds),
             round_bytes=dict(peers.round_bytes),
-            forgotten=forgotten.count,
-            forgotten_hashes=forgotten.hashes,
+            forgotten=None if forgotten is None else forgotten.count,
+            forgotten_hashes=None if forgotten is None else forgotten.hashes,
             retained_out=retained_out,
             kept_out={**self.values.kept_out, "forgotten": self.values.forgotten_refused},
             **peers.moved().sums(),
         )
+
+    def _forgotten(self) -> ForgottenFigures | None:
+        """None where the store cannot be read: who watches has to be told that all the same."""
+        try:
+            return self.forgetting.figures()
+        except StoreError:
+            return None
