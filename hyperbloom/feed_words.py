@@ -7,6 +7,7 @@ from typing import Literal
 
 __all__ = [
     "DEFAULT_DIALECT",
+    "LINK_ENDS_SOON",
     "OWN",
     "Dialect",
     "Mode",
@@ -40,6 +41,10 @@ OWN = "own"
 LEAST_DIGITS = 8
 #: Digits of a key that stand for a feed without another name.
 NAME_DIGITS = 12
+
+#: From so many seconds before it on the end of the right to write is in sight: a week is enough
+#: for people to ask and be answered.
+LINK_ENDS_SOON = 7 * 86_400.0
 
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HEX_KEY = re.compile(r"[0-9A-Fa-f]{64}")

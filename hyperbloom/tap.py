@@ -95,7 +95,11 @@ def _observer(options: Options, config: Config) -> LevelledObserver | None:
     if not logfile and not outer.get("nodaemon"):
         logfile = "twistd.log"
     return log_observer(
-        config.log_level, logfile, files=config.log_files, file_bytes=config.log_bytes
+        config.log_level,
+        logfile,
+        files=config.log_files,
+        file_bytes=config.log_bytes,
+        as_json=config.log_format == "json",
     )
 
 

@@ -41,6 +41,7 @@ listen = {listen}
 # listen = []                   # do not listen: this node only dials
 {advertise}
 # log_level = "info"            # debug, info, warn, error or critical
+# log_format = "text"           # text, or json: one object a line (not under systemd)
 # log_files = 10                # log files that are kept (not under systemd, which has the journal)
 # log_bytes = 1000000           # bytes of one, after which the next is begun
 # leeway = 0                    # how long an expired link still counts (clocks that differ)

@@ -47,6 +47,7 @@ STORE_NAME = "store"
 DEFAULT_PORT = 4365
 DEFAULT_LISTEN = (f"tcp:{DEFAULT_PORT}",)
 LOG_LEVELS = ("debug", "info", "warn", "error", "critical")
+LOG_FORMATS = ("text", "json")
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 
@@ -62,6 +63,7 @@ NODE_KEYS = (
     "listen",
     "advertise",
     "log_level",
+    "log_format",
     "log_files",
     "log_bytes",
     "leeway",
@@ -81,6 +83,7 @@ class Config:
     listen: tuple[str, ...] = DEFAULT_LISTEN
     advertise: tuple[str, ...] = ()
     log_level: str = "info"
+    log_format: str = "text"
     log_files: int = DEFAULT_LOG_FILES
     log_bytes: int = DEFAULT_LOG_BYTES
     leeway: float = 0.0
@@ -173,6 +176,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         listen=node.texts("listen", DEFAULT_LISTEN, check_node_listen),
         advertise=node.texts("advertise", (), Address.parse),
         log_level=node.text("log_level", "info", one_of(LOG_LEVELS, "level")),
+        log_format=node.text("log_format", "text", one_of(LOG_FORMATS, "format")),
         log_files=_at_least(node, "log_files", DEFAULT_LOG_FILES, LEAST_LOG_FILES),
         log_bytes=_at_least(node, "log_bytes", DEFAULT_LOG_BYTES, LEAST_LOG_BYTES),
         leeway=leeway,

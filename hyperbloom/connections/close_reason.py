@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CloseReason", "ClosedConnection"]
+__all__ = ["FEED_KINDS", "CloseReason", "ClosedConnection"]
+
+#: The kinds of connections about feeds. Who counts by kind has one of each from the start: words of
+#: our own, to which no peer can add one.
+FEED_KINDS = (
+    "altered", "banned", "crowded", "cut", "denied", "expired", "failed", "lost", "no-chain", "own",
+    "own-key", "protocol", "slow", "stalled", "stopped", "store", "stripped", "twin",
+    "unknown-feed", "unprotected", "untrusted",
+)  # fmt: skip
 
 
 class CloseReason(Exception):

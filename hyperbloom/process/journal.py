@@ -26,13 +26,12 @@ from typing import IO, Any
 from twisted.logger import ILogObserver, LogEvent, LogLevel, eventAsText
 from zope.interface import implementer
 
+from hyperbloom.process.event_fields import event_fields
+
 __all__ = ["JOURNAL_SOCKET", "JournalObserver", "encode_fields", "is_journal", "journal_fields"]
 
 JOURNAL_SOCKET = "/run/systemd/journal/socket"
 IDENTIFIER = "hyperbloom"
-
-#: Longest text of a keyword that becomes a field; a longer one is only part of the message.
-FIELD_CHARACTERS = 1_024
 
 #: Room asked for in the socket, so that a burst is taken without waiting (as sd-journal does).
 SEND_BUFFER_BYTES = 8_388_608
@@ -46,8 +45,6 @@ _PRIORITIES = {
     LogLevel.critical: 2,
 }
 _OWN_FIELDS = frozenset({"MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "LOGGER"})
-#: Keywords of Twisted's older log, which every event carries for those who read it that way.
-_LEGACY = frozenset({"message", "time", "system", "format", "isError", "failure", "why"})
 
 
 def is_journal(stream: IO[Any] | None, environment: Mapping[str, str] = os.environ) -> bool:
@@ -71,12 +68,10 @@ def journal_fields(event: LogEvent) -> list[tuple[str, str]]:
         ("SYSLOG_IDENTIFIER", IDENTIFIER),
         ("LOGGER", str(event.get("log_namespace", "-"))),
     ]
-    for name, value in event.items():
-        if not isinstance(value, (str, int, float)) or name.startswith("log_") or name in _LEGACY:
-            continue
-        field, told = name.upper(), str(value)
-        if field not in _OWN_FIELDS and _is_field_name(field) and len(told) <= FIELD_CHARACTERS:
-            fields.append((field, told))
+    for name, value in event_fields(event):
+        field = name.upper()
+        if field not in _OWN_FIELDS and _is_field_name(field):
+            fields.append((field, str(value)))
     return fields
 
 

@@ -1,4 +1,4 @@
-"""What the node writes to its log: everything from `log_level` up, in twistd's own format.
+"""What the node writes to its log: everything from `log_level` up, in twistd's own format or JSON.
 
 Under systemd the journal gets it with fields (`hyperbloom.process.journal`). Twisted tells of every
 factory and port that starts and stops, the latter by its older log; that is silenced here below
@@ -22,6 +22,7 @@ from twisted.python.logfile import LogFile
 from zope.interface import implementer
 
 from hyperbloom.process.journal import JournalObserver, is_journal
+from hyperbloom.process.json_log import json_observer
 
 __all__ = ["LevelledObserver", "log_observer"]
 
@@ -49,9 +50,11 @@ class LevelledObserver:
 
 
 def log_observer(
-    level: str, logfile: str | None, *, files: int, file_bytes: int
+    level: str, logfile: str | None, *, files: int, file_bytes: int, as_json: bool = False
 ) -> LevelledObserver:
     """An observer for `Application`: `level` as in `[node] log_level`, `logfile` as twistd's.
+
+    `as_json`: one JSON object a line. The journal has its own fields in either case.
 
     A file that has reached `file_bytes` becomes `logfile`.1, the one before it .2 and so on; there
     are at most `files` (from 2) of them, the oldest is removed. Without a file, and for "-", it
@@ -62,7 +65,7 @@ def log_observer(
     if logfile is not None and not to_stdout:
         # Twisted counts the files behind the one that is written.
         stream = LogFile.fromFullPath(logfile, rotateLength=file_bytes, maxRotatedFiles=files - 1)
-    observer: ILogObserver = textFileLogObserver(stream)
+    observer = json_observer(stream) if as_json else textFileLogObserver(stream)
     if to_stdout and is_journal(stream):
         observer = JournalObserver(fallback=observer)
     return LevelledObserver(observer, level)

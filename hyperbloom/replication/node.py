@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 from hyperbloom.addresses import Address
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.replication.context import FeedContext
+from hyperbloom.replication.expiry_notices import ExpiryNotices
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.fetch import fetch
 from hyperbloom.replication.feed.peers import FeedPeer
@@ -45,7 +46,7 @@ __all__ = ["Node"]
 #: How often chains and stalled peers are looked at, in seconds.
 SWEEP_SECONDS = 0.5
 
-#: How often expired links are removed from graph and store, in seconds.
+#: How often expired links are removed from graph and store, and ends are looked for, in seconds.
 PURGE_SECONDS = 3_600.0
 
 #: How long a link is kept behind its expiry: it tells "expired" from "never invited", and a clock
@@ -88,7 +89,8 @@ class Node(Service):
         self._dials = Dials(self.connections)
         self._overview = Overview(context, self._feeds, self.connections, self._dials)
         self._sweep = LoopingCall(self.connections.look)
-        self._purge = LoopingCall(self._remove_expired_links)
+        self._notices = ExpiryNotices(context.now)
+        self._purge = LoopingCall(self._look_after_links)
         self._retain = LoopingCall(self._feeds.look_after_all)
         for call in (self._sweep, self._purge, self._retain):
             call.clock = context.clock
@@ -346,7 +348,9 @@ class Node(Service):
 
     # Timers
 
-    def _remove_expired_links(self) -> None:
+    def _look_after_links(self) -> None:
+        """Say which of this node's own end soon, and remove those that ended long ago."""
+        self._notices.look(self.feeds.values())
         before = self.context.now() - KEEP_EXPIRED_SECONDS
         for feed in self.feeds.values():
             feed.trust.remove_expired(before=before)

@@ -72,7 +72,10 @@ class Overview:
         """What has moved since the start."""
         connections, writer = self._connections, self._context.writer
         bytes_in, bytes_out = connections.moved()
-        feeds = tuple(feed.traffic() for feed in self._feeds.by_key.values())
+        feeds = tuple(
+            feed.traffic(retained_out=self._feeds.upkeep(feed).retention.forgotten)
+            for feed in self._feeds.by_key.values()
+        )
         return NodeTraffic(
             started=started,
             connections=len(connections),
@@ -80,11 +83,15 @@ class Overview:
             dialled=connections.opened[True],
             accepted=connections.opened[False],
             closed=dict(connections.closed),
+            secured_protected=connections.secured[True],
+            secured_plain=connections.secured[False],
+            denied=len(self._context.denied),
             strikes=connections.strikes,
             bytes_in=bytes_in,
             bytes_out=bytes_out,
             feeds=feeds,
             store=self._context.store.size(),
+            disk=self._context.store.disk(),
             queued_bytes=writer.queued_bytes,
             commits=writer.figures,
             store_problem=self.store_problem(),

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from hyperbloom.connections.close_reason import ClosedConnection
-from hyperbloom.store.records import StoreSize
+from hyperbloom.store.records import DiskSize, StoreSize
 from hyperbloom.store.writer import CommitFigures
 
 __all__ = [
@@ -192,7 +192,15 @@ class NodeStatus(_Picture):
 class FeedTraffic:
     """What a feed holds and has moved since the start; counts only, so that it costs little.
 
-    peers: secure connections; of these the streams of peers_unprotected are not protected.
+    Times are seconds since 1970. is_shared: others take part, or once did. trusted: this node may
+    write, until chain_expires; issued_links of its own hold, and the first of them ends at
+    issued_expire. None: never.
+    peers: secure connections; of these peers_in_sync held the same values when last compared,
+    peers_differing others, and the streams of peers_unprotected are not protected. last_sync: when
+    a peer was last compared with or answered, 0: not since the start. rounds: how often peers were
+    asked for what differs, by way, with round_bytes.
+    forgotten values are remembered whole, forgotten_hashes by their hashes, None: the store cannot
+    be read; retained_out were forgotten by retention.
     kept_out: values that policy refused, by reason. sync_seconds: spent on making filters;
     values_tested: against filters of peers. sketches_asked: tries by symbols that this node began;
     sketch_symbols came for them, sketch_bytes were sent to ask and to answer by them, and
@@ -204,8 +212,21 @@ class FeedTraffic:
     alias: str | None
     count: int
     bytes: int
+    is_shared: bool
+    trusted: bool
+    chain_expires: float | None
+    issued_links: int
+    issued_expire: float | None
     peers: int
+    peers_in_sync: int
+    peers_differing: int
     peers_unprotected: int
+    last_sync: float
+    rounds: dict[str, int]
+    round_bytes: dict[str, int]
+    forgotten: int | None
+    forgotten_hashes: int | None
+    retained_out: int
     kept_out: dict[str, int]
     values_in: int
     values_new: int
@@ -227,7 +248,8 @@ class NodeTraffic:
     """What the node has moved since the start, and how its store does.
 
     closed: connections that this node closed, by the kind of `CloseReason`. dialled, accepted:
-    connections that came about. secure: those that are past the handshake now.
+    connections that came about. secure: those that are past the handshake now. secured: those that
+    ever were, in a protected stream and without. denied: keys. disk: the store's file system.
     """
 
     started: float
@@ -236,11 +258,15 @@ class NodeTraffic:
     dialled: int
     accepted: int
     closed: dict[str, int]
+    secured_protected: int
+    secured_plain: int
+    denied: int
     strikes: int
     bytes_in: int
     bytes_out: int
     feeds: tuple[FeedTraffic, ...]
     store: StoreSize
+    disk: DiskSize | None
     queued_bytes: int
     commits: CommitFigures
     store_problem: str | None = None

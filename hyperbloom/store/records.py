@@ -275,3 +275,11 @@ class StoreSize:
     used_bytes: int
     free_bytes: int
     file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSize:
+    """Bytes of the file system with the store: in all, and those this process may still use."""
+
+    size_bytes: int
+    free_bytes: int

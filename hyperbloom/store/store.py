@@ -26,7 +26,7 @@ from hyperbloom.store.lmdb.folder_lock import FolderLock
 from hyperbloom.store.lmdb.fsync import require_plain, sync
 from hyperbloom.store.migrations import MIGRATIONS, Migration, check_schema, initialize, migrate
 from hyperbloom.store.objects.reading import ObjectReader
-from hyperbloom.store.records import SnapshotInfo, StoreSize, VerifyReport
+from hyperbloom.store.records import DiskSize, SnapshotInfo, StoreSize, VerifyReport
 from hyperbloom.store.sketches.reading import SketchReader
 from hyperbloom.store.tables.reading import TableReader
 
@@ -154,6 +154,19 @@ class Store(SketchReader, TableReader, ObjectReader):
     def size(self) -> StoreSize:
         """How large the map, its used part and the file are."""
         return self.environment.size()
+
+    def disk(self) -> DiskSize | None:
+        """How large the file system with the store is, and its free part; None: it does not say.
+
+        The map grows by itself, so what is free there is what the store may grow by.
+        """
+        try:
+            found = os.statvfs(self.path)
+        except OSError:
+            return None
+        return DiskSize(
+            size_bytes=found.f_blocks * found.f_frsize, free_bytes=found.f_bavail * found.f_frsize
+        )
 
 
 def _prepare_folder(path: Path, create: bool) -> None:

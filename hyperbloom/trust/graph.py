@@ -131,6 +131,13 @@ class LinkGraph:
             if key == trustee
         ]
 
+    def expiries_of(self, issuer_key: bytes) -> dict[bytes, float]:
+        """Until when the links of an issuer last, by trustee, each the one that lasts longest.
+
+        In seconds since 1970; expired ones are among them. Reads all links of the issuer.
+        """
+        return {key: latest[0] for key, latest in self._latest(issuer_key).items()}
+
     def names(self, key: bytes) -> bool:
         """Whether any link is for this key, be it expired or out of reach."""
         return any(

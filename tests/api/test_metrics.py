@@ -42,6 +42,10 @@ def test_metrics_are_read_by_the_parser_of_prometheus(over_tcp):
     assert found["hyperbloom_connections", ("state", "handshake")] == 2
     assert found["hyperbloom_connections_opened_total", ("way", "dialled")] == 4
     assert found["hyperbloom_connections_refused_total", ("reason", "expired")] == 2
+    assert found["hyperbloom_connections_refused_total", ("reason", "denied")] == 0
+    assert found["hyperbloom_connections_secured_total", ("stream", "protected")] == 23
+    assert found["hyperbloom_connections_secured_total", ("stream", "plain")] == 24
+    assert found["hyperbloom_denied_keys",] == 25
     assert found["hyperbloom_received_bytes_total",] == 7_000
     assert found["hyperbloom_sent_bytes_total",] == 8_000
     assert found["hyperbloom_values_received_total", own] == 10
@@ -58,6 +62,22 @@ def test_metrics_are_read_by_the_parser_of_prometheus(over_tcp):
     assert found["hyperbloom_sketch_differences_total", own] == 20
     assert found["hyperbloom_ids_told_total", own] == 21
     assert found["hyperbloom_values_pulled_total", own] == 22
+    assert found["hyperbloom_values_refused_total", own, ("reason", "forgotten")] == 0
+    assert found["hyperbloom_feed_trusted", own] == 1
+    assert found["hyperbloom_feed_chain_expiry_timestamp_seconds", own] == 1_900_000_000
+    assert found["hyperbloom_feed_issued_links", own] == 26
+    assert found["hyperbloom_feed_issued_link_expiry_timestamp_seconds", own] == 1_800_000_000
+    assert found["hyperbloom_feed_peers_in_sync", own] == 27
+    assert found["hyperbloom_feed_peers_differing", own] == 28
+    assert found["hyperbloom_feed_last_sync_timestamp_seconds", own] == 1_750_000_000
+    assert found["hyperbloom_sync_rounds_total", own, ("way", "sketch")] == 29
+    assert found["hyperbloom_sync_rounds_total", own, ("way", "filters")] == 0
+    assert found["hyperbloom_sync_round_bytes_total", own, ("way", "sketch")] == 30
+    assert found["hyperbloom_feed_forgotten_values", own] == 31
+    assert found["hyperbloom_feed_forgotten_hashes", own] == 32
+    assert found["hyperbloom_retention_forgotten_total", own] == 33
+    assert found["hyperbloom_disk_free_bytes",] == 34
+    assert found["hyperbloom_disk_size_bytes",] == 35
     assert found["hyperbloom_store_free_bytes",] == 2
     assert found["hyperbloom_queue_bytes",] == 17
     assert found["hyperbloom_commit_seconds_count",] == 2

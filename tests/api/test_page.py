@@ -31,7 +31,10 @@ from hyperbloom.api.limits import (
     SHARED_SECONDS,
 )
 from hyperbloom.api.monitoring.recent_errors import RecentErrors
+from hyperbloom.keys import Identity
+from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.status import SyncRound
+from hyperbloom.trust import issue_link
 
 WIDTHS = {"desktop": (1280, 900, False), "phone": (390, 844, True)}
 FEEDS, PEERS = 100, 1_000
@@ -355,6 +358,22 @@ def test_the_page_follows_the_node(chromium, over_tcp):
     over_tcp.node.problem = "<b>no peer</b>"
     chromium.wait("document.querySelector('#errors').textContent.includes('<b>no peer</b>')")
     assert chromium.eval("document.querySelectorAll('#errors b').length") == 0
+    assert chromium.complaints() == []
+
+
+@needs_chromium
+@pytest.mark.parametrize(("days", "is_told"), [(6.5, True), (7.5, False)])
+def test_the_page_says_when_a_link_ends_soon(chromium, over_tcp, days, is_told):
+    node, owner = over_tcp.node, Identity(b"o" * 32)
+    node.add(FeedSettings(key=owner.public_key, alias="words"))
+    expires = time.time() + days * 86_400
+    link = issue_link(owner, node.identity.public_key, expires=expires, nonce=bytes(32))
+    node.feeds[owner.public_key]._learn(owner.public_key, link)
+    opened(chromium, over_tcp)
+    errors = chromium.eval("document.querySelector('#errors').textContent")
+    sentence = "words: this node may write for 6 d more; have its link renewed by who invited it"
+    assert (sentence in errors) == is_told
+    assert ("may write for" in errors) == is_told
     assert chromium.complaints() == []
 
 

@@ -465,6 +465,17 @@ def test_status(node, served):
     assert "EXPIRED: this node may write no more" in node.out("feed", "join", FRIEND_KEY)
 
 
+@pytest.mark.parametrize(("days", "told"), [(6.5, "6d 12h"), (1, "1d"), (7.5, None)])
+def test_status_says_when_a_link_ends_soon(node, served, days, told):
+    node.out("feed", "join", OTHER_KEY, "--alias", "o")
+    expires = time.time() + days * 86_400
+    link = issue_link(OTHER, served.node.own.key, expires=expires, nonce=bytes(32))
+    served.node.feeds[OTHER.public_key]._learn(OTHER.public_key, link)
+    sentence = f"o: this node may write for {told} more; have its link renewed by who invited it"
+    lines = node.out("status").splitlines()
+    assert [line for line in lines if "may write for" in line] == ([sentence] if told else [])
+
+
 def test_status_gives_a_link_for_a_browser(node, served):
     assert "set listen under [api]" in node.refusal(1, "status", "--web")
     clock = served.thread.reactor.seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from players import chain_of, fired, refusals
 from sim import pair
+from twisted.logger import globalLogPublisher
 
 from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.node import PURGE_SECONDS
@@ -167,3 +168,47 @@ def test_looking_at_who_is_there_works_out_no_chain_anew(network, monkeypatch):
         owner.node.connections.look()
     assert len(owner.feed(feed).peers) == 1
     assert worked_out == []
+
+
+@pytest.fixture
+def notices():
+    found = []
+
+    def take(event):
+        if event.get("log_namespace") == "hyperbloom.replication.expiry_notices":
+            found.append((event["log_level"].name, event["feed"], event["left"]))
+
+    globalLogPublisher.addObserver(take)
+    yield found
+    globalLogPublisher.removeObserver(take)
+
+
+def test_a_link_that_ends_is_said_once_a_day_from_a_week_before(network, notices):
+    owner = network.add("owner")
+    member = network.add("member", feeds=(FeedSettings(key=owner.key, alias="words"),))
+    owner.invite(owner.key, member, seconds=9.5 * 86_400)
+    network.run(2.4 * 86_400, step=600)
+    assert notices == []
+    network.run(1.2 * 86_400, step=600)
+    assert notices == [("warn", "words", "7.0 days"), ("warn", "words", "6.0 days")]
+    network.run(5 * 86_400, step=600)
+    assert [left for _, _, left in notices[-2:]] == ["47.0 hours", "23.0 hours"]
+    assert len(notices) == 7
+    # What has ended is said otherwise (`NOT TRUSTED`), and a renewed link is no matter.
+    network.run(2 * 86_400, step=600)
+    owner.invite(owner.key, member, seconds=30 * 86_400)
+    network.run(2 * 86_400, step=600)
+    assert len(notices) == 7
+
+
+def test_a_renewed_link_ends_the_notices_and_the_next_end_begins_them(network, notices):
+    owner = network.add("owner")
+    member = network.add("member", feeds=(FeedSettings(key=owner.key),))
+    owner.invite(owner.key, member, seconds=5 * 86_400)
+    network.run(1.5 * 3_600, step=60)
+    assert len(notices) == 1
+    owner.invite(owner.key, member, seconds=9 * 86_400)
+    network.run(1.9 * 86_400, step=600)
+    assert len(notices) == 1
+    network.run(0.5 * 86_400, step=600)
+    assert len(notices) == 2

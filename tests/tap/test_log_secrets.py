@@ -59,12 +59,14 @@ class SecretNode:
         dials: int = 0,
         passphrase: str = PASSPHRASE,
         feed: str | None = None,
+        node: str = "",
     ) -> None:
         self.api_port, self.pool_port = free_port(), free_port()
         peers = [f"127.0.0.1:{dials}"] if dials else []
         self.node = nodes.make(
             name,
             feed=feed,
+            node=node,
             config=f"""
 [api]
 listen = "127.0.0.1:{self.api_port}"
@@ -230,11 +232,20 @@ def fails_to_start(node: RealNode) -> str:
     return said
 
 
+def fields_of(node: RealNode) -> str:
+    """What stands in a log of JSON, not as JSON spells it."""
+    lines = [json.loads(line) for line in node.log_path.read_text().splitlines()]
+    assert any("peer" in line for line in lines)
+    return "\n".join(str(told) for line in lines for told in line.values())
+
+
 def test_logs_hold_no_secret(nodes: Nodes, dht_port: int) -> None:
     owner = SecretNode(nodes, "owner", dht_port, feed="words")
     feed = owner.node.feed_key
     owner.node.start()
-    member = SecretNode(nodes, "member", dht_port, dials=owner.pool_port)
+    member = SecretNode(
+        nodes, "member", dht_port, dials=owner.pool_port, node='log_format = "json"'
+    )
     stranger = SecretNode(
         nodes, "stranger", dht_port, dials=owner.pool_port, passphrase=OTHER_PASSPHRASE
     )
@@ -259,7 +270,7 @@ def test_logs_hold_no_secret(nodes: Nodes, dht_port: int) -> None:
         assert node.stop()
         node.config_path.write_text(start_of_file)
     assert stranger.node.stop()
-    logs = fails_to_start(owner.node)
+    logs = fails_to_start(owner.node) + fields_of(member.node)
     for one in (owner, member, stranger):
         logs += one.node.log_path.read_text(errors="replace")
         secrets += (one.token, one.node.identity.seed.decode("latin-1"))

@@ -2,12 +2,14 @@
 
 Nothing is counted for this: the node's parts keep plain numbers, and a scrape turns them into
 samples. Names and types follow the conventions of Prometheus: base units, `_total` for what only
-grows. Feeds go by alias, or the first digits of their keys.
+grows, moments as seconds since 1970 under `_timestamp_seconds`. Feeds go by alias, or the first
+digits of their keys. Labels hold words of our own and feeds of the operator's, never what a peer
+chose; counters of known kinds are there from the start at 0, so that their first event counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -21,6 +23,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from hyperbloom import __version__
+from hyperbloom.connections.close_reason import FEED_KINDS
 
 if TYPE_CHECKING:
     from hyperbloom.api.monitoring.reactor_lag import LagMeter
@@ -29,6 +32,18 @@ if TYPE_CHECKING:
     from hyperbloom.store.histogram import Histogram
 
 __all__ = ["NodeCollector", "make_registry"]
+
+#: How peers are asked for what differs: the ways of `SyncRound`.
+ROUND_WAYS = ("sketch", "salted sketch", "filters", "empty filter")
+
+#: Why values of peers are kept out.
+REFUSED_REASONS = ("forgotten", "full", "too-long")
+
+#: What the DHT node counts.
+DHT_EVENTS = (
+    "answers", "asked", "errors", "ignored", "malformed", "not_sent", "queries", "received",
+    "replies_withheld", "sent", "too_many", "unanswered", "unasked",
+)  # fmt: skip
 
 #: Digits of a key that tell a feed without an alias from others.
 KEY_DIGITS = 16
@@ -51,19 +66,48 @@ _FEED_COUNTERS = (
     ),
     ("ids_told", "hyperbloom_ids_told", "Ids told to peers in place of values."),
     ("values_pulled", "hyperbloom_values_pulled", "Values asked of peers that told their ids."),
+    ("retained_out", "hyperbloom_retention_forgotten", "Values that retention has forgotten."),
 )
 _FEED_GAUGES = (
     ("count", "hyperbloom_feed_values", "Values here."),
     ("bytes", "hyperbloom_feed_bytes", "Bytes of the values here."),
     ("peers", "hyperbloom_feed_peers", "Secure connections about the feed."),
     (
+        "peers_in_sync",
+        "hyperbloom_feed_peers_in_sync",
+        "Those of them that held the same values when last compared.",
+    ),
+    (
+        "peers_differing",
+        "hyperbloom_feed_peers_differing",
+        "Those of them that did not hold the same values when last compared.",
+    ),
+    (
         "peers_unprotected",
         "hyperbloom_feed_peers_unprotected",
         "Those of them whose streams are not protected by noise.",
     ),
+    ("trusted", "hyperbloom_feed_trusted", "1 while this node may write to the feed."),
+    (
+        "chain_expires",
+        "hyperbloom_feed_chain_expiry_timestamp_seconds",
+        "When the chain of links ends by which this node may write; no sample: never.",
+    ),
+    ("issued_links", "hyperbloom_feed_issued_links", "Keys with a link of this node that holds."),
+    (
+        "issued_expire",
+        "hyperbloom_feed_issued_link_expiry_timestamp_seconds",
+        "When the first of these links ends; no sample: never.",
+    ),
+    ("forgotten", "hyperbloom_feed_forgotten_values", "Forgotten values that are kept aside."),
+    (
+        "forgotten_hashes",
+        "hyperbloom_feed_forgotten_hashes",
+        "Forgotten values that are known by their hashes alone.",
+    ),
 )
 _STORE_GAUGES = (
-    ("map_bytes", "The size of the store's map, which grows by itself."),
+    ("map_bytes", "The size of the store's map, which grows by itself while the disk has room."),
     ("used_bytes", "Pages ever used."),
     ("free_bytes", "Pages used once and free now."),
     ("file_bytes", "The size of the store's file."),
@@ -91,6 +135,48 @@ def _histogram(name: str, text: str, found: Histogram) -> Metric:
     return HistogramMetricFamily(
         name, text, buckets=[*buckets, ("+Inf", counts[-1])], sum_value=found.total
     )
+
+
+def _by_way(counts: Mapping[str, int]) -> dict[str, int]:
+    return {**dict.fromkeys(ROUND_WAYS, 0), **counts}
+
+
+#: Name, text, the label beside the feed's, and the counts of a feed by that label.
+_FEED_COUNTERS_BY_LABEL: tuple[
+    tuple[str, str, str, Callable[[FeedTraffic], Mapping[str, int]]], ...
+] = (
+    (
+        "hyperbloom_values_refused",
+        "Values of peers kept out.",
+        "reason",
+        lambda feed: {**dict.fromkeys(REFUSED_REASONS, 0), **feed.kept_out},
+    ),
+    (
+        "hyperbloom_sync_rounds",
+        "How often a peer was asked for what differs.",
+        "way",
+        lambda feed: _by_way(feed.rounds),
+    ),
+    (
+        "hyperbloom_sync_round_bytes",
+        "Bytes of these questions, and of the symbols that answered them.",
+        "way",
+        lambda feed: _by_way(feed.round_bytes),
+    ),
+)
+
+
+def _last_syncs(named: Iterable[tuple[str, FeedTraffic]]) -> Metric:
+    """Of the feeds that others take part in: nobody waits for a sync of the other ones."""
+    family = GaugeMetricFamily(
+        "hyperbloom_feed_last_sync_timestamp_seconds",
+        "When a peer was last compared with or answered; 0: not since the start.",
+        labels=["feed"],
+    )
+    for label, feed in named:
+        if feed.is_shared:
+            family.add_metric([label], feed.last_sync)
+    return family
 
 
 class NodeCollector(Collector):
@@ -140,11 +226,18 @@ class NodeCollector(Collector):
             (("dialled", traffic.dialled), ("accepted", traffic.accepted)),
         )
         yield _by_label(
+            "hyperbloom_connections_secured",
+            "Connections that became secure, in a stream protected by noise or plain.",
+            "stream",
+            (("protected", traffic.secured_protected), ("plain", traffic.secured_plain)),
+        )
+        yield _by_label(
             "hyperbloom_connections_refused",
             "Connections that this node closed, by reason.",
             "reason",
-            sorted(traffic.closed.items()),
+            sorted({**dict.fromkeys(FEED_KINDS, 0), **traffic.closed}.items()),
         )
+        yield _gauge("hyperbloom_denied_keys", "Keys on the deny list.", traffic.denied)
         yield _counter("hyperbloom_strikes", "Violations of the protocol.", traffic.strikes)
         yield _counter("hyperbloom_received_bytes", "Bytes that peers sent.", traffic.bytes_in)
         yield _counter("hyperbloom_sent_bytes", "Bytes sent to peers.", traffic.bytes_out)
@@ -160,20 +253,26 @@ class NodeCollector(Collector):
             for attribute, name, text in rows:
                 family = family_of(name, text, labels=["feed"])
                 for label, feed in named:
-                    family.add_metric([label], getattr(feed, attribute))
+                    figure = getattr(feed, attribute)
+                    if figure is not None:
+                        family.add_metric([label], figure)
                 yield family
-        refused = CounterMetricFamily(
-            "hyperbloom_values_refused", "Values of peers kept out.", labels=["feed", "reason"]
-        )
-        for label, feed in named:
-            for reason, count in sorted(feed.kept_out.items()):
-                refused.add_metric([label, reason], count)
-        yield refused
+        yield _last_syncs(named)
+        for name, text, label, counts_of in _FEED_COUNTERS_BY_LABEL:
+            family = CounterMetricFamily(name, text, labels=["feed", label])
+            for alias, feed in named:
+                for word, count in sorted(counts_of(feed).items()):
+                    family.add_metric([alias, word], count)
+            yield family
 
     @staticmethod
     def _store(traffic: NodeTraffic) -> Iterator[Metric]:
         for name, text in _STORE_GAUGES:
             yield _gauge(f"hyperbloom_store_{name}", text, getattr(traffic.store, name))
+        if traffic.disk is not None:
+            size, free = traffic.disk.size_bytes, traffic.disk.free_bytes
+            yield _gauge("hyperbloom_disk_size_bytes", "The store's file system.", size)
+            yield _gauge("hyperbloom_disk_free_bytes", "Room there for the node's user.", free)
         commits = traffic.commits
         yield _gauge(
             "hyperbloom_store_failing",
@@ -201,7 +300,10 @@ def _discovery(form: dict[str, Any]) -> Iterator[Metric]:
     yield _gauge("hyperbloom_dht_items", "Items stored for others.", dht["items"])
     yield _gauge("hyperbloom_dht_operations", "Lookups and puts under way.", dht["operations"])
     yield _by_label(
-        "hyperbloom_dht_events", "What happened on the DHT.", "event", sorted(dht["counts"].items())
+        "hyperbloom_dht_events",
+        "What happened on the DHT.",
+        "event",
+        sorted({**dict.fromkeys(DHT_EVENTS, 0), **dht["counts"]}.items()),
     )
 
 

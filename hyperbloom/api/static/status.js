@@ -112,6 +112,10 @@ function noteRates(frame) {
   }
 }
 
+function endsSoon(expires) {
+  return expires != null && expires - now() < SOON_SECONDS;
+}
+
 function feedState(feed, steps) {
   if (feed.trust === "none") return { text: "not trusted", mood: "bad" };
   if (feed.trust === "expired") return { text: "link ended", mood: "bad" };
@@ -216,6 +220,9 @@ function drawErrors({ errors, status }) {
   const refusals = status.refusals.map((r) => ({ at: r.at, text: `${r.address} was turned away: ${r.reason}` }));
   const problems = status.feeds.filter((f) => f.problem).map((f) => ({ at: null, text: `${feedName(f)}: ${f.problem}` }));
   problems.push(...status.feeds.filter((f) => f.own).map((f) => ({ at: null, text: `${feedName(f)}: ${OWN_KEY}` })));
+  problems.push(...status.feeds.filter((f) => f.trusted && endsSoon(f.chain_expires)).map((f) => ({
+    at: null, text: `${feedName(f)}: this node may write for ${span(f.chain_expires - now())} more; have its link renewed by who invited it`,
+  })));
   const left = (status.objects?.peers ?? []).filter((p) => p.untold)
     .map((p) => ({ at: null, text: `object pool: ${p.address} is not told of what it cannot read: ${p.untold_why}` }));
   const logged = errors.map((e) => ({ at: e.at, text: `${e.level}: ${e.text}` }));
@@ -385,7 +392,7 @@ function drawGraph() {
 }
 
 function drawMember({ member }, own, x, y) {
-  const soon = member.expires != null && member.expires - now() < SOON_SECONDS;
+  const soon = endsSoon(member.expires);
   const kind = `${member.key === own ? "own" : member.connected ? "on" : "off"}${soon ? " soon" : ""}`;
   const group = svgMake("g", { class: kind });
   const by = member.introduced_by;

@@ -14,6 +14,7 @@ from hyperbloom.cli.commands.feeds import alias_cell, own_key_remark, trust_cell
 from hyperbloom.cli.output import counted
 from hyperbloom.cli.tables import Key
 from hyperbloom.exit_codes import ExitCode
+from hyperbloom.feed_words import LINK_ENDS_SOON
 from hyperbloom.units import format_duration, format_moment, format_size
 
 if TYPE_CHECKING:
@@ -155,6 +156,13 @@ def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[s
     elif not feed["peers"] and not feed["owner"]:
         join = app.command("feed", "join", feed["key"], "--peer", "HOST:PORT")
         yield f"{name}: no peer is connected and none is named to dial: `{join}`"
+    if feed["trusted"] and (ends := feed["chain_expires"]) is not None:
+        left = ends - time.time()
+        if left < LINK_ENDS_SOON:
+            yield (
+                f"{name}: this node may write for {format_duration(left)} more; have its link "
+                "renewed by who invited it"
+            )
     if feed["forgotten"] or feed["forgotten_hashes"]:
         forgotten = feed["forgotten"] + feed["forgotten_hashes"]
         yield f"{name}: {counted(forgotten, 'value')} forgotten, so that the digest differs"

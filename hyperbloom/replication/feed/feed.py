@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from twisted.internet.defer import Deferred
@@ -16,7 +17,8 @@ from hyperbloom.replication.feed.values import FeedValues
 from hyperbloom.replication.reading.ranges import union
 from hyperbloom.replication.settings import FeedSettings, KeyRange, NoisePolicy, why_no_noise
 from hyperbloom.replication.status import FeedTraffic
-from hyperbloom.store.records import Appended, FeedRecord
+from hyperbloom.store import StoreError
+from hyperbloom.store.records import Appended, FeedRecord, ForgottenFigures
 from hyperbloom.wire import DIALECTS
 from hyperbloom.wire.extensions.set_digest import fits_set_digest
 
@@ -148,15 +150,40 @@ class Feed:
 
         return lose_interest
 
-    def traffic(self) -> FeedTraffic:
-        """What has moved since the start, over connections that are open or over."""
+    def traffic(self, *, retained_out: int) -> FeedTraffic:
+        """What has moved since the start, over connections that are open or over.
+
+        `retained_out`: values that retention has forgotten.
+        """
+        chain, issued, peers = self.trust.chain, self.trust.issued, self.peers
+        forgotten = self._forgotten()
         return FeedTraffic(
             key=self.key,
             alias=self.settings.alias,
             count=self.values.count,
             bytes=self.values.size,
-            peers=len(self.peers),
-            peers_unprotected=self.peers.unprotected,
-            kept_out=dict(self.values.kept_out),
-            **self.peers.moved().sums(),
+            is_shared=self.trust.membership.has_links,
+            trusted=chain is not None,
+            chain_expires=chain.expires if chain and math.isfinite(chain.expires) else None,
+            issued_links=issued.count,
+            issued_expire=issued.first_expires,
+            peers=len(peers),
+            peers_in_sync=peers.in_sync,
+            peers_differing=peers.differing,
+            peers_unprotected=peers.unprotected,
+            last_sync=peers.last_sync,
+            rounds=dict(peers.rounds),
+            round_bytes=dict(peers.round_bytes),
+            forgotten=None if forgotten is None else forgotten.count,
+            forgotten_hashes=None if forgotten is None else forgotten.hashes,
+            retained_out=retained_out,
+            kept_out={**self.values.kept_out, "forgotten": self.values.forgotten_refused},
+            **peers.moved().sums(),
         )
+
+    def _forgotten(self) -> ForgottenFigures | None:
+        """None where the store cannot be read: who watches has to be told that all the same."""
+        try:
+            return self.forgetting.figures()
+        except StoreError:
+            return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.keys import Identity
@@ -28,7 +29,7 @@ from hyperbloom.trust import (
 )
 from hyperbloom.wire import Dialect
 
-__all__ = ["KeyDenied", "Membership", "NotTrusted"]
+__all__ = ["IssuedLinks", "KeyDenied", "Membership", "NotTrusted"]
 
 #: The part of the room for links that what peers bring may fill; the rest is for what is issued
 #: or handed over by hand, so that no member can shut others out with links it makes up.
@@ -46,6 +47,17 @@ class NotTrusted(HyperbloomError):
 
 class KeyDenied(NotTrusted):
     """A key is on the deny list of this node; the text says what that keeps from happening."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedLinks:
+    """How many keys hold a link of this node that counts, and when the first of them ends.
+
+    `first_expires` in seconds since 1970, None: none of them ever ends.
+    """
+
+    count: int
+    first_expires: float | None
 
 
 class Membership:
@@ -71,6 +83,8 @@ class Membership:
         self.unreadable = 0
         self._chain: Chain | None = None
         self._searched_at, self._searched_until = math.inf, -math.inf
+        self._issued = IssuedLinks(count=0, first_expires=None)
+        self._counted_at, self._counted_until = math.inf, -math.inf
         for record in records:
             if len(record.raw) != self._format.link_bytes:
                 self.unreadable += 1
@@ -129,8 +143,27 @@ class Membership:
         self.look_anew()
 
     def look_anew(self) -> None:
-        """Search for this node's own chain again: links or the deny list have changed."""
-        self._searched_until = -math.inf
+        """Search for chains again: this node's key, its links or the deny list have changed."""
+        self._searched_until = self._counted_until = -math.inf
+
+    def issued(self, *, now: float) -> IssuedLinks:
+        """The links that this node has issued and that hold at `now`, but those to denied keys.
+
+        Counted again only when one of them was added or has ended: a peer cannot have it done.
+        """
+        if not self._counted_at <= now <= self._counted_until:
+            links = self._graph.expiries_of(self._identity.public_key)
+            lasting = [
+                expires
+                for key, expires in links.items()
+                if expires >= now and key not in self._denied
+            ]
+            first = min(lasting, default=math.inf)
+            self._counted_at, self._counted_until = now, first
+            self._issued = IssuedLinks(
+                count=len(lasting), first_expires=first if math.isfinite(first) else None
+            )
+        return self._issued
 
     def learn(self, chain: Chain, *, introduced_by: bytes, now: float) -> PutLinks | None:
         """Take in a verified chain that a peer brought; what is to be stored of it, or None."""
@@ -244,9 +277,11 @@ class Membership:
             )
 
     def _take(self, links: Sequence[_Issued], *, introduced_by: bytes, now: float) -> PutLinks:
-        self.look_anew()
+        self._searched_until = -math.inf
         for issuer, link in links:
             self._graph.add(issuer, link)
+            if issuer == self._identity.public_key:
+                self._counted_until = -math.inf
         return self._records(links, introduced_by=introduced_by, now=now)
 
     def _records(self, links: Sequence[_Issued], *, introduced_by: bytes, now: float) -> PutLinks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -115,8 +115,12 @@ class FeedPeers:
         self.waits = 0
         self._peers: dict[FeedPeer, None] = {}
         self._changed: list[Callable[[], None]] = []
-        #: What connections that are over have moved.
+        #: Rounds since the start and their bytes, by the way of `SyncRound`.
+        self.rounds: Counter[str] = Counter()
+        self.round_bytes: Counter[str] = Counter()
+        #: What connections that are over have moved, and when the last of them had a sync.
         self._past = Counters()
+        self._past_sync = 0.0
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -135,6 +139,20 @@ class FeedPeers:
         return sum(bool(peer.sync_state and peer.sync_state.in_sync) for peer in self._peers)
 
     @property
+    def differing(self) -> int:
+        """How many differed when that was seen last."""
+        states = [peer.sync_state for peer in self._peers]
+        return sum(state is not None and not state.in_sync for state in states)
+
+    @property
+    def last_sync(self) -> float:
+        """When a peer was last compared with, or its question answered, in seconds since 1970.
+
+        0: not since the start.
+        """
+        return max(self._past_sync, *map(_last_sync_with, self._peers), 0.0)
+
+    @property
     def unprotected(self) -> int:
         """With how many of them the stream is not protected."""
         return sum(not peer.is_protected for peer in self._peers)
@@ -144,6 +162,11 @@ class FeedPeers:
         """How one of them was last asked for what differs, None: not yet."""
         rounds = [peer.last_round for peer in self._peers if peer.last_round is not None]
         return max(rounds, key=lambda one: one.at, default=None)
+
+    def round_asked(self, one: SyncRound) -> None:
+        """A peer was asked for what differs."""
+        self.rounds[one.way] += 1
+        self.round_bytes[one.way] += one.bytes
 
     def has_others_than(self, key: bytes) -> bool:
         """Whether somebody with another key is connected."""
@@ -158,6 +181,7 @@ class FeedPeers:
         """The peer is gone."""
         if self._peers.pop(peer, self) is None:
             self._past.add(peer.counters)
+            self._past_sync = max(self._past_sync, _last_sync_with(peer))
         self._tell()
 
     def when_changed(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -175,3 +199,8 @@ class FeedPeers:
         for counters in (self._past, *(peer.counters for peer in self._peers)):
             moved.add(counters)
         return moved
+
+
+def _last_sync_with(peer: FeedPeer) -> float:
+    state = peer.sync_state
+    return max(0.0 if state is None else state.at, peer.counters.last_sync_received or 0.0)

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from hyperbloom.keys import Identity
 from hyperbloom.replication.context import FeedContext
-from hyperbloom.replication.feed.membership import Membership
+from hyperbloom.replication.feed.membership import IssuedLinks, Membership
 from hyperbloom.store.records import LinkRecord
 from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
 from hyperbloom.trust import Chain, Member, TrustLink
@@ -106,6 +106,11 @@ class FeedTrust:
         if put is None:
             return succeed(value)
         return self._context.written(put).addCallback(lambda _: value)
+
+    @property
+    def issued(self) -> IssuedLinks:
+        """The links of this node to others that hold now."""
+        return self.membership.issued(now=self._context.now())
 
     def members(self) -> list[Member]:
         """Who may write now, through whom and until when."""

@@ -8,6 +8,7 @@ wall clock did meanwhile, and one that reads nothing is cut.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -95,6 +96,8 @@ class Admission(Registry[AdmittedPeer]):
         self.times = lambda: context.limits
         #: Violations of the protocol since the start.
         self.strikes = 0
+        #: Connections that became secure since the start, by whether their streams are protected.
+        self.secured: Counter[bool] = Counter()
         #: What is told of dials to addresses that were discovered.
         self.found = Tally(context.clock, log, what="Dials to addresses that were found")
         self._slots: Slots[AdmittedPeer] = Slots(lambda: context.limits)
@@ -153,9 +156,11 @@ class Admission(Registry[AdmittedPeer]):
             return CloseReason("unprotected", _not_spoken_now(remote.key))
         return None
 
-    def is_protected(self, peer: AdmittedPeer, remote: RemotePeer) -> None:
-        """A protected stream with a peer stands: its key is really there, and speaks Noise."""
-        self.noise.met(remote.key)
+    def became_secure(self, peer: AdmittedPeer, remote: RemotePeer) -> None:
+        """A peer is let in. Where its stream is protected, its key is really there."""
+        self.secured[peer.session.is_protected] += 1
+        if peer.session.is_protected:
+            self.noise.met(remote.key)
 
     def why_unwanted(self, peer: AdmittedPeer, key: bytes) -> str | None:
         """Why a stranger that names this key is turned away before anything is verified."""

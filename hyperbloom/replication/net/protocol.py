@@ -305,8 +305,7 @@ class PeerProtocol(PeerConnection):
         if reason is not None or self.feed is None:
             self.close(reason or CloseReason("protocol", "it shook hands about no feed"))
             return
-        if self.session.is_protected:
-            self.admission.is_protected(self, remote)
+        self.admission.became_secure(self, remote)
         self.wire.bufferSize = TCPConnection.bufferSize
         if hasattr(self.wire, "setTcpKeepAlive"):
             _notice_silence(self.wire)

@@ -165,24 +165,31 @@ class SyncDriver:
 
     def _sketch_over(self, outcome: SketchOutcome, seconds: float) -> None:
         if outcome is not SketchOutcome.CROSSED:
-            self.last_round = self.sketches.last
+            self._round_asked(self.sketches.last)
         self._peer.counters.sync_seconds += seconds
         now, situation = self._clock.seconds(), self._situation()
         self._catch_up.goes_on(self._peer, now=now)
         self._run(self._schedule.sketch_over(outcome, seconds, now=now, situation=situation))
 
     def _plan_asked(self, seconds: float) -> None:
-        self.last_round = SyncRound(
-            way=self._way.value,
-            at=self._peer.context.now(),
-            symbols=0,
-            bytes=0 if self._plan is None else self._plan.sent_bytes,
-            differences=None,
+        self._round_asked(
+            SyncRound(
+                way=self._way.value,
+                at=self._peer.context.now(),
+                symbols=0,
+                bytes=0 if self._plan is None else self._plan.sent_bytes,
+                differences=None,
+            )
         )
         self._plan = None
         self._peer.counters.sync_seconds += seconds
         self._schedule.plan_asked(seconds, now=self._clock.seconds(), situation=self._situation())
         self._set_timer()
+
+    def _round_asked(self, one: SyncRound | None) -> None:
+        self.last_round = one
+        if one is not None:
+            self._peer.feed.peers.round_asked(one)
 
     def _wake(self) -> None:
         self._run(self._schedule.wake(now=self._clock.seconds(), situation=self._situation()))
