@@ -77,7 +77,9 @@ class S3Server:
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
     """Start one, which ends with the block."""
-    process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None
         yield S3Server(int(process.stdout.readline()))
@@ -87,7 +89,7 @@ def s3_server() -> Iterator[S3Server]:
 
 
 def main() -> None:
-    """Called in its process: serves until it is killed, at a port that it prints."""
+    """Called in its process: serves as long as its parent lives, at a port that it prints."""
     import logging
 
     from moto.server import DomainDispatcherApplication, create_backend_app
@@ -105,7 +107,8 @@ def main() -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Kept)
     print(server.port, flush=True)
-    server.serve_forever()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.read()
 
 
 if __name__ == "__main__":
