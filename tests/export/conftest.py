@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from export_nodes import NODE, SourceNode
+from s3_server import S3Server, s3_server
 
 collect_ignore_glob: list[str] = []
 try:
@@ -42,6 +45,24 @@ def node(new_node: Callable[..., SourceNode]) -> SourceNode:
 
 
 @pytest.fixture(scope="session")
+def server() -> Iterator[S3Server]:
+    """An S3 server for all tests of a run; the environment says how to reach it."""
+    pytest.importorskip("moto", reason="moto is not installed (extra `test`)")
+    with pytest.MonkeyPatch.context() as patch, s3_server() as started:
+        for name, value in started.environment.items():
+            patch.setenv(name, value)
+        yield started
+
+
+@pytest.fixture
+def bucket(server: S3Server) -> str:
+    """The URL of an empty bucket."""
+    name = f"tables-{uuid.uuid4().hex[:12]}"
+    server.make_bucket(name)
+    return f"s3://{name}"
+
+
+@pytest.fixture(scope="session")
 def java() -> None:
     """For tests that start Spark in a process of its own."""
     from hyperbloom.export.engines.java import find_java
@@ -55,8 +76,10 @@ def java() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """A session on two cores of this machine."""
+def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A session on two cores of this machine, whose workers reach the object store, too."""
+    if find_spec("moto"):
+        request.getfixturevalue("server")
     pytest.importorskip("pyspark", reason="the extra `export` is not installed")
     from hyperbloom.export.engines.spark_session import spark_session
     from hyperbloom.export.errors import MissingJava

@@ -20,6 +20,7 @@ ORIGINS = (b"p" * 32, b"\xff" * 32)
 MONDAY = 1_794_787_200_000_000
 """2026-11-16 00:00 UTC in µs."""
 HOUR = 3_600_000_000
+DAY = 24 * HOUR
 ODD_VALUES = (b"a", b"\x00", b"\xff\xfe\x80", b"x" * 200 * 1024, b"y" * 498, b"y" * 499, b"y" * 500)
 
 

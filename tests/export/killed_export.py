@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hyperbloom.export import Engines, export_snapshots
 
 
-def export(mode: str, target: Path, snapshot: Path) -> None:
-    """Export the snapshot with two workers."""
+def export(mode: str, target: Path | str, snapshot: Path, environment: dict[str, str]) -> None:
+    """Export the snapshot with two workers; what forks keeps the environment it started with."""
+    os.environ.update(environment)
     export_snapshots([snapshot], target, engines=Engines(wanted="local", processes=2), mode=mode)

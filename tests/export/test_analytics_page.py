@@ -60,7 +60,7 @@ def fill(one, two):
 class Typed:
     """What came of typing the page: the nodes' records, and the answers of Python's blocks."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, server):
         self.folder = folder
         self._environment = {
             **os.environ,
@@ -70,6 +70,7 @@ class Typed:
             "PIP_DRY_RUN": "1",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }
+        server.make_bucket("my-bucket")
         self.shell("hyperbloom init node\n")
         one = SourceNode(folder / "node", ONE)
         (folder / "other").mkdir()
@@ -110,8 +111,8 @@ class Typed:
 
 
 @pytest.fixture(scope="module")
-def typed(java, tmp_path_factory):
-    return Typed(tmp_path_factory.mktemp("page"))
+def typed(java, server, tmp_path_factory):
+    return Typed(tmp_path_factory.mktemp("page"), server)
 
 
 def test_every_block_is_of_a_kind_that_is_run():

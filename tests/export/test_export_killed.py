@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import random
@@ -14,24 +15,61 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+import duckdb
 import killed_export
+import polars
+import pyarrow.dataset
 import pytest
 from deltalake import DeltaTable
 from export_nodes import random_values
+from pyarrow.fs import S3FileSystem
 
-KILLS = int(os.environ.get("HYPERBLOOM_KILLS", "50"))
-SOME = 8
-SPARK_KILLS = int(os.environ.get("HYPERBLOOM_SPARK_KILLS", "3"))
+from hyperbloom.export import current_files
+
+#: For every day; the soak's are 50 by each engine at each kind of place, in pieces.
+SOME = 3
+KILLS_A_PIECE = 5
+PIECES = range(10)
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["killed_export"])
 
 pytestmark = pytest.mark.slow
 
 
+def by_deltalake(table):
+    return DeltaTable(table).to_pyarrow_dataset().to_table(["seq"])["seq"]
+
+
+def by_polars(table):
+    return (
+        polars.scan_delta(table, storage_options=dict(os.environ))
+        .select("seq")
+        .collect()["seq"]
+        .to_arrow()
+    )
+
+
+def by_duckdb(table):
+    files = DeltaTable(table).to_pyarrow_dataset()  # noqa: F841  # duckdb finds it by its name
+    return duckdb.sql("select seq from files").to_arrow_table()["seq"]
+
+
+def by_pyarrow(table):
+    found = current_files(table)
+    if "://" not in table:
+        return pyarrow.dataset.dataset(found).to_table(["seq"])["seq"]
+    paths = [path.removeprefix("s3://") for path in found]
+    scheme, _, address = os.environ["AWS_ENDPOINT_URL"].partition("://")
+    store = S3FileSystem(scheme=scheme, endpoint_override=address, region="us-east-1")
+    return pyarrow.dataset.dataset(paths, filesystem=store).to_table(["seq"])["seq"]
+
+
+READERS = itertools.cycle([by_deltalake, by_polars, by_duckdb, by_pyarrow])
+
+
 def rows(target):
-    """The table's numbers, sorted: one that is missing or there twice shows."""
-    found = DeltaTable(str(target / "values")).to_pyarrow_dataset().to_table(["seq"])
-    return sorted(found.column("seq").to_pylist())
+    """The table's numbers, sorted: one missing or there twice shows. Each reader in its turn."""
+    return sorted(next(READERS)(f"{target}/values").to_pylist())
 
 
 def children(pid):
@@ -60,7 +98,9 @@ class Forked:
 
     def __init__(self, mode, target, snapshot):
         self._process = FORKS.Process(
-            target=killed_export.export, args=(mode, target, snapshot), daemon=True
+            target=killed_export.export,
+            args=(mode, target, snapshot, dict(os.environ)),
+            daemon=True,
         )
         self._process.start()
 
@@ -114,27 +154,82 @@ class ByCommand:
         self._process.communicate()
 
 
-class Exports:
-    """Two snapshots, the tables of the first one, and what readers may see."""
+class InFolder:
+    """Tables in a folder, as they were after the first export and as they are."""
 
-    def __init__(self, node, folder, kind):
-        node.append(random_values(20_000, seed=1, longest=60))
-        self.first = node.snapshot("first")
-        node.append(random_values(20_000, seed=2, longest=60))
-        self.second = node.snapshot("second")
+    seconds = 0.2
+
+    def __init__(self, folder):
         self.kept, self.target = folder / "kept", folder / "tables"
-        self._kind = kind
-        self.finish(self.first, self.kept)
-        self.before = rows(self.kept)
-        self.reset()
-        self.seconds = self.finish(self.second)
-        self.after = rows(self.target)
-        assert (len(self.before), len(self.after)) == (20_000, 40_000)
-        self.reset()
 
     def reset(self):
         shutil.rmtree(self.target, ignore_errors=True)
         shutil.copytree(self.kept, self.target)
+
+    def written(self):
+        """What there is of data files."""
+        return set(self.target.rglob("*.parquet"))
+
+    def check_files(self):
+        """Whatever is there of a file, no commit has named it."""
+
+
+class InBucket:
+    """Tables in an object store."""
+
+    seconds = 1.0
+
+    def __init__(self, url, server):
+        self.kept, self.target = f"{url}/kept", f"{url}/tables"
+        self._bucket, self._client = url.removeprefix("s3://"), server.client()
+
+    def _names(self, prefix):
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=prefix
+        )
+        return [found["Key"] for page in pages for found in page.get("Contents", ())]
+
+    def reset(self):
+        for name in self._names("tables/"):
+            self._client.delete_object(Bucket=self._bucket, Key=name)
+        for name in self._names("kept/"):
+            source = {"Bucket": self._bucket, "Key": name}
+            copy = f"tables/{name.removeprefix('kept/')}"
+            self._client.copy_object(Bucket=self._bucket, Key=copy, CopySource=source)
+
+    def written(self):
+        """What there is of data files, and of those that are being sent."""
+        found = self._client.list_multipart_uploads(Bucket=self._bucket).get("Uploads", ())
+        sent = {upload["UploadId"] for upload in found}
+        return sent | {name for name in self._names("tables/") if name.endswith(".parquet")}
+
+    def check_files(self):
+        """Every object is whole, whether a commit names it or not."""
+        for name in self._names("tables/"):
+            if name.endswith(".parquet"):
+                end = self._client.get_object(Bucket=self._bucket, Key=name, Range="bytes=-4")
+                assert end["Body"].read() == b"PAR1", name
+
+
+class Exports:
+    """Two snapshots, the tables of the first one, and what readers may see."""
+
+    def __init__(self, node, where, kind):
+        node.append(random_values(20_000, seed=1, longest=60))
+        self.first = node.snapshot("first")
+        node.append(random_values(20_000, seed=2, longest=60))
+        self.second = node.snapshot("second")
+        self.where, self.target = where, where.target
+        # The tables do not show which engine wrote them.
+        self._kind = Forked
+        self.finish(self.first, where.kept)
+        self.before = rows(where.kept)
+        where.reset()
+        self.seconds = self.finish(self.second)
+        self._kind = kind
+        self.after = rows(self.target)
+        assert (len(self.before), len(self.after)) == (20_000, 40_000)
+        where.reset()
 
     def start(self, snapshot, mode="incremental", target=None):
         return self._kind(mode, target or self.target, snapshot)
@@ -152,11 +247,9 @@ class Exports:
             seen = []
             if from_first_file:
                 # Most of a real one is Spark's start: the moments are counted from the first file.
-                known = len(list(self.target.rglob("*.parquet")))
-                while process.is_at_work():
-                    if len(list(self.target.rglob("*.parquet"))) > known:
-                        break
-                    time.sleep(0.01)
+                known = self.where.written()
+                while process.is_at_work() and self.where.written() <= known:
+                    time.sleep(0.03)
             end = time.monotonic() + wait
             while time.monotonic() < end and process.is_at_work():
                 seen.append(rows(self.target))
@@ -164,13 +257,14 @@ class Exports:
         finally:
             was_at_work = process.is_at_work()
             process.kill()
-        for state in [*seen, rows(self.target)]:
+        for state in [*seen, *(rows(self.target) for _ in range(4))]:
             assert state in (self.before, self.after), len(state)
+        self.where.check_files()
         return was_at_work
 
 
-def kill_often(exports, times, *, from_first_file=False, seconds=None):
-    numbers = random.Random()
+def kill_often(exports, times, *, seed=0, from_first_file=False, seconds=None):
+    numbers = random.Random(seed)
     landed = Counter()
     # Later rather than earlier, for what is written is written in the end.
     while landed.total() < times:
@@ -179,25 +273,37 @@ def kill_often(exports, times, *, from_first_file=False, seconds=None):
         if exports.kill(mode, moment, from_first_file=from_first_file):
             landed["after" if rows(exports.target) == exports.after else "before"] += 1
         if numbers.random() < 0.5 or rows(exports.target) == exports.after:
-            exports.reset()
-    for _ in range(2):
-        exports.finish(exports.second)
-        assert rows(exports.target) == exports.after
-    return landed
+            exports.where.reset()
+    exports.finish(exports.second)
+    assert rows(exports.target) == exports.after
+    print(f"\n{times} kills, which left the table {dict(landed)}")
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def where(request, tmp_path):
+    """Where the tables are: either one must do."""
+    if request.param == "folder":
+        return InFolder(tmp_path)
+    return InBucket(request.getfixturevalue("bucket"), request.getfixturevalue("server"))
+
+
+@pytest.mark.timeout(600)
+def test_killed_a_few_times(node, where):
+    kill_often(Exports(node, where, Forked), SOME)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kills", [SOME, pytest.param(KILLS, marks=pytest.mark.soak)])
-def test_killed_between_any_two_steps(node, tmp_path, kills):
-    exports = Exports(node, tmp_path, Forked)
-    landed = kill_often(exports, kills)
-    print(f"\nkills that left the table {dict(landed)}")
+@pytest.mark.soak
+@pytest.mark.parametrize("piece", PIECES)
+def test_killed_between_any_two_steps(node, where, piece):
+    kill_often(Exports(node, where, Forked), KILLS_A_PIECE, seed=piece)
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("java")
 @pytest.mark.soak
-def test_killed_with_spark_and_its_workers(node, tmp_path):
-    exports = Exports(node, tmp_path, ByCommand)
-    landed = kill_often(exports, SPARK_KILLS, from_first_file=True, seconds=0.2)
-    print(f"\nkills that left the table {dict(landed)}")
+@pytest.mark.parametrize("piece", PIECES)
+def test_killed_with_spark_and_its_workers(node, where, piece):
+    exports = Exports(node, where, ByCommand)
+    # The whole job, from its first file to its last commit, takes about as long as this.
+    kill_often(exports, KILLS_A_PIECE, seed=piece, from_first_file=True, seconds=where.seconds)
