@@ -147,7 +147,14 @@ class OpenTable:
                 mode="ignore",
                 name=name,
                 configuration={"delta.checkpointInterval": "50"},
+                # Tried again behind another's, it would be made a second time on top.
+                commit_properties=deltalake.CommitProperties(max_commit_retries=0),
             )
+        except deltalake.exceptions.CommitFailedError as error:
+            made = cls.find(target, name, tables=tables)
+            if made is None:
+                raise place.failed(error) from error
+            return made
         except Exception as error:
             raise place.failed(error) from error
         return cls(target, table, delta)
