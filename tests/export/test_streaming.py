@@ -345,7 +345,7 @@ def test_killed_again_and_again_each_row_is_there_once(spark, tmp_path, kind):
             running = Killable(tmp_path, {**options, "maxRowsPerTrigger": "300"})
             try:
                 seen = len(found(query))
-                end = time.monotonic() + 120
+                end = time.monotonic() + 240
                 # Until some batches of this life are in; then at any moment of the next ones.
                 while len(found(query)) < seen + 600 or turn == kills:
                     assert time.monotonic() < end
