@@ -281,6 +281,28 @@ def test_a_compaction_is_waited_for(query, frame, monkeypatch):
     assert len(query.rows()) == 10
 
 
+def test_somebody_commits_first_where_there_is_no_lock(query, frame, monkeypatch):
+    commit, turns = OpenTable.commit, []
+
+    def second(table, facts, *, numbers, **more):
+        """The first turn is that of a query left over from before, which had the same batch."""
+        turns.append(numbers)
+        if len(turns) == 1:
+            opened = OpenTable.find(query.append.target, "values")
+            commit(opened, facts, numbers=numbers if same else {"stream": 1}, **more)
+        return commit(table, facts, numbers=numbers, **more)
+
+    monkeypatch.setattr(OpenTable, "commit", second)
+    same = True
+    query.append(frame, 0)
+    assert (len(turns), len(query.rows())) == (1, 10)
+    turns.clear()
+    same = False
+    query.append(frame, 1)
+    assert [numbers["stream.live"] for numbers in turns] == [1, 1]
+    assert OpenTable.find(query.append.target, "values").number("stream.live") == 1
+
+
 # Killed
 
 
@@ -323,7 +345,7 @@ def test_killed_again_and_again_each_row_is_there_once(spark, tmp_path, kind):
             running = Killable(tmp_path, {**options, "maxRowsPerTrigger": "300"})
             try:
                 seen = len(found(query))
-                end = time.monotonic() + 120
+                end = time.monotonic() + 240
                 # Until some batches of this life are in; then at any moment of the next ones.
                 while len(found(query)) < seen + 600 or turn == kills:
                     assert time.monotonic() < end
