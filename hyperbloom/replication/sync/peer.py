@@ -119,18 +119,17 @@ class Peering:
         self.share = self.context.shares.join(remote.key)
         self._asked = Asked()
         self.sync = SyncDriver(self, self._asked)
-        sent = self.sync.peer_was_sent
-        close, failed = connection.close, self._job_failed
+        failed = self._job_failed
         self.scheduler = SendScheduler(self.context.clock, failed=failed)
         self.output = PeerOutput(
-            connection, session, self.scheduler, self.share, self.counters, self.context, sent
+            connection, session, self.scheduler, self.share, self.counters, self.context, self.sync
         )
         self.intake = PeerIntake(
             feed,
             remote.key,
             self.share,
             self.counters,
-            close=close,
+            connection=connection,
             failed=failed,
             is_shown=self.is_protected,
         )
