@@ -55,6 +55,15 @@ def _from_wire(ranges: Sequence[Range]) -> list[KeyRange]:
 class DigestExchange:
     """The comparisons of one connection."""
 
+    __slots__ = (
+        "_answer",
+        "_comparing",
+        "_here",
+        "_peer",
+        "_there",
+        "ranges",
+    )
+
     def __init__(self, peer: PeerPort, comparing: Comparing) -> None:
         self._peer = peer
         self._comparing = comparing

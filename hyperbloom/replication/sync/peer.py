@@ -93,6 +93,37 @@ def _names(*speaks: bool) -> tuple[str, ...]:
 class Peering:
     """This node and one peer, secure, about one feed; a `FeedPeer` and a `PeerPort`."""
 
+    __slots__ = (
+        "_asked",
+        "_broadcast",
+        "_follow_ups",
+        "_replies",
+        "_session",
+        "_stopped",
+        "_work",
+        "connection",
+        "context",
+        "counters",
+        "feed",
+        "id",
+        "intake",
+        "is_protected",
+        "name",
+        "outgoing",
+        "output",
+        "own_until",
+        "remote",
+        "remote_key",
+        "remote_until",
+        "scheduler",
+        "share",
+        "since",
+        "splits_replies",
+        "sync",
+        "tree",
+        "was_asked_too_much",
+    )
+
     def __init__(
         self, connection: Connection, feed: Feed, session: Session, remote: RemotePeer
     ) -> None:

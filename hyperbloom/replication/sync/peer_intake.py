@@ -32,6 +32,22 @@ class PeerIntake:
     `is_shown`: whether the holder of the key is known to be really there.
     """
 
+    __slots__ = (
+        "_connection",
+        "_context",
+        "_counters",
+        "_failed",
+        "_feed",
+        "_is_giving",
+        "_pieces",
+        "_remote_key",
+        "_share",
+        "_when_shown",
+        "_written",
+        "is_shown",
+        "unwritten",
+    )
+
     def __init__(
         self,
         feed: Feed,

@@ -72,6 +72,18 @@ class PeerOutput:
     `sent_to` is told of the values that the peer was sent.
     """
 
+    __slots__ = (
+        "_connection",
+        "_context",
+        "_counters",
+        "_scheduler",
+        "_sent_to",
+        "_session",
+        "_share",
+        "_stopped",
+        "_unsent",
+    )
+
     def __init__(
         self,
         connection: Connection,

@@ -52,6 +52,17 @@ def _each(ids: bytes) -> set[bytes]:
 class SketchExchange:
     """The tries of one connection."""
 
+    __slots__ = (
+        "_answers",
+        "_asking",
+        "_number",
+        "_offered",
+        "_peer",
+        "_reconciling",
+        "_wanted",
+        "last",
+    )
+
     def __init__(self, peer: PeerPort, reconciling: Reconciling) -> None:
         self._peer = peer
         self._reconciling = reconciling
