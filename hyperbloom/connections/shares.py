@@ -126,7 +126,8 @@ class Share:
         self.rests_until = 0.0
         self._used = self._weight = 0.0
         self._used_at = self._began = -math.inf
-        self._waiting: dict[Callable[[], None], None] = {}
+        #: In their order; None: nobody.
+        self._waiting: dict[Callable[[], None], None] | None = None
         self._wake_call: IDelayedCall | None = None
 
     def part(self, now: float) -> float:
@@ -158,7 +159,7 @@ class Share:
 
         No connection, nothing that waits or is under way, no rest, and little weight.
         """
-        if self.connections or self._waiting or self._wake_call is not None:
+        if self.connections or self._waiting is not None or self._wake_call is not None:
             return False
         if self.unwritten or self.writing or self.asked or self.unsent or self.filters:
             return False
@@ -172,17 +173,26 @@ class Share:
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` once when the share has changed, those who wait longer first."""
+        if self._waiting is None:
+            self._waiting = {}
         self._waiting[go_on] = None
 
     def forget(self, go_on: Callable[[], None]) -> None:
         """Its connection is gone."""
-        self._waiting.pop(go_on, None)
+        self._take_out(go_on)
 
     def wake(self) -> None:
         """Something has become free: whoever waits may look again."""
-        for go_on in list(self._waiting):
-            if self._waiting.pop(go_on, self) is None:
+        for go_on in list(self._waiting or ()):
+            if self._take_out(go_on):
                 go_on()
+
+    def _take_out(self, go_on: Callable[[], None]) -> bool:
+        """It waits no more; whether it did."""
+        if self._waiting is None or self._waiting.pop(go_on, self) is not None:
+            return False
+        self._waiting = self._waiting or None
+        return True
 
     def wake_after_rest(self, clock: IReactorTime) -> None:
         """Wake those who wait when the rest is over; once, however many ask."""
@@ -192,12 +202,12 @@ class Share:
 
     def _rested(self, clock: IReactorTime) -> None:
         self._wake_call = None
-        for go_on in list(self._waiting):
+        for go_on in list(self._waiting or ()):
             if self.rests_until > clock.seconds():
                 # What those before them did was enough for another rest.
                 self.wake_after_rest(clock)
                 return
-            if self._waiting.pop(go_on, self) is None:
+            if self._take_out(go_on):
                 go_on()
 
 

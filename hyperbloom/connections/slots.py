@@ -95,7 +95,7 @@ class Slots(Generic[T]):
         self._all: dict[T, _Slot] = {}
         #: Those that came in, the oldest first: strangers by network, the others by feed and key.
         self._strangers: dict[str, _Neighbours[T]] = {}
-        self._proved: dict[tuple[bytes, bytes], list[T]] = {}
+        self._proved: dict[tuple[bytes, bytes], tuple[T, ...]] = {}
         self._stranger_count = self._proved_count = 0
 
     def __len__(self) -> int:
@@ -136,8 +136,8 @@ class Slots(Generic[T]):
         slot.proof = proof
         if slot.dialled:
             return None
-        same = self._proved.setdefault((proof.feed, proof.key), [])
-        same.append(one)
+        key = (proof.feed, proof.key)
+        same = self._proved[key] = (*self._proved.get(key, ()), one)
         self._proved_count += 1
         limits = self._limits()
         if len(same) > limits.connections_per_key:
@@ -155,11 +155,11 @@ class Slots(Generic[T]):
         proof = slot.proof
         if proof is None or slot.dialled:
             return
-        same = self._proved[proof.feed, proof.key]
-        same.remove(one)
+        key = (proof.feed, proof.key)
+        same = tuple(other for other in self._proved.pop(key) if other is not one)
         self._proved_count -= 1
-        if not same:
-            del self._proved[proof.feed, proof.key]
+        if same:
+            self._proved[key] = same
 
     def _leave_strangers(self, one: T, slot: _Slot) -> None:
         neighbours = self._strangers.get(slot.network)

@@ -12,6 +12,7 @@ from twisted.logger import Logger
 
 from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.connections.shares import Share, Shares
+from hyperbloom.connections.timer import Alarms
 from hyperbloom.connections.workers import InThread, Workers
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
@@ -37,9 +38,9 @@ class FeedContext:
     blocking call and answers with a Deferred; the feeds call it by `own_work` and `work_for` alone.
     work_seconds: the processor time of the thread it is called in. peer_id: this process's id in
     handshakes. denied: the keys that the operator denies, which a node takes from its store. noise:
-    with whom streams about feeds that say nothing else are protected. limits and sync may be
-    replaced while the node runs (`Node.use_settings`), noise by `Node.use_noise`: they are read
-    again wherever they count.
+    with whom streams about feeds that say nothing else are protected. alarms: what
+    each connection waits for. limits and sync may be replaced while the node runs
+    (`Node.use_settings`), noise by `Node.use_noise`: they are read again wherever they count.
     """
 
     identity: Identity
@@ -61,6 +62,9 @@ class FeedContext:
     shares: Shares = field(init=False)
     workers: Workers = field(init=False)
     answer_turns: ReactorBudget = field(init=False)
+    alarms: Alarms = field(init=False)
+    #: Seconds from one round to the next, given the least: one object, for each peer keeps it.
+    interval: Callable[[float], float] = field(init=False)
 
     def __post_init__(self) -> None:
         self.shares = Shares(self.clock, lambda: self.limits)
@@ -68,6 +72,8 @@ class FeedContext:
         self.answer_turns = ReactorBudget(
             self.clock, most=ANSWERS_PER_TURN, seconds=ANSWERING_SECONDS
         )
+        self.alarms = Alarms(self.clock)
+        self.interval = lambda least: self.jittered(max(self.sync.interval, least))
 
     @property
     def own_keys(self) -> frozenset[bytes]:

@@ -177,38 +177,46 @@ class Writer:
             self._thread.join()
 
     def _run(self) -> None:
-        while group := self._take():
-            began, begun_work = self._clock(), self._work_seconds()
-            results = commit_group(
-                self._environment,
-                [queued.operation for queued in group],
-                is_late=self._lateness(group, began),
-                run_bytes=GROUP_BYTES if _is_own(group) else PIECE_BYTES,
-            )
-            seconds = self._clock() - began
-            self.figures.committed(results, seconds)
-            unwritten = group[len(results) :]
-            written = self._writing_bytes - sum(queued.size for queued in unwritten)
-            self.figures.wrote(written, self._work_seconds() - begun_work)
-            if group[-1].origin is not OWN and written >= PIECE_BYTES // 2:
-                known, taken = self._seconds_a_byte, seconds / written
-                self._seconds_a_byte = known + (taken - known) / 4 if known else taken
-            answers: list[tuple[Done, object]] = []
-            with self._changed:
-                self._writing_bytes = 0
-                self._queue.put_back(unwritten)
-                for queued, result in zip(group, results, strict=False):
-                    if isinstance(result, Unfinished):
-                        rest = result.rest
-                        if self._closed and isinstance(rest, SumUp):
-                            continue  # it goes on at the next start
-                        self._queue.add(Queued(rest, rest.size, queued.origin, queued.done))
-                    else:
-                        answers.append((queued.done, result))
-                is_own = group[-1].origin is OWN and group[0].origin is OWN
-                self._answered = len(answers) + self._queue.only_own if is_own else 0
-                self._gather_seconds = min(seconds * GATHER_PART, OWN_WAITS_SECONDS)
-            self._answer(answers)
+        # While it waits for the next group, nothing of the last one is kept.
+        while self._commit(self._take()):
+            pass
+
+    def _commit(self, group: list[Queued]) -> bool:
+        """Write a group and answer for it; false where it is empty."""
+        if not group:
+            return False
+        began, begun_work = self._clock(), self._work_seconds()
+        results = commit_group(
+            self._environment,
+            [queued.operation for queued in group],
+            is_late=self._lateness(group, began),
+            run_bytes=GROUP_BYTES if _is_own(group) else PIECE_BYTES,
+        )
+        seconds = self._clock() - began
+        self.figures.committed(results, seconds)
+        unwritten = group[len(results) :]
+        written = self._writing_bytes - sum(queued.size for queued in unwritten)
+        self.figures.wrote(written, self._work_seconds() - begun_work)
+        if group[-1].origin is not OWN and written >= PIECE_BYTES // 2:
+            known, taken = self._seconds_a_byte, seconds / written
+            self._seconds_a_byte = known + (taken - known) / 4 if known else taken
+        answers: list[tuple[Done, object]] = []
+        with self._changed:
+            self._writing_bytes = 0
+            self._queue.put_back(unwritten)
+            for queued, result in zip(group, results, strict=False):
+                if isinstance(result, Unfinished):
+                    rest = result.rest
+                    if self._closed and isinstance(rest, SumUp):
+                        continue  # it goes on at the next start
+                    self._queue.add(Queued(rest, rest.size, queued.origin, queued.done))
+                else:
+                    answers.append((queued.done, result))
+            is_own = group[-1].origin is OWN and group[0].origin is OWN
+            self._answered = len(answers) + self._queue.only_own if is_own else 0
+            self._gather_seconds = min(seconds * GATHER_PART, OWN_WAITS_SECONDS)
+        self._answer(answers)
+        return True
 
     def _lateness(self, group: Sequence[Queued], began: float) -> Callable[[int], bool]:
         """Whether an operation of a group waits for the next, for it has taken its time.

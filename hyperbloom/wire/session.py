@@ -78,7 +78,7 @@ from hyperbloom.wire.opening import Opening
 from hyperbloom.wire.records import RecordWriter
 from hyperbloom.wire.states import PAUSED_STATES, TRANSITIONS, Input, State
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
-from hyperbloom.wire.verification import judge_data, judge_link
+from hyperbloom.wire.verification import judge_data, judge_link, shared_extensions
 
 __all__ = ["Session"]
 
@@ -315,7 +315,7 @@ class Session:
         """Our Handshake, once both Opens are there. `peer_id` is 32 bytes of our choice."""
         target = self._next_state(Input.SEND_HANDSHAKE, LocalProtocolError)
         handshake = self._way().handshake(self._own(), peer_id=peer_id, extensions=extensions)
-        self._announced = handshake.extensions
+        self._announced = shared_extensions(handshake.extensions)
         return self._encrypt(handshake, target)
 
     def send_noise(self, *, ephemeral: bytes) -> bytes:

@@ -68,7 +68,7 @@ def verify_handshake(
 
 @lru_cache(maxsize=MAX_SHARED_EXTENSIONS)
 def shared_extensions(announced: tuple[str, ...]) -> tuple[str, ...]:
-    """What a peer announces: the same object for all that announce the same."""
+    """What one side announces: the same object for all that announce the same."""
     return announced
 
 

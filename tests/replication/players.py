@@ -42,6 +42,20 @@ def chain_of(network, length, **more):
     return nodes, feed
 
 
+class Instead:
+    """Stands for a part of a connection, but for what it is given by name; whoever has it sets it.
+
+    `peering.output = Instead(peering.output, send_extension=sent.append)`
+    """
+
+    def __init__(self, one, **calls):
+        vars(self).update(calls)
+        self._one = one
+
+    def __getattr__(self, name):
+        return getattr(self._one, name)
+
+
 class Intruder:
     """A peer that speaks by hand: a session and a transport of the network."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from players import Intruder, fired, numbered
+from players import Instead, Intruder, fired, numbered
 from sim import pair
 from twisted.internet.defer import Deferred
 
@@ -70,7 +70,8 @@ class Asker(Intruder):
         super().__init__(network, member, owner, feed)
         self.network, self.member, self.feed = network, member, feed
         self.seen = []
-        self.connection.peering.sync.sketches.take_sketch = self.seen.append
+        sync = self.connection.peering.sync
+        sync.sketches = Instead(sync.sketches, take_sketch=self.seen.append)
 
     def ask(self, *, number=7, salt=b"", ranges=WHOLE, seconds=0.5, **part):
         self.tell(SketchRequest(number=number, salt=salt, ranges=ranges, **part), seconds)

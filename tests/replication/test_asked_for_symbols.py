@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from players import Intruder, numbered
+from players import Instead, Intruder, numbered
 from sketched_pairs import (
     SELDOM,
     SYMBOLS,
@@ -102,7 +102,7 @@ def test_a_question_of_ranges_that_are_not_kept_is_answered_with_nothing(network
     intruder = Intruder(network, member, owner, feed)
     (there,) = owner.feed(feed).peers
     seen = []
-    there.sync.sketches.take_sketch = seen.append
+    there.sync.sketches = Instead(there.sync.sketches, take_sketch=seen.append)
     request = SketchRequest(number=1, salt=b"", first=0, count=4, ranges=WHOLE)
     intruder.connection.peering.sync.sketches.take_request(request)
     network.run(1)
@@ -134,7 +134,8 @@ def test_symbols_that_cannot_be_read_are_a_strike(network, deaf):
 def test_values_are_sent_by_their_ids_as_far_as_they_are_here(network):
     owner, asker = asked_by_hand(network)
     taken = []
-    asker.connection.peering.intake.take = taken.extend
+    peering = asker.connection.peering
+    peering.intake = Instead(peering.intake, take=taken.extend)
     owner.feed(asker.feed).insert([b"one", b"two", b"gone"])
     forget(owner, asker.feed, [b"gone"])
     network.run(0.5)

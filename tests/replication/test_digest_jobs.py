@@ -60,8 +60,10 @@ class Comparison:
         self.compared: list[tuple[int, SyncState | None, float]] = []
         self.exchange = DigestExchange(
             self.peer,  # type: ignore[arg-type]
-            came=lambda number: number == 7,
-            compared=lambda *what: self.compared.append(what),
+            SimpleNamespace(
+                digest_came=lambda number: number == 7,
+                compared=lambda *what: self.compared.append(what),
+            ),
         )
 
     def told(self, here: SetFigures, ranges: list[KeyRange] = KEPT, number: int = 7) -> int:
@@ -139,8 +141,7 @@ def test_peers_that_hold_the_same_are_remembered_by_one_object() -> None:
     for comparison in both:
         comparison.exchange = DigestExchange(
             both[0].peer,  # type: ignore[arg-type]
-            came=lambda _: True,
-            compared=lambda *_: None,
+            SimpleNamespace(digest_came=lambda _: True, compared=lambda *_: None),
         )
         # The state is read anew each time; only what it says is the same.
         both[0].peer.state = Holding(here=SetFigures(4, b"4" * 32), settled=WHOLE_STATE.settled)

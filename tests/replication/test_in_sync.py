@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from players import Intruder, fired, light_pair, numbered
+from players import Instead, Intruder, fired, light_pair, numbered
 from set_digests import digest_of
 from sim import pair
 from twisted.internet.defer import CancelledError, Deferred
@@ -281,7 +281,7 @@ def test_a_peer_that_does_not_answer_is_asked_by_sync(network):
     owner.feed(feed).insert([b"v"])
     intruder = Intruder(network, member, owner, feed)
     (there,) = owner.feed(feed).peers
-    there.sync.digests.take_digest = lambda digest: None
+    there.sync.digests = Instead(there.sync.digests, take_digest=lambda digest: None)
     silently(owner, feed, [b"missed"])
     first = there.counters.last_sync_sent
     network.run(DIGEST_SECONDS + 10)
@@ -311,7 +311,10 @@ def asked(peering):
     """Have the peer asked for its digest now; the number of the question."""
     numbers = []
     send = peering.output.send_extension
-    peering.output.send_extension = lambda request: numbers.append(request.number) or send(request)
+    peering.output = Instead(
+        peering.output,
+        send_extension=lambda request: numbers.append(request.number) or send(request),
+    )
     peering.hurry()
     peering.context.clock.advance(0)
     return numbers[0]
@@ -414,7 +417,8 @@ def test_many_questions_are_answered_once_for_the_last(network):
     owner, member, feed = pair(network)
     intruder = Intruder(network, member, owner, feed)
     seen = []
-    intruder.connection.peering.sync.digests.take_digest = seen.append
+    sync = intruder.connection.peering.sync
+    sync.digests = Instead(sync.digests, take_digest=seen.append)
     (there,) = owner.feed(feed).peers
     there.scheduler.pauseProducing()
     for number in range(100, 150):
@@ -432,7 +436,8 @@ def test_additions_count_as_the_peers_work(network):
     owner.feed(feed).insert(numbered(9_000))
     intruder = Intruder(network, member, owner, feed)
     seen = []
-    intruder.connection.peering.sync.digests.take_digest = seen.append
+    sync = intruder.connection.peering.sync
+    sync.digests = Instead(sync.digests, take_digest=seen.append)
     ranges = tuple(Range(start=b"v%06d" % i, end=b"v%06d" % (i + 3_000)) for i in (0, 4_000))
     for number in range(100, 106):
         request = DigestRequest(number=number, ranges=ranges)

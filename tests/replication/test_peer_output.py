@@ -72,7 +72,7 @@ class Bench:
             self.share,  # type: ignore[arg-type]
             self.counters,
             context,  # type: ignore[arg-type]
-            self.told.append,
+            SimpleNamespace(peer_was_sent=self.told.append),
         )
 
     def turn(self, share: object) -> Deferred[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from players import Intruder
+from players import Instead, Intruder
 from sim import pair
 from twisted.internet.task import Clock
 
@@ -69,7 +69,7 @@ def test_a_turn_that_is_asked_for_comes_in_its_row():
     assert not clock.getDelayedCalls()
 
 
-def test_frames_of_many_floods_are_taken_turn_by_turn(network, monkeypatch):
+def test_frames_of_many_floods_are_taken_turn_by_turn(network):
     owner, first, feed = pair(network)
     nodes = [first]
     for number in range(7):
@@ -79,7 +79,7 @@ def test_frames_of_many_floods_are_taken_turn_by_turn(network, monkeypatch):
     floods = [Intruder(network, node, owner, feed) for node in nodes]
     taken = []
     for peering in owner.feed(feed).peers:
-        monkeypatch.setattr(peering, "take", taken.append)
+        peering.connection.peering = Instead(peering, take=taken.append)
     for flood in floods:
         flood.write(flood.encrypt(b"\x02\x63a" * 500))
     network.clock.rightNow += 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from players import fired, numbered
+from players import Instead, fired, numbered
 from sketched_pairs import (
     SELDOM,
     SYMBOLS,
@@ -282,7 +282,7 @@ def test_whose_try_goes_on_answers_the_other_with_no_symbols(network, deaf):
     (there,) = low.feed(feed).peers
     (here,) = high.feed(feed).peers
     seen = []
-    here.sync.sketches.take_sketch = seen.append
+    here.sync.sketches = Instead(here.sync.sketches, take_sketch=seen.append)
     there.hurry()
     network.run(0.2)
     request = SketchRequest(number=99, salt=b"", first=0, count=1, ranges=WHOLE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from players import Intruder, numbered
+from players import Instead, Intruder, numbered
 from sim import Network
 
 from hyperbloom.digests import value_ids
@@ -179,8 +179,7 @@ def member(network):
     intruder = Intruder(network, nodes[2], nodes[0], feed)
     network.run(2)
     seen = []
-    peering = intruder.connection.peering
-    peering.take = seen.append
+    intruder.connection.peering = Instead(intruder.connection.peering, take=seen.append)
     return nodes, feed, intruder, seen
 
 
@@ -232,7 +231,7 @@ def test_values_that_nobody_remembers_are_found_by_their_ids(network):
     network.run(3)
     intruder = Intruder(network, nodes[2], nodes[0], feed)
     seen = []
-    intruder.connection.peering.take = seen.append
+    intruder.connection.peering = Instead(intruder.connection.peering, take=seen.append)
     ids = b"".join(sorted(value_ids([value]) for value in numbered(3)))
     pull = ValuesPull(link=LinkKind.AS_BEFORE, ids=ids)
     intruder.send(network, intruder.session.send_extension(pull))

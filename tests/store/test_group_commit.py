@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -265,3 +266,23 @@ def test_an_inline_writer_answers_at_once(store):
     assert isinstance(answers[2], ZeroDivisionError)
     assert isinstance(answers[3], StoreClosed)
     assert writer.queued_bytes == 0
+
+
+class Caller:
+    """Notes what it is answered."""
+
+    def __init__(self):
+        self.answers = []
+
+    def __call__(self, answer):
+        self.answers.append(answer)
+
+
+def test_nothing_of_a_group_is_kept_while_the_writer_waits_for_the_next(desk):
+    caller, gone = Caller(), threading.Event()
+    weakref.finalize(caller, gone.set)
+    desk.writer.submit(append(b"value"), caller)
+    while not caller.answers:
+        desk.deliveries.get(timeout=240)()
+    del caller
+    assert gone.wait(240)

@@ -33,6 +33,8 @@ class Feed:
 
     def __init__(self, settings: FeedSettings, record: FeedRecord, context: FeedContext) -> None:
         self.settings = settings
+        #: What `kept` was worked out from, and what it came to: one object for all peers.
+        self._kept = settings, union(settings.synced)
         self.context = context
         self.key = settings.key
         self.dialect = DIALECTS[settings.dialect]
@@ -63,7 +65,11 @@ class Feed:
     @property
     def kept(self) -> list[KeyRange]:
         """The ranges this node keeps, in byte order and apart; none in a light node."""
-        return union(self.settings.synced)
+        settings, ranges = self._kept
+        if settings is not self.settings:
+            ranges = union(self.settings.synced)
+            self._kept = self.settings, ranges
+        return ranges
 
     @property
     def lacking(self) -> Sequence[KeyRange]:

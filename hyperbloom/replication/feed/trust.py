@@ -30,6 +30,7 @@ class FeedTrust:
         self.key = key
         self._dialect = dialect
         self._context = context
+        self._credentials: Credentials | None = None
         self.membership = Membership(
             key,
             self.identity,
@@ -63,13 +64,19 @@ class FeedTrust:
         return self.membership.require_chain(now=self._context.now())
 
     def credentials(self) -> Credentials | None:
-        """What this node proves itself with now, or None without a chain."""
+        """What this node proves itself with now, or None without a chain.
+
+        One object for all connections, while it stays the same.
+        """
         chain = self.chain
         if chain is None:
             return None
-        return Credentials(
-            feed_key=self.key, identity=self.identity, chain=chain, dialect=self._dialect
-        )
+        known, identity = self._credentials, self.identity
+        if known is None or known.chain != chain or known.identity is not identity:
+            known = self._credentials = Credentials(
+                feed_key=self.key, identity=identity, chain=chain, dialect=self._dialect
+            )
+        return known
 
     def learn(self, chain: Chain, introduced_by: bytes) -> None:
         """Store the links of a chain that a peer proved."""

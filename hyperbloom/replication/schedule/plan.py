@@ -199,7 +199,7 @@ class Asked:
     __slots__ = ("_questions",)
 
     def __init__(self) -> None:
-        self._questions: list[_Question] = []
+        self._questions: tuple[_Question, ...] = ()
 
     def is_full(self, *, now: float) -> bool:
         """Whether the next question has to wait for an answer or a deadline."""
@@ -214,8 +214,8 @@ class Asked:
     def ask(self, message: Sync | Request, *, deadline: float, wanted: int | None = None) -> None:
         """Remember a question with a limit; `wanted` values are enough in all (None: all)."""
         if len(self._questions) >= 2 * OUTSTANDING_SYNCS:
-            self._questions.pop(0)
-        self._questions.append(_Question(message, deadline, wanted))
+            self._questions = self._questions[1:]
+        self._questions += (_Question(message, deadline, wanted),)
 
     def answered(self, values: Sequence[bytes]) -> tuple[Sync | Request, int | None] | None:
         """Take a Data's values; the question that asks on and what it wants, or None."""
@@ -223,8 +223,9 @@ class Asked:
         inside = [all(contains(one.bounds, end) for end in ends) for one in self._questions]
         if True not in inside:
             return None
-        for _ in range(inside.index(True) + 1):
-            question = self._questions.pop(0)
+        first = inside.index(True)
+        question = self._questions[first]
+        self._questions = self._questions[first + 1 :]
         if question.message.limit is None or len(values) < question.message.limit:
             return None
         start = _behind(values[-1])
@@ -232,4 +233,4 @@ class Asked:
 
     def _retire(self, now: float) -> None:
         while self._questions and self._questions[0].deadline <= now:
-            self._questions.pop(0)
+            self._questions = self._questions[1:]

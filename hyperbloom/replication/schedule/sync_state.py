@@ -34,8 +34,10 @@ class SyncEvidence:
     __slots__ = ("_answered", "_asked_at", "_kept", "_new_before")
 
     def __init__(self, kept: Sequence[KeyRange]) -> None:
-        self._kept = union(kept)
-        self._answered: list[KeyRange] = []
+        ranges = union(kept)
+        # What is equal is one object for all peers.
+        self._kept = kept if list(kept) == ranges else ranges
+        self._answered: Sequence[KeyRange] = ()
         self._asked_at: float | None = None
         self._new_before = 0
 
@@ -46,12 +48,13 @@ class SyncEvidence:
 
     def sync_answered(self, bounds: KeyRange) -> None:
         """A Sync of the peer, about this range and without a limit, was answered to its end."""
-        self._answered = union([*self._answered, bounds])
+        answered = union([*self._answered, bounds])
+        self._answered = self._kept if answered == list(self._kept) else answered
 
     @property
     def peer_has_asked(self) -> bool:
         """Whether the peer's own plan has covered all that is kept here."""
-        return bool(self._kept) and common(self._kept, self._answered) == self._kept
+        return bool(self._kept) and common(self._kept, self._answered) == list(self._kept)
 
     def plan_ends(self, *, new_values: int, all_sent: bool) -> SyncState | None:
         """Our plan is answered. None: it shows nothing, as the peer has not asked for all."""

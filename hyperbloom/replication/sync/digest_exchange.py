@@ -16,6 +16,7 @@ answers that there is nothing to compare; both go on by Sync.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from hyperbloom.replication.reading.range_digests import NOTHING, QUESTION_VALUES, RangeSum
 from hyperbloom.replication.reading.ranges import common
@@ -28,9 +29,19 @@ from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 
 __all__ = ["DigestExchange"]
 
-#: Told of a question by its number: what its answer showed, and the seconds of adding up here.
-#: None: the peer holds nothing of what is kept here, or one of both knows no digest.
-Compared = Callable[[int, SyncState | None, float], None]
+
+class Comparing(Protocol):
+    """Who asked, and is told what came of it (`sync_driver.SyncDriver`)."""
+
+    def digest_came(self, number: int) -> bool:
+        """Whether the digest of this number is awaited."""
+        ...
+
+    def compared(self, number: int, state: SyncState | None, seconds: float) -> None:
+        """What the answer to a question showed, and the seconds of adding up here.
+
+        None: the peer holds nothing of what is kept here, or one of both knows no digest.
+        """
 
 
 def _to_wire(ranges: Sequence[KeyRange]) -> tuple[Range, ...]:
@@ -42,20 +53,26 @@ def _from_wire(ranges: Sequence[Range]) -> list[KeyRange]:
 
 
 class DigestExchange:
-    """The comparisons of one connection.
+    """The comparisons of one connection."""
 
-    `came` says whether the digest of a number is awaited; `compared` is told what one showed.
-    """
+    __slots__ = (
+        "_answer",
+        "_comparing",
+        "_here",
+        "_peer",
+        "_there",
+        "ranges",
+    )
 
-    def __init__(self, peer: PeerPort, *, came: Callable[[int], bool], compared: Compared) -> None:
+    def __init__(self, peer: PeerPort, comparing: Comparing) -> None:
         self._peer = peer
-        self._came = came
-        self._compared = compared
+        self._comparing = comparing
         self._answer = _Answer(peer)
         #: What the peer told last, and what there was in the same ranges here.
-        self.told: tuple[Holding, Holding] | None = None
+        self._there: Holding | None = None
+        self._here: Holding | None = None
         #: The ranges that this is about.
-        self.ranges: list[KeyRange] = []
+        self.ranges: Sequence[KeyRange] = ()
 
     @property
     def is_possible(self) -> bool:
@@ -63,6 +80,12 @@ class DigestExchange:
         feed = self._peer.feed
         is_spoken = SET_DIGEST in self._peer.remote.extensions and feed.speaks_set_digest
         return is_spoken and feed.values.range_digests.state() is not None
+
+    @property
+    def told(self) -> tuple[Holding, Holding] | None:
+        """What the peer told last, and what there was here then; None: nothing yet."""
+        there, here = self._there, self._here
+        return None if there is None or here is None else (there, here)
 
     def ask(self, number: int) -> None:
         """Ask the peer what it holds."""
@@ -77,14 +100,17 @@ class DigestExchange:
 
     def take_digest(self, digest: Digest) -> None:
         """The peer answers: add up the same ranges here."""
-        if not self._came(digest.number):
+        if not self._comparing.digest_came(digest.number):
             return
         ranges = _from_wire(digest.ranges)
-        if common(self._peer.feed.kept, ranges) != ranges:
+        kept = self._peer.feed.kept
+        if ranges == kept:
+            ranges = kept  # one object for all peers
+        if common(kept, ranges) != ranges:
             self._peer.connection.strike("its digest is of ranges it was not asked about")
-            self._compared(digest.number, None, 0.0)
+            self._comparing.compared(digest.number, None, 0.0)
         elif not ranges:
-            self._compared(digest.number, None, 0.0)
+            self._comparing.compared(digest.number, None, 0.0)
         else:
             compare = self._compare_with(digest, ranges)
             self._peer.scheduler.add(_Addition(self._peer, ranges, compare))
@@ -101,11 +127,12 @@ class DigestExchange:
             state = None
             if here is not None:
                 # A thousand peers that hold the same are remembered by one object.
-                self.told, self.ranges = (here if there == here else there, here), ranges
+                self._there, self._here = here if there == here else there, here
+                self.ranges = ranges
                 is_same = here.agrees_with(there)
                 at = self._peer.context.now()
                 state = SyncState(in_sync=is_same, at=at, source="digest")
-            self._compared(digest.number, state, seconds)
+            self._comparing.compared(digest.number, state, seconds)
 
         return added
 

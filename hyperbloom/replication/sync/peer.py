@@ -93,6 +93,37 @@ def _names(*speaks: bool) -> tuple[str, ...]:
 class Peering:
     """This node and one peer, secure, about one feed; a `FeedPeer` and a `PeerPort`."""
 
+    __slots__ = (
+        "_asked",
+        "_broadcast",
+        "_follow_ups",
+        "_replies",
+        "_session",
+        "_stopped",
+        "_work",
+        "connection",
+        "context",
+        "counters",
+        "feed",
+        "id",
+        "intake",
+        "is_protected",
+        "name",
+        "outgoing",
+        "output",
+        "own_until",
+        "remote",
+        "remote_key",
+        "remote_until",
+        "scheduler",
+        "share",
+        "since",
+        "splits_replies",
+        "sync",
+        "tree",
+        "was_asked_too_much",
+    )
+
     def __init__(
         self, connection: Connection, feed: Feed, session: Session, remote: RemotePeer
     ) -> None:
@@ -119,18 +150,17 @@ class Peering:
         self.share = self.context.shares.join(remote.key)
         self._asked = Asked()
         self.sync = SyncDriver(self, self._asked)
-        sent = self.sync.peer_was_sent
-        close, failed = connection.close, self._job_failed
+        failed = self._job_failed
         self.scheduler = SendScheduler(self.context.clock, failed=failed)
         self.output = PeerOutput(
-            connection, session, self.scheduler, self.share, self.counters, self.context, sent
+            connection, session, self.scheduler, self.share, self.counters, self.context, self.sync
         )
         self.intake = PeerIntake(
             feed,
             remote.key,
             self.share,
             self.counters,
-            close=close,
+            connection=connection,
             failed=failed,
             is_shown=self.is_protected,
         )

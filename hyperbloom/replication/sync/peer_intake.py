@@ -7,6 +7,7 @@ inserts here, does not wait behind all of it. Each piece is charged to the key o
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from twisted.python.failure import Failure
@@ -16,6 +17,7 @@ from hyperbloom.connections.shares import Share
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import GROUPS_AHEAD
+from hyperbloom.replication.sync.peer_output import Connection
 from hyperbloom.store import StoreError
 from hyperbloom.store.operations import pieces_of, written_bytes
 from hyperbloom.store.records import Appended
@@ -26,9 +28,25 @@ __all__ = ["PeerIntake"]
 class PeerIntake:
     """Hands what one peer sends to the feed, and counts it against the share of its key.
 
-    `close` ends the connection where the store fails, `failed` where anything else does.
+    `connection` is ended where the store fails, `failed` is called where anything else does.
     `is_shown`: whether the holder of the key is known to be really there.
     """
+
+    __slots__ = (
+        "_connection",
+        "_context",
+        "_counters",
+        "_failed",
+        "_feed",
+        "_is_giving",
+        "_pieces",
+        "_remote_key",
+        "_share",
+        "_when_shown",
+        "_written",
+        "is_shown",
+        "unwritten",
+    )
 
     def __init__(
         self,
@@ -37,7 +55,7 @@ class PeerIntake:
         share: Share,
         counters: Counters,
         *,
-        close: Callable[[CloseReason], None],
+        connection: Connection,
         failed: Callable[[Failure], None],
         is_shown: bool,
     ) -> None:
@@ -46,18 +64,18 @@ class PeerIntake:
         self._remote_key = remote_key
         self._share = share
         self._counters = counters
-        self._close = close
+        self._connection = connection
         self._failed = failed
         #: Values that wait for the disk, in bytes, with what each costs there.
         self.unwritten = 0
-        #: What is not with the writer yet, with what each piece weighs.
-        self._pieces: list[tuple[Sequence[bytes], int]] = []
+        #: What is not with the writer yet, with what each piece weighs; None: nothing.
+        self._pieces: deque[tuple[Sequence[bytes], int]] | None = None
         self._is_giving = False
         #: What was written in this turn of the reactor: the writer answers for a group at once.
         self._written = 0
         #: Whether something showed that the key's holder is really there, and who waits for it.
         self.is_shown = is_shown
-        self._when_shown: list[Callable[[], None]] = []
+        self._when_shown: tuple[Callable[[], None], ...] = ()
 
     def take(self, values: Sequence[bytes]) -> None:
         """Values have come; they are written though the connection ends."""
@@ -67,6 +85,8 @@ class PeerIntake:
         self._counters.last_data = self._context.now()
         self.unwritten += size
         self._share.unwritten += size
+        if self._pieces is None:
+            self._pieces = deque()
         self._pieces.extend(pieces)
         self._go_on()
 
@@ -77,7 +97,9 @@ class PeerIntake:
         self._is_giving = True
         try:
             while self._pieces and self._has_room():
-                self._write(*self._pieces.pop(0))
+                self._write(*self._pieces.popleft())
+            if not self._pieces:
+                self._pieces = None
         finally:
             self._is_giving = False
 
@@ -123,7 +145,7 @@ class PeerIntake:
 
     def _not_stored(self, failure: Failure) -> None:
         failure.trap(StoreError)
-        self._close(CloseReason("store", f"values could not be stored: {failure.value}"))
+        self._connection.close(CloseReason("store", f"values could not be stored: {failure.value}"))
 
     def _charge(self, size: int) -> None:
         """What storing values of this weight took; as much again if others are told of them.
@@ -145,12 +167,12 @@ class PeerIntake:
         if self.is_shown:
             call()
         else:
-            self._when_shown.append(call)
+            self._when_shown += (call,)
 
     def _show(self) -> None:
         if not self._feed.dialect.data_signed:
             return
         self.is_shown = True
-        waiting, self._when_shown = self._when_shown, []
+        waiting, self._when_shown = self._when_shown, ()
         for call in waiting:
             call()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from hyperbloom.connections.close_reason import CloseReason
@@ -59,11 +59,30 @@ class Connection(Protocol):
         """A kind of event and what it was, for the log."""
 
 
+class SentTo(Protocol):
+    """Who keeps what the peer holds (`sync_driver.SyncDriver`)."""
+
+    def peer_was_sent(self, size: int) -> None:
+        """The peer holds values of so many bytes more from now on."""
+
+
 class PeerOutput:
     """Everything that one peer is told; nothing any more after `stop`.
 
-    `sent` is called with the bytes of the values that the peer was sent.
+    `sent_to` is told of the values that the peer was sent.
     """
+
+    __slots__ = (
+        "_connection",
+        "_context",
+        "_counters",
+        "_scheduler",
+        "_sent_to",
+        "_session",
+        "_share",
+        "_stopped",
+        "_unsent",
+    )
 
     def __init__(
         self,
@@ -73,7 +92,7 @@ class PeerOutput:
         share: Share,
         counters: Counters,
         context: FeedContext,
-        sent: Callable[[int], None],
+        sent_to: SentTo,
     ) -> None:
         self._connection = connection
         self._session = session
@@ -81,7 +100,7 @@ class PeerOutput:
         self._share = share
         self._counters = counters
         self._context = context
-        self._sent = sent
+        self._sent_to = sent_to
         self._unsent = 0
         self._stopped = False
 
@@ -144,7 +163,7 @@ class PeerOutput:
 
     def _count(self, values: int, size: int) -> None:
         self._counters.values_out += values
-        self._sent(size)
+        self._sent_to.peer_was_sent(size)
 
     # Everything else
 

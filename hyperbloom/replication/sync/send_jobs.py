@@ -97,7 +97,8 @@ class Replies:
 
     def __init__(self, peer: PeerPort) -> None:
         self._peer = peer
-        self._waiting: list[Answer] = []
+        # A tuple, as few wait, and an empty one costs nothing.
+        self._waiting: tuple[Answer, ...] = ()
         self._keeps_filter = False
         self.ready_at = 0.0
 
@@ -106,7 +107,7 @@ class Replies:
 
     def add(self, reply: Answer) -> None:
         """Put an answer behind those under way."""
-        self._waiting.append(reply)
+        self._waiting += (reply,)
         self._peer.share.asked += reply.weight
         self._peer.scheduler.add(self)
 
@@ -128,7 +129,7 @@ class Replies:
         wait = self._peer.answered(reply.take_tested())
         self.ready_at = self._peer.context.clock.seconds() + wait if wait else 0.0
         if reply.done and self._waiting:
-            self._forget(self._waiting.pop(0))
+            self._forget_first()
             self._peer.answer_done(reply)
         return bool(self._waiting)
 
@@ -142,7 +143,9 @@ class Replies:
                 share.filters += 1
                 self._keeps_filter = True
 
-    def _forget(self, reply: Answer) -> None:
+    def _forget_first(self) -> None:
+        reply, *others = self._waiting
+        self._waiting = tuple(others)
         reply.end()
         share = self._peer.share
         share.asked -= reply.weight
@@ -153,7 +156,7 @@ class Replies:
     def drop(self) -> None:
         """The connection is over: nothing is answered any more."""
         while self._waiting:
-            self._forget(self._waiting.pop(0))
+            self._forget_first()
 
 
 def plan_of(feed: Feed, filter_bytes: int = FILTER_BYTES) -> SyncPlan:
@@ -215,7 +218,7 @@ class FollowUps:
     def __init__(self, peer: PeerPort, asked: Asked) -> None:
         self._peer = peer
         self._asked = asked
-        self._next: list[tuple[Sync | Request, int | None]] = []
+        self._next: tuple[tuple[Sync | Request, int | None], ...] = ()
 
     def __len__(self) -> int:
         return len(self._next)
@@ -224,12 +227,14 @@ class FollowUps:
         """A Data came; if it was a full reply (then true) the next question follows."""
         following = self._asked.answered(values)
         if following is not None:
-            self._next.append(following)
+            self._next += (following,)
             self._peer.scheduler.add(self)
         return following is not None
 
     async def step(self) -> bool:
         """Send the next question."""
         if self._next:
-            self._peer.ask(*self._next.pop(0))
+            following, *others = self._next
+            self._next = tuple(others)
+            self._peer.ask(*following)
         return bool(self._next)

@@ -48,7 +48,8 @@ class SendScheduler:
     def __init__(self, clock: IReactorTime, *, failed: Callable[[Failure], None]) -> None:
         self._clock = clock
         self._failed = failed
-        self._jobs: list[Job] = []
+        # A tuple, as there are few, and an empty one costs nothing.
+        self._jobs: tuple[Job, ...] = ()
         self._running = False
         self._stopped = False
         self._wake_call: IDelayedCall | None = None
@@ -72,7 +73,7 @@ class SendScheduler:
         if self._stopped:
             return
         if job not in self._jobs:
-            self._jobs.append(job)
+            self._jobs += (job,)
         self.wake()
 
     def wake(self) -> None:
@@ -89,17 +90,18 @@ class SendScheduler:
                     return
                 more = await job.step()
                 if more and not self._stopped and job not in self._jobs:
-                    self._jobs.append(job)
+                    self._jobs += (job,)
         finally:
             self._running = False
 
     def _next_ready(self) -> Job | None:
         now = self._clock.seconds()
         for _ in range(len(self._jobs)):
-            job = self._jobs.pop(0)
+            job, *others = self._jobs
             if job.ready_at <= now:
+                self._jobs = tuple(others)
                 return job
-            self._jobs.append(job)
+            self._jobs = (*others, job)
         if self._jobs:
             self._wake_at(min(job.ready_at for job in self._jobs))
         return None
@@ -129,6 +131,6 @@ class SendScheduler:
     def stopProducing(self) -> None:
         """The connection is gone: no job takes another step."""
         self._stopped = True
-        self._jobs.clear()
+        self._jobs = ()
         if self._wake_call is not None and self._wake_call.active():
             self._wake_call.cancel()

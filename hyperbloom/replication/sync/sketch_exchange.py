@@ -14,6 +14,7 @@ from the other for good, and would be sent it with each try.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from hyperbloom.digests import value_ids
 from hyperbloom.replication.limits import RANGE_SYMBOLS
@@ -33,8 +34,15 @@ from hyperbloom.wire.limits import MAX_WANTED_IDS
 
 __all__ = ["SketchExchange"]
 
-#: Told how a try ended, and the seconds that it took here.
-Over = Callable[[SketchOutcome, float], None]
+
+class Reconciling(Protocol):
+    """Who has a try begun, and is told how it goes (`sync_driver.SyncDriver`)."""
+
+    def sketch_moved(self) -> None:
+        """Symbols came, or a part of our own sequence is made."""
+
+    def sketch_over(self, outcome: SketchOutcome, seconds: float) -> None:
+        """How our try ended, and the seconds that it took here."""
 
 
 def _each(ids: bytes) -> set[bytes]:
@@ -42,12 +50,22 @@ def _each(ids: bytes) -> set[bytes]:
 
 
 class SketchExchange:
-    """The tries of one connection. `moved` is called when symbols come, `over` when ours ended."""
+    """The tries of one connection."""
 
-    def __init__(self, peer: PeerPort, *, moved: Callable[[], None], over: Over) -> None:
+    __slots__ = (
+        "_answers",
+        "_asking",
+        "_number",
+        "_offered",
+        "_peer",
+        "_reconciling",
+        "_wanted",
+        "last",
+    )
+
+    def __init__(self, peer: PeerPort, reconciling: Reconciling) -> None:
         self._peer = peer
-        self._moved = moved
-        self._over = over
+        self._reconciling = reconciling
         self._answers = SketchAnswers(peer)
         self._asking: _Asking | None = None
         self._number = 0
@@ -91,7 +109,12 @@ class SketchExchange:
         )
         before = self._offered, self._wanted
         self._asking = _Asking(
-            peer, one, ranges, before=before, moved=self._moved, ended=self._ended
+            peer,
+            one,
+            ranges,
+            before=before,
+            moved=self._reconciling.sketch_moved,
+            ended=self._ended,
         )
         peer.scheduler.add(self._asking)
 
@@ -130,7 +153,7 @@ class SketchExchange:
                 peer.output.send_extension(Sketch.nothing(request.number, 0))
                 return
             self._drop_try()
-            self._over(SketchOutcome.CROSSED, asking.seconds)
+            self._reconciling.sketch_over(SketchOutcome.CROSSED, asking.seconds)
         self._answers.take(request)
         peer.scheduler.add(self._answers)
 
@@ -146,7 +169,7 @@ class SketchExchange:
             self._peer.connection.strike(str(error))
             self._ended(asking, SketchOutcome.REFUSED)
             return
-        self._moved()
+        self._reconciling.sketch_moved()
         self._peer.scheduler.add(asking)
 
     def take_wanted(self, wanted: ValuesWanted) -> None:
@@ -173,7 +196,7 @@ class SketchExchange:
         self._want(asking.number, wanted)
         self.last = asking.round(self._peer.context.now())
         self._peer.counters.sketch_differences += asking.differences or 0
-        self._over(outcome, asking.seconds)
+        self._reconciling.sketch_over(outcome, asking.seconds)
 
     def _offer(self, ids: Sequence[bytes]) -> None:
         """Tell the peer what it lacks, which others may tell it as well; or send it."""

@@ -1,9 +1,9 @@
-"""Runs what the schedule of one connection says: its one timer, our questions, our plans."""
+"""Runs what the schedule of one connection says: its alarm, our questions, our plans."""
 
 from __future__ import annotations
 
 from hyperbloom.bloom import estimate_count, optimal_parameters
-from hyperbloom.connections.timer import Timer
+from hyperbloom.connections.timer import Alarm
 from hyperbloom.replication.schedule.plan import Asked, SyncPlan
 from hyperbloom.replication.schedule.sketch_try import SketchOutcome
 from hyperbloom.replication.schedule.sync_commands import (
@@ -31,13 +31,13 @@ class SyncDriver:
     """What one peer is asked to keep in sync, from `begin` to `stop`."""
 
     __slots__ = (
+        "_alarm",
         "_asked",
         "_catch_up",
         "_clock",
         "_peer",
         "_plan",
         "_schedule",
-        "_timer",
         "_way",
         "digests",
         "last_round",
@@ -50,15 +50,15 @@ class SyncDriver:
         self._catch_up = peer.feed.tree.catch_up
         self._clock = peer.context.clock
         self._schedule = SyncSchedule(
-            peer.feed.kept, interval=self._interval, now=self._clock.seconds()
+            peer.feed.kept, interval=peer.context.interval, now=self._clock.seconds()
         )
-        self.digests = DigestExchange(peer, came=self._digest_came, compared=self._compared)
-        self.sketches = SketchExchange(peer, moved=self._sketch_moved, over=self._sketch_over)
+        self.digests = DigestExchange(peer, self)
+        self.sketches = SketchExchange(peer, self)
         self._plan: SyncPlan | None = None
         self._way = Way.FILTERS
         #: How the peer was last asked for what differs.
         self.last_round: SyncRound | None = None
-        self._timer = Timer(self._clock, self._wake)
+        self._alarm = Alarm(self)
 
     @property
     def state(self) -> SyncState | None:
@@ -73,18 +73,18 @@ class SyncDriver:
     def begin(self, wait: float) -> None:
         """The first round begins after so many seconds, or with the peer's first Sync."""
         self._schedule.begin(wait, now=self._clock.seconds())
-        self._set_timer()
+        self._set_alarm()
 
     def stop(self) -> None:
         """The connection is over."""
         self._schedule.stop()
         self.sketches.stop()
-        self._set_timer()
+        self._set_alarm()
 
     def hurry(self) -> None:
         """Somebody waits until this peer is in sync: do not wait for the interval."""
         self._schedule.hurry(now=self._clock.seconds())
-        self._set_timer()
+        self._set_alarm()
 
     def filters_recommended(self, filter_bytes: int) -> None:
         """The peer recommends filters of so many bytes."""
@@ -113,10 +113,6 @@ class SyncDriver:
 
     # What the schedule is told, and says
 
-    def _interval(self, least: float) -> float:
-        context = self._peer.context
-        return context.jittered(max(context.sync.interval, least))
-
     def _situation(self) -> Situation:
         peer, feed = self._peer, self._peer.feed
         settled = feed.values.count + feed.forgetting.kept
@@ -141,12 +137,14 @@ class SyncDriver:
             peers=len(feed.peers),
         )
 
-    def _digest_came(self, number: int) -> bool:
+    def digest_came(self, number: int) -> bool:
+        """Whether the digest of this number is awaited."""
         is_awaited = self._schedule.digest_came(number, now=self._clock.seconds())
-        self._set_timer()
+        self._set_alarm()
         return is_awaited
 
-    def _compared(self, number: int, state: SyncState | None, seconds: float) -> None:
+    def compared(self, number: int, state: SyncState | None, seconds: float) -> None:
+        """What an answer showed, and the seconds of adding up here."""
         now, situation = self._clock.seconds(), self._situation()
         told = self.digests.told
         counts = None if told is None else (told[1].settled.count, told[0].settled.count)
@@ -159,11 +157,13 @@ class SyncDriver:
             self._peer.counters.sync_seconds += seconds
         self._run(command)
 
-    def _sketch_moved(self) -> None:
+    def sketch_moved(self) -> None:
+        """Symbols came, or a part of our own sequence is made."""
         self._schedule.sketch_moved(now=self._clock.seconds())
-        self._set_timer()
+        self._set_alarm()
 
-    def _sketch_over(self, outcome: SketchOutcome, seconds: float) -> None:
+    def sketch_over(self, outcome: SketchOutcome, seconds: float) -> None:
+        """Our try ended."""
         if outcome is not SketchOutcome.CROSSED:
             self._round_asked(self.sketches.last)
         self._peer.counters.sync_seconds += seconds
@@ -184,18 +184,19 @@ class SyncDriver:
         self._plan = None
         self._peer.counters.sync_seconds += seconds
         self._schedule.plan_asked(seconds, now=self._clock.seconds(), situation=self._situation())
-        self._set_timer()
+        self._set_alarm()
 
     def _round_asked(self, one: SyncRound | None) -> None:
         self.last_round = one
         if one is not None:
             self._peer.feed.peers.round_asked(one)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """What the schedule said is due."""
         self._run(self._schedule.wake(now=self._clock.seconds(), situation=self._situation()))
 
     def _run(self, command: Command | None) -> None:
-        self._set_timer()
+        self._set_alarm()
         if isinstance(command, BeginSketch | BeginPlan):
             self._catch_up.begins(self._peer, now=self._clock.seconds())
         match command:
@@ -220,6 +221,6 @@ class SyncDriver:
         if self._plan is not None and way is Way.EMPTY_FILTER:
             self._plan.collapse()
 
-    def _set_timer(self) -> None:
-        """One timer, at the schedule's next deadline."""
-        self._timer.set(self._schedule.next_deadline)
+    def _set_alarm(self) -> None:
+        """One alarm, at the schedule's next deadline."""
+        self._peer.context.alarms.set(self._alarm, self._schedule.next_deadline)
