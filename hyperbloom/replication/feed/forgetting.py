@@ -166,7 +166,14 @@ class Forgetting:
 
         Raises `ValueError` for more of them, `StoreError`.
         """
-        op = ForgetValues(self._key, values, erase=erase, absent=absent, brought_by=brought_by)
+        op = ForgetValues(
+            self._key,
+            values,
+            erase=erase,
+            absent=absent,
+            brought_by=brought_by,
+            at=int(self._context.now() * 1_000_000),
+        )
         done = cast("Forgotten", await self._context.written(op))
         self._shrunk(done.count, done.bytes)
         self.kept = self.figures().count

@@ -37,6 +37,7 @@ from hyperbloom.store.objects.verify import verify_objects
 from hyperbloom.store.records import VerifyReport
 from hyperbloom.store.sketches.verify import SketchVerification
 from hyperbloom.store.tables.verify import verify_links, verify_records
+from hyperbloom.store.values.gone import verify_gone
 from hyperbloom.store.values.ordered_index import index_of
 from hyperbloom.store.values.verify import SetVerification
 
@@ -159,6 +160,7 @@ class _Verification:
             ),
         ).run()
         verify_links(self._transaction, state, problem)
+        verify_gone(self._transaction, state, problem)
 
     def _count_value(self) -> None:
         self._values += 1

@@ -17,6 +17,7 @@ objects  tag, hash (8) (see objects/records.py)         a version of an object
 denied   key (32)                                       denied-at u64 µs, reason
 aside    feed id u32, tag u8 (see forgotten.py)         ``FEED`` struct of a set kept aside
 sketches feed id u32, tag u8, of a run: first seq u64   see kept_sketch.py
+gone     feed id u32, of a note: number u64             see gone.py
 noise    tag u8, of ages: last met u64; peer key (32)   see tables/noise.py
 ======== ============================================== =========================================
 
@@ -74,14 +75,14 @@ __all__ = [
 
 DATABASES: Final = (
     "meta", "feeds", "log", "index", "links", "peers", "objects", "refused", "denied", "aside",
-    "sketches", "noise",
+    "sketches", "noise", "gone",
 )  # fmt: skip
 
-ADDED_LATER: Final = frozenset({"sketches", "noise"})
+ADDED_LATER: Final = frozenset({"sketches", "noise", "gone"})
 """Databases that a snapshot of OLDEST_READABLE (migrations.py) may lack: there they are empty.
 
-``noise`` came without another schema: a program that does not know it does it no harm, and may go
-on with the store."""
+``noise`` and ``gone`` came without another schema: a program that does not know them may go on with
+the store. It does ``noise`` no harm, and what it forgets without a note shows (gone.py)."""
 
 STORE_FORMAT: Final = b"hyperbloom store"
 META_FORMAT: Final = b"store.format"

@@ -86,7 +86,7 @@ class SweepDropped:
         room = DELETE_STEP
         for key in [key for key, _ in transaction.scan("meta", META_DROPPING)]:
             prefix = key.removeprefix(META_DROPPING)
-            for database in ("index", "log", "links", "refused", "sketches"):
+            for database in ("index", "log", "links", "refused", "sketches", "gone"):
                 room -= transaction.delete_prefix(database, prefix, room)
                 if room <= 0:
                     return Unfinished(self)

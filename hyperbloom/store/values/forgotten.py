@@ -35,10 +35,13 @@ from hyperbloom.store.operations import (
     FeedOperation,
     Unfinished,
     check_key,
+    check_time,
     written_bytes,
 )
 from hyperbloom.store.records import Appended, Forgotten
+from hyperbloom.store.values.gone import GoneNotes
 from hyperbloom.store.values.value_set import (
+    Removed,
     add_values,
     forgotten_among,
     log_heads,
@@ -72,6 +75,7 @@ class ForgetValues:
 
     ``erase``: remember their hashes alone. ``absent``: also forget those that are not in the feed,
     so that they never come. ``brought_by``: only those that this peer (32-byte key) brought.
+    ``at`` (µs; 0 where it is not known) is noted with the numbers that they had (gone.py).
     Result: Forgotten. Fails with NoSuchFeed.
     """
 
@@ -80,9 +84,11 @@ class ForgetValues:
     erase: bool = False
     absent: bool = False
     brought_by: bytes | None = None
+    at: int = 0
 
     def __post_init__(self) -> None:
         check_key("feed_key", self.feed_key)
+        check_time("at", self.at)
         if self.brought_by is not None:
             check_key("brought_by", self.brought_by)
         object.__setattr__(self, "values", _check_values(self.values))
@@ -93,7 +99,9 @@ class ForgetValues:
 
     def apply(self, transaction: WriteTransaction) -> Forgotten:
         feed = transaction.feed(self.feed_key)
-        removed = self._removed(transaction, feed)
+        notes = GoneNotes(transaction, feed)
+        found = self._removed(transaction, feed)
+        removed = [(each.value, each.head) for each in found]
         gone = dict(removed)
         strangers = [value for value in self.values if value not in gone] if self.absent else []
         known = forgotten_among(transaction, feed, strangers)
@@ -102,11 +110,12 @@ class ForgetValues:
             # What was kept whole until now is to be erased as well.
             absent += take_back(transaction, feed, list(known))
         _remember(transaction, feed, [*removed, *absent], whole=not self.erase)
+        notes.add([each.seq for each in found], self.at)
         return Forgotten(
             count=len(removed), bytes=sum(len(value) for value, _ in removed), absent=len(absent)
         )
 
-    def _removed(self, transaction: WriteTransaction, feed: FeedState) -> list[tuple[bytes, bytes]]:
+    def _removed(self, transaction: WriteTransaction, feed: FeedState) -> list[Removed]:
         values = self.values
         if self.brought_by is not None:
             heads = log_heads(transaction, feed, values)

@@ -14,10 +14,13 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 import lmdb
+import numpy as np
+import numpy.typing as npt
 
-from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD, LOG_HEAD_BYTES, U32, U64, FeedState
-from hyperbloom.store.lmdb.transaction import ReadTransaction, read
+from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD, LOG_HEAD_BYTES, U32, U64
+from hyperbloom.store.lmdb.transaction import read
 from hyperbloom.store.records import LogRecord
+from hyperbloom.store.values.gone import Note, note_at, notes_since, times_remembered
 from hyperbloom.store.values.ordered_index import index_of
 from hyperbloom.store.values.reading import ValueReader
 
@@ -28,7 +31,10 @@ __all__ = [
     "feed_generation",
     "feed_life",
     "forgotten_digest",
+    "forgotten_note",
+    "forgotten_since",
     "last_record",
+    "missing_seqs",
     "sample_values",
     "scan_log",
     "scan_values",
@@ -41,6 +47,9 @@ CHUNK_BYTES: Final = 8 * 1024 * 1024
 _STEP: Final = 64
 _LAST_SEQ: Final = (1 << 64) - 1
 _FORGOTTEN_MASK: Final = (1 << 31) - 1
+_CLOSE: Final = 8
+"""Numbers that far apart on average are looked up, which takes as long as reading so many keys."""
+_LOG_KEY: Final = np.dtype([("feed", ">u4"), ("seq", ">u8")])
 
 
 class LogChunk(NamedTuple):
@@ -64,20 +73,59 @@ def feed_life(values: ValueReader, feed_key: bytes) -> tuple[int, int]:
     """The two parts of `feed_generation`: of which life the feed's log is, and the count."""
     with read(values.environment) as transaction:
         feed = transaction.feed(feed_key)
-        forgotten = sum(aside.top_seq for aside in _asides(transaction, feed))
+        forgotten = times_remembered(transaction, feed)
     return feed.feed_id, forgotten & _FORGOTTEN_MASK
 
 
 def forgotten_digest(values: ValueReader, feed_key: bytes) -> bytes:
     """A digest of what the feed remembers of forgotten values; empty if it has forgotten none."""
     with read(values.environment) as transaction:
-        asides = _asides(transaction, transaction.feed(feed_key))
-    return b"".join(aside.digest for aside in asides)
+        feed = transaction.feed(feed_key)
+        asides = [transaction.find_aside(feed, tag) for tag in ASIDE_TAGS]
+    return b"".join(aside.digest for aside in asides if aside is not None)
 
 
-def _asides(transaction: ReadTransaction, feed: FeedState) -> list[FeedState]:
-    found = (transaction.find_aside(feed, tag) for tag in ASIDE_TAGS)
-    return [aside for aside in found if aside is not None]
+def forgotten_since(
+    values: ValueReader, feed_key: bytes, number: int
+) -> tuple[int, list[Note] | None]:
+    """The number of the last note of a forgotten value, and the notes above ``number``.
+
+    None for these if they do not say all that was forgotten (gone.py).
+    """
+    with read(values.environment) as transaction:
+        return notes_since(transaction, transaction.feed(feed_key), number)
+
+
+def forgotten_note(values: ValueReader, feed_key: bytes, number: int) -> bytes:
+    """The note of this number, as it lies there; empty if there is none."""
+    with read(values.environment) as transaction:
+        return note_at(transaction, transaction.feed(feed_key), number)
+
+
+def missing_seqs(
+    values: ValueReader, feed_key: bytes, seqs: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Those of these numbers, which rise, under which the log has no record.
+
+    Where they are close to each other all keys between them are read, else each is looked up.
+    """
+    with read(values.environment, long=True) as transaction:
+        feed = transaction.find_feed(feed_key)
+        if feed is None or not len(seqs):
+            return seqs
+        cursor, prefix = transaction.cursor("log"), feed.prefix
+        first, last = int(seqs[0]), int(seqs[-1])
+        if last - first > _CLOSE * len(seqs):
+            keys = (prefix + U64.pack(seq) for seq in seqs.tolist())
+            return seqs[[not cursor.set_key(key) for key in keys]]
+        end, there = prefix + U64.pack(last), []
+        if cursor.set_range(prefix + U64.pack(first)):
+            for key in cursor.iternext(keys=True, values=False):
+                if key > end:
+                    break
+                there.append(key)
+    found = np.frombuffer(b"".join(there), _LOG_KEY)["seq"].astype(np.int64)
+    return seqs[~np.isin(seqs, found, assume_unique=True)]
 
 
 def last_record(values: ValueReader, feed_key: bytes, up_to_seq: int) -> LogRecord | None:

@@ -10,6 +10,7 @@ what comes is added to that later (kept_sketch.py). See `_added` and `_removed`.
 from collections.abc import Collection, Iterator, Sequence
 from itertools import compress, islice, repeat
 from operator import add
+from typing import NamedTuple
 
 import lmdb
 
@@ -19,6 +20,7 @@ from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.values.ordered_index import index_of
 
 __all__ = [
+    "Removed",
     "add_values",
     "forgotten_among",
     "log_heads",
@@ -26,6 +28,14 @@ __all__ = [
     "remove_values",
     "take_back",
 ]
+
+
+class Removed(NamedTuple):
+    """A value that was taken out of a set, with the number and the head of its log record."""
+
+    seq: int
+    value: bytes
+    head: bytes
 
 
 def add_values(
@@ -60,8 +70,8 @@ def add_values(
 
 def remove_values(
     transaction: WriteTransaction, state: FeedState, values: Sequence[bytes]
-) -> list[tuple[bytes, bytes]]:
-    """Remove those of these values that are there; each with the head of its log record.
+) -> list[Removed]:
+    """Remove those of these values that are there, and give them out.
 
     Their numbers are not given again. Raises lmdb.CorruptedError if a record is missing.
     """
@@ -72,8 +82,8 @@ def remove_values(
         data = transaction.txn.pop(state.prefix + U64.pack(seq), db=log)
         if data is None:
             raise lmdb.CorruptedError("the index led to a record that is missing")
-        removed.append((data[LOG_HEAD_BYTES:], data[:LOG_HEAD_BYTES]))
-    _removed(transaction, state, seqs, [value for value, _ in removed])
+        removed.append(Removed(seq, data[LOG_HEAD_BYTES:], data[:LOG_HEAD_BYTES]))
+    _removed(transaction, state, seqs, [each.value for each in removed])
     return removed
 
 
@@ -148,4 +158,5 @@ def take_back(
     whole, hashed = (transaction.find_aside(feed, tag) for tag in ASIDE_TAGS)
     if hashed is not None and hashed.count:
         remove_values(transaction, hashed, [keyed_hash(value) for value in values])
-    return [] if whole is None else remove_values(transaction, whole, values)
+    found = [] if whole is None else remove_values(transaction, whole, values)
+    return [(each.value, each.head) for each in found]
