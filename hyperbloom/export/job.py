@@ -24,10 +24,11 @@ from hyperbloom.export.engines.choice import Choice, Engines
 from hyperbloom.export.engines.engine import Engine, EngineName, Files
 from hyperbloom.export.engines.tasks import Answers
 from hyperbloom.export.errors import ExportError
+from hyperbloom.export.following import Changes, Values, check_rows, difference
 from hyperbloom.export.places.place import Place
 from hyperbloom.export.places.sharing import ShareWith
 from hyperbloom.export.places.urls import Where, place_of
-from hyperbloom.export.plans import Mode, check_rows, numbers_of, plan_of
+from hyperbloom.export.plans import Mode, NodePlan, numbers_of, plan_of
 from hyperbloom.export.snapshots import (
     Snapshot,
     find_snapshots,
@@ -36,8 +37,8 @@ from hyperbloom.export.snapshots import (
 )
 from hyperbloom.export.tables.delta import ListedFile, OpenTable
 from hyperbloom.export.tables.files import FileFact
-from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES, SeqRange, cut_by_seq
-from hyperbloom.export.tables.schema import OBJECTS, REPORTS, TABLES
+from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES
+from hyperbloom.export.tables.schema import CHANGES, OBJECTS, REPORTS, TABLES
 from hyperbloom.export.tables.small_tables import (
     has_objects,
     write_feeds,
@@ -58,7 +59,7 @@ ExportProgress = Callable[[str, float], None]
 """Called with what is done now and how much of it is, from 0 to 1."""
 
 DEFAULT_TABLES: Final = ("values", "links", "feeds")
-"""And `objects`, where a snapshot holds any, or the table is there already."""
+"""And `objects`, where a snapshot holds any; it and `changes`, where the table is there already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,20 +189,24 @@ class _Export:
         self._mode = mode
         self._files = files
         self._started = started
-        self._failed: str | None = None
-        self._paths: list[str] = []
+        #: Tables for which files may have been written that no commit names.
+        self._unfinished: set[str] = set()
+        self._paths: dict[str, list[str]] = {}
         self._metadata = {
             "mode": mode,
             "snapshots": [_described(snapshot) for snapshot in self.newest],
         }
 
     def wanted(self, tables: Sequence[str]) -> Sequence[str]:
-        """The tables to export: what is said, or by default `objects` where there are some."""
+        """The tables to export: what is said, or by default also those that are there already, and
+        `objects` where there are some.
+        """
         if tuple(tables) != DEFAULT_TABLES:
             return tables
+        more = [CHANGES.name] if OpenTable.find(self.target, CHANGES.name) is not None else []
         if has_objects(self.newest) or OpenTable.find(self.target, OBJECTS.name) is not None:
-            return (*tables, OBJECTS.name)
-        return tables
+            more.append(OBJECTS.name)
+        return (*tables, *more)
 
     def run(self, name: str) -> TableReport:
         """Bring one table up to date."""
@@ -216,14 +221,15 @@ class _Export:
                     "links": self._links,
                     "feeds": self._feeds,
                     "objects": self._objects,
+                    "changes": self._changes,
                 }[name]()
         except BaseException:
-            self._failed = name
+            self._unfinished.add(name)
             raise
         waited = self._started.seconds - started
         return replace(report, seconds=time.perf_counter() - begun - waited)
 
-    # values
+    # The tables that follow the snapshots' values
 
     def _values(self) -> TableReport:
         table = OpenTable.ensure(self.target, "values")
@@ -232,28 +238,51 @@ class _Export:
                 f"a streaming query appends to {table.place}; name another folder, or rows would "
                 "be there twice"
             )
-        found = (plan_of(snapshot, table, self._mode) for snapshot in self.newest)
+        return self._follow(table, Values)
+
+    def _changes(self) -> TableReport:
+        return self._follow(OpenTable.ensure(self.target, "changes"), Changes)
+
+    def _follow(self, table: OpenTable, kind: type[Values | Changes]) -> TableReport:
+        following = kind(table)
+        found = (plan_of(snapshot, table, self._mode, following) for snapshot in self.newest)
         plans = [plan for plan in found if plan is not None]
         if not plans:
-            return TableReport(table="values", version=table.version, changed=False)
-        ranges = [piece for plan in plans for piece in plan.ranges]
-        choice, answers = self._write_values(table, ranges) if ranges else (None, Answers(()))
-        check_rows(ranges, answers)
-        replaced_nodes = {plan.snapshot.node for plan in plans if plan.replaces}
-        replaced = _files_of(table, replaced_nodes) if replaced_nodes else []
-        report = self._commit(table, answers.facts, replaced, numbers_of(plans))
+            return TableReport(table=table.table.name, version=table.version, changed=False)
+        choice, answers = self._do(table, following, plans)
+        wrong = [plan for plan in plans if difference(plan, answers)]
+        if wrong:
+            # What was written for them no commit will name.
+            self._unfinished.add(table.table.name)
+            check_rows([plan for plan in wrong if plan.is_anew], answers)
+            self._wrote(table, answers.facts)
+            answers.leave_out({plan.node for plan in wrong})
+            again = [plan.anew() for plan in wrong]
+            choice, more = self._do(table, following, again)
+            check_rows(again, more)
+            answers.take_in(more)
+            plans = [*(plan for plan in plans if plan not in wrong), *again]
+        gone = following.taken_out(plans, answers)
+        staying = [file for file in table.files() if file not in gone]
+        numbers = numbers_of(plans, [*staying, *answers.facts])
+        report = self._commit(table, answers.facts, gone, numbers)
         return replace(report, choice=choice)
 
-    def _write_values(self, table: OpenTable, ranges: Sequence[SeqRange]) -> tuple[Choice, Answers]:
-        rows = sum(piece.rows for piece in ranges)
+    def _do(
+        self, table: OpenTable, following: Values | Changes, plans: Sequence[NodePlan]
+    ) -> tuple[Choice | None, Answers]:
+        """Have an engine do what the plans ask for; none is needed where that is nothing."""
+        rows, name = following.rows_to_read(plans), table.table.name
+        if not following.has_work(plans):
+            return None, Answers(())
         choice, engine = self._started.for_rows(rows)
-        tasks = cut_by_seq(ranges, cores=engine.cores, target_bytes=self._files.target_bytes)
 
-        def progress(written: int) -> None:
-            self._started.show(f"values: {written:,} of {rows:,} rows", written / max(1, rows))
+        def progress(done: int) -> None:
+            self._started.show(f"{name}: {done:,} of {rows:,} rows", done / max(1, rows))
 
         files = replace(self._files, place=table.place, cut_by=table.table.partition_by)
-        return choice, self._read_answers(engine.write_values(tasks, files, progress))
+        tasks = following.tasks(plans, engine.cores, files.target_bytes)
+        return choice, self._read_answers(engine.run(tasks, files, progress))
 
     def _read_answers(self, lines: Sequence[str]) -> Answers:
         answers = Answers(lines)
@@ -347,7 +376,7 @@ class _Export:
         numbers: dict[str, int],
     ) -> TableReport:
         self._started.show(f"{table.table.name}: committing", 1.0)
-        self._paths = [fact.path for fact in facts]
+        self._wrote(table, facts)
         version = table.commit(facts, replaced=replaced, numbers=numbers, metadata=self._metadata)
         return TableReport(
             table=table.table.name,
@@ -359,19 +388,24 @@ class _Export:
             replaced=sum(file.rows for file in replaced),
         )
 
+    def _wrote(self, table: OpenTable, facts: Sequence[FileFact]) -> None:
+        """Remember files, for they may be ones that no commit names."""
+        self._paths.setdefault(table.table.name, []).extend(fact.path for fact in facts)
+
     def remove_unnamed(self, *_: object) -> None:
         """After a failure: the files of this run that no commit names. Others are vacuum's.
 
         The commit may be there all the same (a Ctrl-C that came meanwhile is raised behind it), so
         the log is asked anew. Where it cannot be read, every file stays.
         """
-        name = self._failed
-        if name is None:
-            return
-        with suppress(ExportError):
-            table = OpenTable.find(self.target, name)
-            if table is not None:
-                table.remove_unnamed(self._files.name, self._paths)
+        for name in self._unfinished:
+            with suppress(ExportError):
+                self._remove_unnamed_of(name)
+
+    def _remove_unnamed_of(self, name: str) -> None:
+        table = OpenTable.find(self.target, name)
+        if table is not None:
+            table.remove_unnamed(self._files.name, self._paths.get(name, ()))
 
 
 def _files_of(table: OpenTable, nodes: Collection[str]) -> list[ListedFile]:

@@ -18,14 +18,25 @@ from hyperbloom.keys import keyed_hash
 from hyperbloom.store import NoSuchFeed, Store, StoreError
 from hyperbloom.store.backup.snapshot import load_snapshot_info, read_figures
 from hyperbloom.store.lmdb.layout import LOG_HEAD
-from hyperbloom.store.values.scan import feed_generation, forgotten_digest, last_record
+from hyperbloom.store.records import LogRecord
+from hyperbloom.store.values.gone import Note
+from hyperbloom.store.values.scan import (
+    feed_generation,
+    forgotten_digest,
+    forgotten_note,
+    forgotten_since,
+    last_record,
+)
 
 __all__ = [
     "FeedSource",
     "Snapshot",
     "anchor_at",
     "find_snapshots",
+    "forgotten_after",
+    "last_record_of",
     "newest_of_each_node",
+    "note_anchor",
     "open_snapshot",
     "reading",
 ]
@@ -154,5 +165,33 @@ def anchor_at(path: Path, feed_key: bytes, seq: int) -> int:
     if record is None:
         return 0
     head = LOG_HEAD.pack(record.received_at, record.origin)
-    digest = keyed_hash(record.seq.to_bytes(8, "big"), head, record.value, forgotten)
-    return int.from_bytes(digest[:8], "big") >> (64 - _ANCHOR_BITS)
+    return _bits(record.seq.to_bytes(8, "big"), head, record.value, forgotten)
+
+
+def _bits(*parts: bytes) -> int:
+    return int.from_bytes(keyed_hash(*parts)[:8], "big") >> (64 - _ANCHOR_BITS)
+
+
+def last_record_of(path: Path, feed_key: bytes, seq: int) -> LogRecord | None:
+    """The last record up to ``seq``; None where there is none."""
+    with reading(path) as store:
+        return last_record(store, feed_key, seq)
+
+
+def forgotten_after(path: Path, feed_key: bytes, number: int) -> tuple[int, list[Note] | None]:
+    """The number of the last note of a forgotten value, and the notes above ``number``.
+
+    None for these if they do not say all that was forgotten since.
+    """
+    with reading(path) as store:
+        return forgotten_since(store, feed_key, number)
+
+
+def note_anchor(path: Path, feed_key: bytes, number: int, beside: Iterable[int]) -> int:
+    """63 bits that stand for the note of this number, as `anchor_at` does for a record.
+
+    They stand for the numbers ``beside`` it, too, so that these are known to be of the same moment.
+    """
+    with reading(path) as store:
+        note = forgotten_note(store, feed_key, number)
+    return _bits(note, *(each.to_bytes(8, "big", signed=True) for each in beside))

@@ -90,9 +90,9 @@ MAX_FORGOTTEN_HASHES = 4_000_000
 peers go on sending it. Beyond it those of longest ago are let go, and their values may return."""
 
 MAX_GONE_NOTES = 1_000_000
-"""Notes of one feed of which arrival numbers it has forgotten, and when, some 40 bytes each on disk:
-as many as values kept whole. Beyond it the oldest go. An export that was last run before them finds
-out by comparing, which costs it a look at every row's number."""
+"""Notes of one feed of which arrival numbers it has forgotten, and when, some 40 bytes each on
+disk: as many as values kept whole. Beyond it the oldest go. An export that was last run before
+them finds out by comparing, which costs it a look at every row's number."""
 
 FORGET_STEP = 2_048
 """Values forgotten, or brought back, in one transaction: 50 to 100 ms, so that others write

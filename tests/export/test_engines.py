@@ -251,7 +251,7 @@ def test_a_worker_that_is_killed_ends_the_export_in_a_sentence(node, tmp_path, m
     ):
         with monkeypatch.context() as patch:
             patch.setattr(
-                "hyperbloom.export.engines.local.LocalEngine.write_values",
+                "hyperbloom.export.engines.local.LocalEngine.run",
                 lambda self, *_, number=number: self._do([(ended_by, (number,))], lambda _: None),
             )
             with pytest.raises(kind, match=said):

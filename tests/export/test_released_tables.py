@@ -32,16 +32,21 @@ def rows(target, name):
     return sorted(found, key=repr)
 
 
+def there(target):
+    """The tables that the release knew."""
+    return [name for name in TABLES if (target / name).is_dir()]
+
+
 def test_they_hold_what_this_release_would_write(target, node, tmp_path):
     make(node, tmp_path / "new")
-    for name in TABLES:
+    for name in there(target):
         columns = DeltaTable(str(target / name)).schema().to_arrow().names
         now = [{column: row[column] for column in columns} for row in rows(tmp_path / "new", name)]
         assert sorted(now, key=repr) == rows(target, name), name
 
 
 def test_an_export_goes_on_with_them(target, node, engines):
-    before = {name: rows(target, name) for name in TABLES}
+    before = {name: rows(target, name) for name in there(target)}
     fill(node)
     go_on(node)
     node.append(random_values(30, seed=4), at=MONDAY + 25 * HOUR)

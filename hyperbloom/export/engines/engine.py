@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from hyperbloom.export.places.place import Place
 from hyperbloom.export.places.sharing import ShareWith
-from hyperbloom.export.tables.ranges import SeqRange
 
 if TYPE_CHECKING:
     from hyperbloom.export.tables.delta import OpenTable
 
-__all__ = ["Engine", "EngineName", "Files", "TaskProgress"]
+__all__ = ["Engine", "EngineName", "Files", "Task", "TaskProgress"]
 
 EngineName = Literal["local", "spark"]
 
@@ -47,6 +46,10 @@ class Files:
     counter: Path | None = None
 
 
+Task = tuple[Callable[[Any, Files, int], str], Any]
+"""A function of tasks.py and what it is to do; it is called with the files and its number, too."""
+
+
 class Engine(Protocol):
     """Runs tasks. Every method may raise ExportError and its kinds, and KeyboardInterrupt.
 
@@ -57,12 +60,12 @@ class Engine(Protocol):
     def cores(self) -> int:
         """Tasks that run at one time."""
 
-    def write_values(
-        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[int], None]
+    def run(
+        self, tasks: Sequence[Task], files: Files, progress: Callable[[int], None]
     ) -> list[str]:
-        """Write the ranges of each task into files of `values`; an answer a task (tasks.py).
+        """Run tasks that write files of one table; an answer a task.
 
-        ``progress`` is called now and then with the number of rows written so far.
+        ``progress`` is called now and then with the number of rows done so far.
         """
 
     def write_report(

@@ -21,14 +21,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from hyperbloom.export.engines.counter import count_rows
-from hyperbloom.export.engines.engine import Files, TaskProgress
+from hyperbloom.export.engines.engine import Files, Task, TaskProgress
 from hyperbloom.export.engines.interrupts import deferred, uninterrupted, waited_for
 from hyperbloom.export.engines.local_reports import make_report
-from hyperbloom.export.engines.tasks import is_failure, write_value_ranges
+from hyperbloom.export.engines.tasks import is_failure
 from hyperbloom.export.engines.unnamed import unnamed_files
 from hyperbloom.export.engines.worker import Call
 from hyperbloom.export.errors import ExportError, SnapshotUnusable
-from hyperbloom.export.tables.ranges import SeqRange
 
 if TYPE_CHECKING:
     from hyperbloom.export.tables.delta import OpenTable
@@ -69,14 +68,14 @@ class LocalEngine:
         self.cores = cores
         self._workers: list[_Worker] = []
 
-    def write_values(
-        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[int], None]
+    def run(
+        self, tasks: Sequence[Task], files: Files, progress: Callable[[int], None]
     ) -> list[str]:
-        """Write the ranges of each task; an answer a task."""
+        """Run tasks; an answer a task."""
         with unnamed_files() as new_file:
             counter = new_file()
             files = replace(files, counter=counter)
-            calls = [(write_value_ranges, (ranges, files, n)) for n, ranges in enumerate(tasks)]
+            calls: list[Call] = [(do, (work, files, n)) for n, (do, work) in enumerate(tasks)]
             return self._do(calls, lambda _: progress(count_rows(counter)))
 
     def write_report(

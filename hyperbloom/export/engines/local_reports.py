@@ -7,7 +7,6 @@ one is in a worker's memory. The rows are those of spark_reports.py.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -29,6 +28,7 @@ from hyperbloom.export.errors import ExportError
 from hyperbloom.export.places.folder import Folder
 from hyperbloom.export.places.place import Place
 from hyperbloom.export.tables.files import read_batches
+from hyperbloom.export.tables.ranges import even_parts
 from hyperbloom.export.tables.rows import DAY
 from hyperbloom.export.tables.schema import TABLES, TIMESTAMP
 
@@ -73,7 +73,7 @@ def make_report(
     """Make a report from `values` by calls that ``run`` has done; the answers of all tasks."""
     listed = source.files()
     buckets = max(1, math.ceil(sum(file.rows for file in listed) / _BUCKET_ROWS))
-    parts = _even_parts([_source_of(file) for file in listed], cores)
+    parts = _cut([_source_of(file) for file in listed], cores)
     tasks = max(min(cores, buckets), math.ceil(buckets / _BUCKETS_A_TASK))
     ranges = [range(buckets * n // tasks, buckets * (n + 1) // tasks) for n in range(tasks)]
     total = len(parts) + tasks
@@ -138,17 +138,11 @@ def _source_of(file: ListedFile) -> Source:
     return Source(file.path, file.size)
 
 
-def _even_parts(sources: Sequence[Source], cores: int) -> list[list[Source]]:
-    """Spread files over tasks of about equal bytes, at least one for each core if there is one."""
+def _cut(sources: Sequence[Source], cores: int) -> list[list[Source]]:
+    """Spread files over tasks, at least one for each core if there are as many."""
     whole = sum(source.size for source in sources)
-    count = min(len(sources), max(cores, math.ceil(whole / _TASK_BYTES)))
-    parts: list[list[Source]] = [[] for _ in range(count)]
-    heap = [(0, number) for number in range(count)]
-    for source in sorted(sources, key=lambda source: -source.size):
-        size, number = heapq.heappop(heap)
-        parts[number].append(source)
-        heapq.heappush(heap, (size + source.size, number))
-    return parts
+    count = max(cores, math.ceil(whole / _TASK_BYTES))
+    return even_parts(sources, count, weight=lambda source: source.size)
 
 
 # Tasks

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from hyperbloom.export.engines.counter import count_rows, counter_file
-from hyperbloom.export.engines.engine import Files, TaskProgress
+from hyperbloom.export.engines.engine import Files, Task, TaskProgress
 from hyperbloom.export.engines.interrupts import deferred, waited_for
 from hyperbloom.export.engines.spark_reports import REPORT_FRAMES
 from hyperbloom.export.engines.spark_session import one_sentence
-from hyperbloom.export.engines.tasks import write_report_rows, write_value_ranges, write_value_rows
+from hyperbloom.export.engines.tasks import write_report_rows, write_value_rows
 from hyperbloom.export.errors import ExportError, ExportFull
-from hyperbloom.export.tables.ranges import SeqRange
 from hyperbloom.export.tables.reading import read
 
 if TYPE_CHECKING:
@@ -46,17 +45,18 @@ class SparkEngine:
         with deferred():
             return max(1, self._session.sparkContext.defaultParallelism)
 
-    def write_values(
-        self, tasks: Sequence[Sequence[SeqRange]], files: Files, progress: Callable[[int], None]
+    def run(
+        self, tasks: Sequence[Task], files: Files, progress: Callable[[int], None]
     ) -> list[str]:
-        """Write the ranges of each task; an answer a task."""
+        """Run tasks; an answer a task."""
         with counter_file() as counter:
             counted = replace(files, counter=counter)
 
             def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 for batch in batches:
                     for number in batch.column(0).to_pylist():
-                        yield _as_batch(write_value_ranges(tasks[number], counted, number))
+                        do, what = tasks[number]
+                        yield _as_batch(do(what, counted, number))
 
             return self._answers(
                 lambda: self._session.range(0, len(tasks), 1, len(tasks)).mapInArrow(

@@ -10,7 +10,9 @@ import json
 import resource
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ import pyarrow as pa
 
 from hyperbloom.export.engines.counter import RowCounter
 from hyperbloom.export.engines.engine import Files
+from hyperbloom.export.engines.works import Changing, Rewriting
 from hyperbloom.export.errors import (
     ExportError,
     ExportFull,
@@ -26,17 +29,30 @@ from hyperbloom.export.errors import (
     TableUnusable,
 )
 from hyperbloom.export.places.place import Place
+from hyperbloom.export.tables.changes import (
+    ChangeWriter,
+    SeqsUpTo,
+    added_rows,
+    balance_of,
+    forgotten_rows,
+    unlike_snapshot,
+)
 from hyperbloom.export.tables.files import FileFact, PartWriter, ValueWriter
 from hyperbloom.export.tables.ranges import SeqRange
+from hyperbloom.export.tables.rewriting import Numbers, Rewritten, rewrite, rows_of_feeds
 from hyperbloom.export.tables.rows import read_log_rows, rows_by_node
-from hyperbloom.export.tables.schema import TABLES
-from hyperbloom.store import StoreError
+from hyperbloom.export.tables.schema import ADDED, FORGOTTEN, TABLES
+from hyperbloom.store import Store, StoreError
+from hyperbloom.store.values.scan import missing_seqs
 
 __all__ = [
     "Answers",
+    "add_changes",
     "answer",
     "failure_answer",
+    "find_changes",
     "is_failure",
+    "rewrite_files",
     "write_report_rows",
     "write_value_ranges",
     "write_value_rows",
@@ -49,14 +65,35 @@ _FAILURES: Final = {
 
 
 class Answers:
-    """The answers of all tasks, read back; raises the first failure among them."""
+    """The answers of all tasks, read back; raises the first failure among them.
+
+    ``facts`` are the files written. ``rows`` are those read or compared, by node and feed,
+    ``gone`` those found to be forgotten; ``rewritten`` the files that they were taken out of.
+    """
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.facts: list[FileFact] = []
-        self.rows: dict[tuple[str, bytes], int] = {}
+        self.rows: Counter[tuple[str, bytes]] = Counter()
+        self.gone: Counter[tuple[str, bytes]] = Counter()
+        self.rewritten: set[str] = set()
         self.peak_bytes = 0
         for line in lines:
             self._take(json.loads(line))
+
+    def take_in(self, others: Answers) -> None:
+        """Count those of another round, too."""
+        self.facts += others.facts
+        self.rows += others.rows
+        self.gone += others.gone
+        self.rewritten |= others.rewritten
+        self.peak_bytes = max(self.peak_bytes, others.peak_bytes)
+
+    def leave_out(self, nodes: Collection[str]) -> None:
+        """Forget what was written of these nodes."""
+        self.facts = [fact for fact in self.facts if fact.partition["node"] not in nodes]
+        for counts in (self.rows, self.gone):
+            for key in [key for key in counts if key[0] in nodes]:
+                del counts[key]
 
     def _take(self, answer: dict[str, Any]) -> None:
         if "failure" in answer:
@@ -64,8 +101,10 @@ class Answers:
         self.peak_bytes = max(self.peak_bytes, answer["peak_bytes"])
         self.facts += [FileFact(**fact) for fact in map(json.loads, answer["files"])]
         for node, feed, count in answer["rows"]:
-            key = node, bytes.fromhex(feed)
-            self.rows[key] = self.rows.get(key, 0) + count
+            self.rows[node, bytes.fromhex(feed)] += count
+        for node, feed, count in answer["gone"]:
+            self.gone[node, bytes.fromhex(feed)] += count
+        self.rewritten.update(answer["rewritten"])
 
 
 def write_value_ranges(ranges: Sequence[SeqRange], files: Files, number: int) -> str:
@@ -93,7 +132,7 @@ def write_value_ranges(ranges: Sequence[SeqRange], files: Files, number: int) ->
         return failure_answer(error, files.place)
     finally:
         counter.close()
-    return answer(facts, [(node, feed.hex(), n) for (node, feed), n in written.items()])
+    return answer(facts, _by_hex(written))
 
 
 def write_value_rows(batches: Iterable[pa.RecordBatch], files: Files) -> str:
@@ -114,6 +153,131 @@ def write_value_rows(batches: Iterable[pa.RecordBatch], files: Files) -> str:
     except (ExportError, OSError) as error:
         writer.abandon()
         return failure_answer(error, files.place)
+
+
+def rewrite_files(works: Sequence[Rewriting], files: Files, number: int) -> str:
+    """Write files of `values` anew without the rows that are gone; the answer.
+
+    Rows that stay of feeds that are compared count as read. A file that cannot be read stays as it
+    is, and its rows are missing in what is counted.
+    """
+    facts: list[FileFact] = []
+    rows: Counter[tuple[str, bytes]] = Counter()
+    gone: Counter[tuple[str, bytes]] = Counter()
+    rewritten = []
+    counter = RowCounter(files.counter, number)
+    try:
+        _check_place(files)
+        with files.place.shared(files.share_with):
+            for work in works:
+                done = _rewritten(work, files, number)
+                facts += done.facts
+                gone += Counter({(work.node, feed): n for feed, n in done.gone.items()})
+                rows += Counter({(work.node, feed): done.stay[feed] for feed in work.compared})
+                if done.gone.total():
+                    rewritten.append(work.path)
+                counter.add(work.rows)
+    except (ExportError, StoreError, OSError) as error:
+        return failure_answer(error, files.place)
+    finally:
+        counter.close()
+    return answer(facts, _by_hex(rows), _by_hex(gone), rewritten)
+
+
+def _rewritten(work: Rewriting, files: Files, number: int) -> Rewritten:
+    writer = PartWriter(
+        table=TABLES["values"].cut_by(files.cut_by),
+        place=files.place,
+        partition=work.partition,
+        name=f"{files.name}-{number}",
+        target_bytes=files.target_bytes,
+    )
+
+    def gone_among(feed: bytes, seqs: Numbers) -> Collection[int]:
+        if feed in work.compared:
+            with closing(Store.open_readonly(work.snapshot)) as store:
+                return missing_seqs(store, feed, seqs)
+        return work.gone.get(feed, ())
+
+    try:
+        return rewrite(files.place, work.path, writer, work.columns, gone_among)
+    except (FileNotFoundError, pa.ArrowInvalid):
+        return Rewritten(facts=[], stay=Counter(), gone=Counter())
+    finally:
+        writer.abandon()
+
+
+def add_changes(ranges: Sequence[SeqRange], files: Files, number: int) -> str:
+    """Write ranges into files of `changes`, as added; the answer."""
+    rows: Counter[tuple[str, bytes]] = Counter()
+    counter = RowCounter(files.counter, number)
+
+    def write(piece: SeqRange, writer: ChangeWriter) -> None:
+        for found in read_log_rows(piece.path, piece.feed, piece.after_seq, piece.last_seq):
+            writer.add(ADDED, added_rows(found))
+            rows[piece.node, piece.feed] += found.batch.num_rows
+            counter.add(found.batch.num_rows)
+
+    try:
+        facts = _write_changes(
+            [(piece.node, partial(write, piece)) for piece in ranges], files, number
+        )
+    except (ExportError, StoreError, OSError) as error:
+        return failure_answer(error, files.place)
+    finally:
+        counter.close()
+    return answer(facts, _by_hex(rows))
+
+
+def find_changes(works: Sequence[Changing], files: Files, number: int) -> str:
+    """Write what is gone, and what came where that has to be compared; the answer."""
+    rows: Counter[tuple[str, bytes]] = Counter()
+    gone: Counter[tuple[str, bytes]] = Counter()
+
+    def write(work: Changing, writer: ChangeWriter) -> None:
+        balance = balance_of(files.place, work.files, work.choice)
+        if isinstance(work.choice, SeqsUpTo):
+            seen: Counter[bytes] = Counter()
+            for batch in unlike_snapshot(work.snapshot, work.feeds, work.choice, balance, seen):
+                writer.add(ADDED, batch)
+            rows.update({(work.node, feed): count for feed, count in seen.items()})
+        for batch in forgotten_rows(files.place, work.files, work.choice, balance, work.times):
+            writer.add(FORGOTTEN, batch)
+            for feed, where in rows_of_feeds(batch):
+                gone[work.node, feed] += int(where.sum())
+
+    try:
+        facts = _write_changes([(work.node, partial(write, work)) for work in works], files, number)
+    except (ExportError, StoreError, OSError) as error:
+        return failure_answer(error, files.place)
+    return answer(facts, _by_hex(rows), _by_hex(gone))
+
+
+def _write_changes(
+    writes: Sequence[tuple[str, Callable[[ChangeWriter], None]]], files: Files, number: int
+) -> list[FileFact]:
+    """Have each write its node's rows."""
+    writers: dict[str, ChangeWriter] = {}
+    try:
+        _check_place(files)
+        with files.place.shared(files.share_with):
+            for node, write in writes:
+                if node not in writers:
+                    writers[node] = ChangeWriter(
+                        files.place,
+                        node,
+                        name=f"{files.name}-{number}",
+                        target_bytes=files.target_bytes,
+                    )
+                write(writers[node])
+            return [fact for writer in writers.values() for fact in writer.close()]
+    finally:
+        for writer in writers.values():
+            writer.abandon()
+
+
+def _by_hex(rows: Counter[tuple[str, bytes]]) -> list[tuple[str, str, int]]:
+    return [(node, feed.hex(), count) for (node, feed), count in rows.items()]
 
 
 def write_report_rows(batches: Iterable[pa.RecordBatch], table: str, files: Files) -> str:
@@ -144,10 +308,22 @@ def _check_place(files: Files) -> None:
         files.place.parent.check_seen(files.sign)
 
 
-def answer(facts: Sequence[FileFact], rows: Sequence[tuple[str, str, int]]) -> str:
+def answer(
+    facts: Sequence[FileFact],
+    rows: Sequence[tuple[str, str, int]],
+    gone: Sequence[tuple[str, str, int]] = (),
+    rewritten: Sequence[str] = (),
+) -> str:
     """What a task answers: files, rows by node and feed, and the memory its worker took."""
-    files = [fact.to_json() for fact in facts]
-    return json.dumps({"files": files, "rows": list(rows), "peak_bytes": _peak_bytes()})
+    return json.dumps(
+        {
+            "files": [fact.to_json() for fact in facts],
+            "rows": list(rows),
+            "gone": list(gone),
+            "rewritten": list(rewritten),
+            "peak_bytes": _peak_bytes(),
+        }
+    )
 
 
 def _peak_bytes() -> int:

@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -52,13 +52,17 @@ METADATA: Final = "hyperbloom"
 class FeedMark:
     """What of a node's feed a table holds: up to which number, how many rows, and of which life.
 
-    ``generation`` and ``anchor`` tell whether a later snapshot goes on from there (snapshots.py).
+    ``generation`` and ``anchor`` tell whether a later snapshot goes on from there (snapshots.py),
+    ``forgotten`` up to which note of forgotten values. ``note_anchor`` tells whether all of it can
+    be relied on. These two are 0, or of an earlier moment, where an earlier release wrote last.
     """
 
     top_seq: int
     rows: int
     generation: int
     anchor: int
+    forgotten: int = 0
+    note_anchor: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,7 @@ class ListedFile:
     """A file that the table's current version names.
 
     ``days`` are the first and the last of its rows, where the table's statistics say them.
+    ``least_seq`` and ``most_seq`` are the bounds of its rows' numbers, None where none are kept.
     """
 
     path: str
@@ -73,6 +78,8 @@ class ListedFile:
     rows: int
     partition: dict[str, str]
     days: tuple[dt.date, dt.date] | None = None
+    least_seq: int | None = None
+    most_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +153,7 @@ class OpenTable:
                 partition_by=list(table.partition_by),
                 mode="ignore",
                 name=name,
-                configuration={"delta.checkpointInterval": "50"},
+                configuration={"delta.checkpointInterval": "50", **dict(table.configuration)},
                 # Tried again behind another's, it would be made a second time on top.
                 commit_properties=deltalake.CommitProperties(max_commit_retries=0),
             )
@@ -165,6 +172,11 @@ class OpenTable:
         return pa.schema(self._delta.schema().to_arrow())
 
     @property
+    def next_columns(self) -> pa.Schema:
+        """The columns that the next commit leaves."""
+        return merged(self.columns, self.table)
+
+    @property
     def version(self) -> int:
         """The number of the commit that this is."""
         return self._delta.version()
@@ -181,6 +193,8 @@ class OpenTable:
                     rows=action["num_records"] or 0,
                     partition={key: str(action[f"partition.{key}"]) for key in keys},
                     days=_days(action),
+                    least_seq=action.get("min.seq"),
+                    most_seq=action.get("max.seq"),
                 )
                 for action in actions
             ),
@@ -192,12 +206,18 @@ class OpenTable:
     def mark(self, node: str, feed: bytes) -> FeedMark | None:
         """What it holds of this feed of this node; None for nothing."""
         read = self._delta.transaction_version
-        top_seq, rows, generation, anchor = (
-            read(f"{METADATA}.{node}.{feed.hex()}.{part}") for part in _MARK_PARTS
-        )
-        if top_seq is None or rows is None or generation is None or anchor is None:
+        numbers = {part: read(f"{METADATA}.{node}.{feed.hex()}.{part}") for part in _MARK_PARTS}
+        if any(numbers[part] is None for part in _FIRST_MARK_PARTS):
             return None
-        return FeedMark(top_seq=top_seq, rows=rows, generation=generation, anchor=anchor)
+        return FeedMark(**{part: number or 0 for part, number in numbers.items()})
+
+    def rows_of(self, node: str) -> int | None:
+        """How many rows of the node it was left with; None where that is not known."""
+        rows, at = (
+            self._delta.transaction_version(f"{METADATA}.{node}.{part}")
+            for part in ("rows", "rows_at")
+        )
+        return rows if at == self.taken_at(node) else None
 
     def taken_at(self, node: str) -> int | None:
         """When the newest snapshot of the node in it was taken (µs)."""
@@ -266,7 +286,7 @@ class OpenTable:
         rearranges: bool,
     ) -> None:
         deltalake = _deltalake()
-        columns = merged(self.columns, self.table)
+        columns = self.next_columns
         only = None
         if not rearranges and not columns.equals(self.columns, check_metadata=True):
             only = self._filter_of(gone)
@@ -474,7 +494,9 @@ def _days(action: Mapping[str, Any]) -> tuple[dt.date, dt.date] | None:
     return (first.date(), last.date()) if first and last else None
 
 
-_MARK_PARTS: Final = ("top_seq", "rows", "generation", "anchor")
+_MARK_PARTS: Final = tuple(field.name for field in fields(FeedMark))
+_FIRST_MARK_PARTS: Final = ("top_seq", "rows", "generation", "anchor")
+"""Those that every release writes."""
 _COMPACTION_SECONDS: Final = 3_600
 _NO_PARTITION: Final = "none"
 """No node's key, which is hex."""

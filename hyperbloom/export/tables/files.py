@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from hyperbloom.export.tables.ranges import TARGET_FILE_BYTES
 from hyperbloom.export.tables.rows import Rows, dates
 from hyperbloom.export.tables.schema import Table
 
-__all__ = ["FileFact", "PartWriter", "ValueWriter", "read_batches"]
+__all__ = ["FileFact", "PartWriter", "ValueWriter", "read_batches", "read_rows"]
 
 _GROUP_ROWS: Final = 131_072
 _GROUP_BYTES: Final = 16 * 1024 * 1024
@@ -240,21 +240,46 @@ class ValueWriter:
         return part
 
 
+def read_rows(
+    place: Place,
+    path: str,
+    columns: Sequence[str] | None = None,
+    *,
+    is_wanted: Callable[[int | None, int | None], bool] = lambda least, most: True,
+) -> Iterator[pa.RecordBatch]:
+    """A file's rows with these columns (those that it has), few at a time where rows are large.
+
+    ``is_wanted`` is asked for each row group, with the bounds of its `seq`, or None without them.
+    Raises OSError, and pa.ArrowInvalid for a file that is damaged.
+    """
+    with pq.ParquetFile(place.open(path), buffer_size=_READ_BYTES) as file:
+        names = file.schema_arrow.names
+        there = names if columns is None else [name for name in columns if name in names]
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            if not is_wanted(*_seq_bounds(group)):
+                continue
+            row_bytes = group.total_byte_size / max(1, group.num_rows)
+            rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, row_bytes))))
+            # A group at a time, or the buffers of all would be held to the end.
+            for batch in file.iter_batches(rows, [number], columns=there, use_threads=False):
+                yield batch.select(there)
+
+
+def _seq_bounds(group: pq.RowGroupMetaData) -> tuple[int | None, int | None]:
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema == "seq":
+            kept = column.statistics
+            return (kept.min, kept.max) if kept is not None and kept.has_min_max else (None, None)
+    return None, None
+
+
 def read_batches(
     place: Place, path: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """A file's rows, few at a time where values are large: they may have 256 KiB.
-
-    Raises ExportError.
-    """
+    """The same; raises ExportError."""
     try:
-        with pq.ParquetFile(place.open(path), buffer_size=_READ_BYTES) as file:
-            for number in range(file.num_row_groups):
-                group = file.metadata.row_group(number)
-                row_bytes = group.total_byte_size / max(1, group.num_rows)
-                rows = max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, row_bytes))))
-                # A group at a time, or the buffers of all would be held to the end.
-                for batch in file.iter_batches(rows, [number], columns=columns, use_threads=False):
-                    yield batch if columns is None else batch.select(columns)
+        yield from read_rows(place, path, columns)
     except (OSError, pa.ArrowException) as error:
         raise place.failed(error) from error

@@ -8,8 +8,9 @@ from the log. (Keys interpolated between the first and the last gave parts 2.3 t
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,17 @@ from typing import Final, TypeVar
 from hyperbloom.store import Store
 from hyperbloom.store.values.scan import sample_values
 
-__all__ = ["TARGET_FILE_BYTES", "FeedRange", "SeqRange", "ValueRange", "cut_by_seq", "cut_by_value"]
+__all__ = [
+    "TARGET_FILE_BYTES",
+    "FeedRange",
+    "SeqRange",
+    "ValueRange",
+    "cut_by_seq",
+    "cut_by_value",
+    "even_parts",
+]
+
+Item = TypeVar("Item")
 
 TARGET_FILE_BYTES: Final = 128 * 1024 * 1024
 _ROWS_WORTH_A_TASK: Final = 100_000
@@ -96,6 +107,19 @@ def cut_by_seq(
         tasks[-1].append(rest)
         room -= left
     return [task for task in tasks if task]
+
+
+def even_parts(
+    items: Sequence[Item], count: int, *, weight: Callable[[Item], int]
+) -> list[list[Item]]:
+    """Spread items over up to ``count`` parts of about equal weights, none of them empty."""
+    parts: list[list[Item]] = [[] for _ in range(min(len(items), count))]
+    heap = [(0, number) for number in range(len(parts))]
+    for item in sorted(items, key=weight, reverse=True):
+        size, number = heapq.heappop(heap)
+        parts[number].append(item)
+        heapq.heappush(heap, (size + weight(item), number))
+    return parts
 
 
 def _split(piece: Range, part: float) -> tuple[Range | None, Range]:

@@ -24,6 +24,7 @@ from hyperbloom.store.values.scan import LogChunk, scan_log, scan_values
 
 __all__ = [
     "DAY",
+    "LATEST",
     "Rows",
     "dates",
     "decode",
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 DAY: Final = 86_400 * MICROSECONDS
-_LATEST: Final = 253_402_300_800 * MICROSECONDS - 1
+LATEST: Final = 253_402_300_800 * MICROSECONDS - 1
 """The last microsecond of the year 9999, the last one that a date can name."""
 _BEHIND_VALUE: Final = 1 << 31
 """An end behind every value's. Without one, Arrow's sum of possible lengths overflows."""
@@ -59,7 +60,7 @@ def decode(chunk: LogChunk, feed_key: bytes) -> Rows:
         raise StoreCorrupt("a record of the arrival log is malformed; use another snapshot")
     data = pa.array(chunk.data, pa.binary())
     times = _bytes_of(pc.binary_slice(data, 0, U64.size), count * U64.size)
-    received_at = np.minimum(np.frombuffer(times, ">u8"), _LATEST).astype(np.int64)
+    received_at = np.minimum(np.frombuffer(times, ">u8"), LATEST).astype(np.int64)
     values = pc.binary_slice(data, LOG_HEAD_BYTES, _BEHIND_VALUE)
     batch = pa.RecordBatch.from_arrays(
         [

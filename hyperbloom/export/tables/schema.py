@@ -25,7 +25,10 @@ import pyarrow as pa
 from hyperbloom.export.errors import TableUnusable
 
 __all__ = [
+    "ADDED",
+    "CHANGES",
     "CUTS",
+    "FORGOTTEN",
     "MICROSECONDS",
     "OBJECTS",
     "REPORTS",
@@ -62,6 +65,8 @@ class Table:
     partition_by: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    configuration: tuple[tuple[str, str], ...] = ()
+    """Settings of Delta that such a table is made with."""
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -173,6 +178,33 @@ OBJECTS = Table(
     partition_by=("node",),
 )
 
+ADDED: Final = "added"
+FORGOTTEN: Final = "forgotten"
+
+CHANGES = Table(
+    name="changes",
+    schema=pa.schema(
+        [
+            _FEED,
+            _column("value", _BINARY, "the value, byte for byte"),
+            _column("seq", pa.int64(), "its arrival number within the feed on the node"),
+            _column(
+                "at",
+                TIMESTAMP,
+                "when the node got an added value; when it forgot a forgotten one, "
+                "or where that is not known, when the snapshot was taken",
+            ),
+            _NODE,
+            _column("kind", pa.string(), f"`{ADDED}` or `{FORGOTTEN}`"),
+        ]
+    ),
+    # A night's changes of a node are few, and by day they would be crumbs that no compaction joins.
+    # What a day had is found by the bounds of `at` and `seq` in the log, file by file.
+    partition_by=("node", "kind"),
+    statistics=("seq", "at"),
+    configuration=(("delta.appendOnly", "true"), ("delta.enableChangeDataFeed", "true")),
+)
+
 COVERAGE = Table(
     name="coverage",
     schema=pa.schema(
@@ -204,7 +236,7 @@ PROVENANCE = Table(
 )
 
 TABLES: Final = MappingProxyType(
-    {table.name: table for table in (VALUES, LINKS, FEEDS, OBJECTS, COVERAGE, PROVENANCE)}
+    {table.name: table for table in (VALUES, LINKS, FEEDS, OBJECTS, CHANGES, COVERAGE, PROVENANCE)}
 )
 REPORTS: Final = (COVERAGE.name, PROVENANCE.name)
 """Tables made anew from `values`; the others are made from snapshots."""
