@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +24,15 @@ from typing import Any
 from hyperbloom.export import Engines, export_snapshots, spark_session
 from hyperbloom.export.snapshots import open_snapshot
 from hyperbloom.keys import Identity
-from hyperbloom.store import AppendValues, PutFeed, PutMeta, Store, WriterInline
+from hyperbloom.store import (
+    AppendValues,
+    ForgetValues,
+    PutFeed,
+    PutMeta,
+    Store,
+    WriterInline,
+)
+from hyperbloom.store.limits import FORGET_STEP
 
 __all__ = ["export_case"]
 
@@ -31,6 +40,7 @@ FEED = Identity(b"o" * 32).public_key
 BATCH = 20_000
 START = 1_794_787_200_000_000
 DAYS = 5
+YEAR = 365
 
 #: One process, the same ranges, the same settings of Parquet; its seconds and its answer.
 ONE_PROCESS = """
@@ -58,23 +68,24 @@ engine, snapshot, target, *tables = sys.argv[1:]
 engines = Engines(wanted=engine, processes=2, master="local[2]")
 begun = time.perf_counter()
 report = export_snapshots([snapshot], Path(target), engines=engines, tables=tables)
-print(json.dumps([time.perf_counter() - begun, report.worker_peak_bytes]))
+written = {table.table: table.bytes for table in report.tables}
+print(json.dumps([time.perf_counter() - begun, report.worker_peak_bytes, written]))
 """
 
 
-def fill(store: Store, count: int, seed: int, days: int) -> None:
+def fill(store: Store, count: int, seed: int, days: int, *, batch: int = BATCH) -> None:
     """Values of 20 to 200 bytes, of five origins, spread over some days."""
     numbers = random.Random(seed)
     writer = WriterInline(store)
     results: list[Any] = []
     writer.submit(PutMeta("node_id", FEED), results.append)
     writer.submit(PutFeed(FEED, {}), results.append)
-    for at in range(0, count, BATCH):
+    for at in range(0, count, batch):
         values = [
-            numbers.randbytes(numbers.randint(20, 200)) for _ in range(min(BATCH, count - at))
+            numbers.randbytes(numbers.randint(20, 200)) for _ in range(min(batch, count - at))
         ]
         moment = START + (seed - 1) * 86_400_000_000 + at * days * 86_400_000_000 // count
-        origin = bytes([at // BATCH % 5]) * 32
+        origin = bytes([at // batch % 5]) * 32
         writer.submit(AppendValues(FEED, values, origin, moment), results.append)
     errors = [result for result in results if isinstance(result, BaseException)]
     if errors:
@@ -97,16 +108,20 @@ def plain_seconds(snapshot: Path, folder: Path, processes: int) -> float:
     return max(float(process.communicate()[0]) for process in started)
 
 
-def cold_export(engine: str, snapshot: Path, target: Path, *tables: str) -> tuple[float, int]:
-    """Seconds of an export by two workers in a new process, and what a worker took at most."""
+def cold_export(
+    engine: str, snapshot: Path, target: Path, *tables: str
+) -> tuple[float, int, dict[str, int]]:
+    """An export by two workers in a new process: its seconds, what a worker took at most, and bytes
+    written by table.
+    """
     done = subprocess.run(
         [sys.executable, "-c", COLD, engine, str(snapshot), str(target), *tables],
         capture_output=True,
         text=True,
         check=True,
     )
-    seconds, peak = json.loads(done.stdout)
-    return seconds, peak
+    seconds, peak, written = json.loads(done.stdout)
+    return seconds, peak, written
 
 
 def command_seconds(snapshot: Path, target: Path, *options: str) -> float:
@@ -146,7 +161,7 @@ class Turns:
         target = self.folder / engine
         steps = zip(self.snapshots, ("full", "incremental"), ("values", "values"), strict=False)
         for snapshot, name, table in [*steps, (self.snapshots[1], "coverage", "coverage")]:
-            seconds, peak = cold_export(engine, snapshot, target, table)
+            seconds, peak, _ = cold_export(engine, snapshot, target, table)
             self.times[f"{engine}_cold_{name}_s"].append(seconds)
             self.peaks[engine] = max(self.peaks[engine], peak)
         if engine == "local":
@@ -175,8 +190,56 @@ def snapshots_of_nights(folder: Path, counts: list[int]) -> list[Path]:
     return found
 
 
+def forgetting_figures(folder: Path, count: int, forgotten: int) -> dict[str, float]:
+    """A year's values, of which some are forgotten: one bad import, then as many at random."""
+    folder.mkdir()
+    numbers, store = random.Random(7), Store.open(folder / "store", durable=False)
+    figures: dict[str, float] = {"forgetting_worker_mb": 0.0}
+    try:
+        fill(store, count, 1, YEAR, batch=max(1, count // 3 // YEAR))
+        nights = [
+            ("first", range(0)),
+            ("import", range(count // 3, count // 3 + forgotten)),
+            ("scattered", numbers.sample(range(1, count // 3), forgotten // 2)),
+        ]
+        nights[2][1].extend(numbers.sample(range(count // 2, count), forgotten - forgotten // 2))
+        for name, seqs in nights:
+            forget(store, seqs)
+            store.snapshot(folder / name)
+            for table in ("values", "changes"):
+                seconds, peak, written = cold_export(
+                    "local", folder / name, folder / "tables", table
+                )
+                figures[f"{table}_{name}_s"] = seconds
+                figures[f"{table}_{name}_bytes"] = written[table]
+                figures["forgetting_worker_mb"] = max(figures["forgetting_worker_mb"], peak / 1e6)
+            shutil.rmtree(folder / name)
+    finally:
+        store.close()
+        shutil.rmtree(folder)
+    for name in ("import", "scattered"):
+        rewritten = figures[f"values_{name}_bytes"]
+        figures[f"rewritten_for_{name}"] = rewritten / figures["values_first_bytes"]
+    return figures
+
+
+def forget(store: Store, seqs: Sequence[int]) -> None:
+    """Forget the values that came with these numbers."""
+    values = [
+        record.value
+        for seq in seqs
+        for record in store.log_slice(FEED, seq - 1, limit=1, max_bytes=1 << 20).records
+    ]
+    writer, results = WriterInline(store), []
+    for at in range(0, len(values), FORGET_STEP):
+        writer.submit(ForgetValues(FEED, values[at : at + FORGET_STEP]), results.append)
+    assert sum(result.count for result in results) == len(values), results
+
+
 def export_case(folder: Path, scale: float) -> dict[str, Any]:
-    """5,000,000 values in full by each engine, 50,000 new ones, and a night of 1,000."""
+    """5,000,000 values in full by each engine, 50,000 new ones, and a night of 1,000; then a year
+    of which 1,000 are forgotten.
+    """
     counts, runs = [int(n * scale) for n in (5_000_000, 50_000, 1_000)], 3
     turns = Turns(folder, snapshots_of_nights(folder, counts))
     for engine in ("local", "spark"):
@@ -196,12 +259,14 @@ def export_case(folder: Path, scale: float) -> dict[str, Any]:
             turns.warm(engines)
             turns.cold("local")
     figures = {name: statistics.median(times) for name, times in turns.times.items()}
+    figures |= forgetting_figures(folder / "year", counts[0], max(2, counts[2]))
     ratios = {
         "spark_full_to_one_process": figures["spark_full_s"] / figures["one_process_s"],
         "local_cold_full_to_one_process": figures["local_cold_full_s"] / figures["one_process_s"],
         "spark_incremental_to_full": figures["spark_incremental_s"] / figures["spark_full_s"],
         "night_auto_s": figures["night_auto_s"],
-        "worker_peak_mb": max(turns.peaks.values()) / 1e6,
+        "worker_peak_mb": max(*turns.peaks.values(), figures["forgetting_worker_mb"] * 1e6) / 1e6,
+        "rewritten_for_import": figures["rewritten_for_import"],
     }
     return {
         "values": counts[0],
@@ -222,4 +287,5 @@ MOST = {
     "spark_incremental_to_full": 0.08,
     "night_auto_s": 3.0,
     "worker_peak_mb": 300.0,
+    "rewritten_for_import": 0.01,
 }
