@@ -197,12 +197,13 @@ def forgetting_figures(folder: Path, count: int, forgotten: int) -> dict[str, fl
     figures: dict[str, float] = {"forgetting_worker_mb": 0.0}
     try:
         fill(store, count, 1, YEAR, batch=max(1, count // 3 // YEAR))
+        third = count // 3
+        scattered = numbers.sample(range(1, count - forgotten), forgotten)
         nights = [
-            ("first", range(0)),
-            ("import", range(count // 3, count // 3 + forgotten)),
-            ("scattered", numbers.sample(range(1, count // 3), forgotten // 2)),
+            ("first", []),
+            ("import", range(third, third + forgotten)),
+            ("scattered", [seq if seq < third else seq + forgotten for seq in scattered]),
         ]
-        nights[2][1].extend(numbers.sample(range(count // 2, count), forgotten - forgotten // 2))
         for name, seqs in nights:
             forget(store, seqs)
             store.snapshot(folder / name)

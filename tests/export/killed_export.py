@@ -7,8 +7,11 @@ from pathlib import Path
 
 from hyperbloom.export import Engines, export_snapshots
 
+TABLES = ("values", "links", "feeds", "changes")
+
 
 def export(mode: str, target: Path | str, snapshot: Path, environment: dict[str, str]) -> None:
     """Export the snapshot with two workers; what forks keeps the environment it started with."""
     os.environ.update(environment)
-    export_snapshots([snapshot], target, engines=Engines(wanted="local", processes=2), mode=mode)
+    engines = Engines(wanted="local", processes=2)
+    export_snapshots([snapshot], target, engines=engines, mode=mode, tables=TABLES)

@@ -21,10 +21,11 @@ import polars
 import pyarrow.dataset
 import pytest
 from deltalake import DeltaTable
-from export_nodes import random_values
+from export_nodes import FEED, HOUR, MONDAY, random_values
 from pyarrow.fs import S3FileSystem
 
 from hyperbloom.export import current_files
+from hyperbloom.store import ForgetValues
 
 #: For every day; the soak's are 50 by each engine at each kind of place, in pieces.
 SOME = 3
@@ -212,11 +213,17 @@ class InBucket:
 
 
 class Exports:
-    """Two snapshots, the tables of the first one, and what readers may see."""
+    """Two snapshots, the tables of the first one, and what readers may see.
+
+    In between values are forgotten of three of the five days, whose files are written anew.
+    """
 
     def __init__(self, node, where, kind):
-        node.append(random_values(20_000, seed=1, longest=60))
+        values = random_values(20_000, seed=1, longest=60)
+        for day in range(5):
+            node.append(values[4_000 * day :][:4_000], at=MONDAY + day * 24 * HOUR)
         self.first = node.snapshot("first")
+        node.do(ForgetValues(FEED, values[:12_000:24]))
         node.append(random_values(20_000, seed=2, longest=60))
         self.second = node.snapshot("second")
         self.where, self.target = where, where.target
@@ -228,7 +235,7 @@ class Exports:
         self.seconds = self.finish(self.second)
         self._kind = kind
         self.after = rows(self.target)
-        assert (len(self.before), len(self.after)) == (20_000, 40_000)
+        assert (len(self.before), len(self.after)) == (20_000, 39_500)
         where.reset()
 
     def start(self, snapshot, mode="incremental", target=None):
@@ -276,6 +283,10 @@ def kill_often(exports, times, *, seed=0, from_first_file=False, seconds=None):
             exports.where.reset()
     exports.finish(exports.second)
     assert rows(exports.target) == exports.after
+    changes = DeltaTable(f"{exports.target}/changes").to_pyarrow_dataset().to_table(["kind", "seq"])
+    told = Counter(zip(*(changes[name].to_pylist() for name in ("kind", "seq")), strict=True))
+    assert set(told.values()) == {1}
+    assert Counter(kind for kind, _ in told) == {"added": 40_000, "forgotten": 500}
     print(f"\n{times} kills, which left the table {dict(landed)}")
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export"]
 
-_TABLES = ("values", "links", "feeds", "objects", "coverage", "provenance")
+_TABLES = ("values", "links", "feeds", "objects", "changes", "coverage", "provenance")
 _READERS = {"owner": "their owner alone", "group": "their group, too", "all": "everybody"}
 _BAR = 24
 _HOUR = 3_600
@@ -152,7 +152,7 @@ def _file_size(command: Any) -> Any:
     default="values,links,feeds",
     show_default=True,
     help="Tables to bring up to date, or all; coverage and provenance are made anew each time. "
-    "Left out, objects come along where a snapshot holds some.",
+    "Left out, objects come along where a snapshot holds some, and changes once they are there.",
 )
 @click.option(
     "--engine",
