@@ -103,6 +103,8 @@ def main() -> None:
 
     class Kept(WSGIRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Head and body are sent apart, and the second would wait for the first one's answer.
+        disable_nagle_algorithm = True
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Kept)

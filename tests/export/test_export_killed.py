@@ -158,7 +158,7 @@ class ByCommand:
 class InFolder:
     """Tables in a folder, as they were after the first export and as they are."""
 
-    seconds = 0.2
+    seconds = 0.5
 
     def __init__(self, folder):
         self.kept, self.target = folder / "kept", folder / "tables"

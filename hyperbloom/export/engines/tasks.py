@@ -97,7 +97,7 @@ class Answers:
 
     def _take(self, answer: dict[str, Any]) -> None:
         if "failure" in answer:
-            raise _FAILURES[answer["failure"]](answer["sentence"])
+            raise _FAILURES.get(answer["failure"], ExportError)(answer["sentence"])
         self.peak_bytes = max(self.peak_bytes, answer["peak_bytes"])
         self.facts += [FileFact(**fact) for fact in map(json.loads, answer["files"])]
         for node, feed, count in answer["rows"]:

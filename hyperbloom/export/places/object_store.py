@@ -36,7 +36,10 @@ OPTIONS: Final = (
     ("max_retries", "4"),
     ("retry_timeout", "30s"),
 )
-"""Two minutes send a part of 10 MB at 0.7 Mbit/s. What does not answer is tried for 30 s."""
+"""Two minutes send a part of 10 MB at 0.7 Mbit/s. What cannot be reached is tried for 30 s."""
+
+FIRST_ANSWER: Final = "15s"
+"""How long a store may take for the first answer, which is a short list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +153,19 @@ class _Upload(NewFile):
 
 def _list(place: ObjectStore) -> None:
     """Ask what is in a place: a HEAD request would not tell a missing bucket."""
-    files = _files_of(place)
+    files = _files_of(place, FIRST_ANSWER)
     from pyarrow.fs import FileSelector
 
     files.get_file_info(FileSelector("", allow_not_found=True))
 
 
 @lru_cache(maxsize=64)
-def _files_of(place: ObjectStore) -> PyFileSystem:
-    """The place as pyarrow sees it, in this process."""
+def _files_of(place: ObjectStore, timeout: str | None = None) -> PyFileSystem:
+    """The place as pyarrow sees it, in this process; with another timeout of a request."""
     try:
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
     except ImportError as error:
         raise missing_package(error) from error
-    return PyFileSystem(DeltaStorageHandler(place.uri, place.options))
+    options = place.options | ({"timeout": timeout} if timeout else {})
+    return PyFileSystem(DeltaStorageHandler(place.uri, options))
