@@ -25,6 +25,7 @@ from hyperbloom.export import (
     append_batch,
     current_files,
     export_snapshots,
+    read,
     register,
 )
 from hyperbloom.export import append as append_module
@@ -301,6 +302,14 @@ def test_somebody_commits_first_where_there_is_no_lock(query, frame, monkeypatch
     query.append(frame, 1)
     assert [numbers["stream.live"] for numbers in turns] == [1, 1]
     assert OpenTable.find(query.append.target, "values").number("stream.live") == 1
+
+
+def test_a_table_at_an_object_store(query, frame, bucket):
+    append = append_batch(f"{bucket}/live/values", query="live")
+    for batch in (0, 0, 1):
+        append(frame, batch)
+    rows = read(query.spark, f"{bucket}/live/values").collect()
+    assert sorted(row.seq for row in rows) == sorted([*range(1, 11), *range(1, 11)])
 
 
 # Killed
