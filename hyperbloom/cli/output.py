@@ -148,12 +148,15 @@ def _shown(value: bytes) -> bytes:
 
 
 class Progress:
-    """A line on standard error that says how far something is; nothing where nobody looks."""
+    """A line on standard error that says how far something is; nothing where nobody looks.
+
+    hidden: somebody types on the same terminal, and it would stand in what is typed.
+    """
 
     SECONDS_BETWEEN = 0.1
 
-    def __init__(self, text: str) -> None:
-        self._shown = sys.stderr.isatty()
+    def __init__(self, text: str, *, hidden: bool = False) -> None:
+        self._shown = sys.stderr.isatty() and not hidden
         self._text = text
         self._next = 0.0
         self._width = 0

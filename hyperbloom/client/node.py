@@ -10,7 +10,8 @@ from hyperbloom.client.requests import feed_path
 from hyperbloom.client.transport import Transport
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas.answers import NoiseKeyForm, SessionOfferForm
+    from hyperbloom.api.schemas.answers import NoiseKeyForm, PingForm, SessionOfferForm
+    from hyperbloom.api.schemas.status import NodeStatusForm, PeerStatusForm
 
 __all__ = ["NodeRequests"]
 
@@ -18,17 +19,17 @@ __all__ = ["NodeRequests"]
 class NodeRequests(Transport):
     """Status, peers, discovery, snapshots and the configuration of the node."""
 
-    def ping(self) -> Mapping[str, Any]:
+    def ping(self) -> PingForm:
         """pid, version and identity of the node."""
-        return self.ask("GET", "/v1/ping")
+        return cast("PingForm", self.ask("GET", "/v1/ping"))
 
-    def status(self) -> Mapping[str, Any]:
+    def status(self) -> NodeStatusForm:
         """The node's status, see `hyperbloom.replication.status.NodeStatus`."""
-        return self.ask("GET", "/v1/status")
+        return cast("NodeStatusForm", self.ask("GET", "/v1/status"))
 
-    def peers(self) -> list[dict[str, Any]]:
+    def peers(self) -> list[PeerStatusForm]:
         """Every peer, see `hyperbloom.replication.status.PeerStatus`."""
-        return cast("list[dict[str, Any]]", self.ask("GET", "/v1/peers")["peers"])
+        return cast("list[PeerStatusForm]", self.ask("GET", "/v1/peers")["peers"])
 
     def noise_keys(self) -> list[NoiseKeyForm]:
         """The keys that have spoken `noise`, those met longest ago first."""

@@ -99,7 +99,8 @@ class RemotePool(Closing):
     def add(self, instance: T) -> T:
         """Add an instance of a persisted class; from then on setting an attribute is a change."""
         kind = self._types.register(type(instance))
-        if binding_of(instance) is not None:
+        bound: _Bound | None = binding_of(instance)
+        if bound is not None and bound.number is not None:
             raise ObjectError("this instance is in a pool already")
         fields = kind.fields_of(instance)
         number = hash_text(kind.hash_of(fields, self._types.rule))
@@ -117,7 +118,7 @@ class RemotePool(Closing):
         self._show(bound, form)
 
     def remove(self, instance: Any) -> None:
-        """Remove an instance's object; the instance stays, and is a plain one."""
+        """Remove an instance's object; what is set on the instance then raises `ObjectGone`."""
         bound = self._bound_of(instance)
         self._client.remove_object(self._number(bound))
         self._unbind(bound)
@@ -214,9 +215,6 @@ class RemotePool(Closing):
         if bound.number is not None:
             self._bound.pop(bound.number, None)
         bound.number = None
-        instance = bound.instance()
-        if instance is not None:
-            bind(instance, None)
 
     def _show(self, bound: _Bound, form: ObjectForm) -> None:
         if bound.number is not None:
@@ -239,5 +237,7 @@ class RemotePool(Closing):
     @staticmethod
     def _number(bound: _Bound) -> str:
         if bound.number is None:
-            raise ObjectGone("the object is in the pool no more")
+            raise ObjectGone(
+                "the object is in the pool no more; add the instance again to have one"
+            )
         return bound.number

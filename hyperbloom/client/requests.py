@@ -133,8 +133,20 @@ def range_request(
 
 
 def hex_list(values: Sequence[bytes]) -> list[str]:
-    """Values as JSON can hold them."""
+    """Values as JSON can hold them. TypeError for anything but bytes, with what to do about it."""
+    if isinstance(values, bytes | bytearray | memoryview | str):
+        raise TypeError(f"values come in a list, such as [b'one']; this is {_kind(values)}")
+    for value in values:
+        if not isinstance(value, bytes | bytearray | memoryview):
+            hint = '; a text becomes bytes by text.encode("utf-8")' * isinstance(value, str)
+            raise TypeError(f"a value is bytes, and one of these is {_kind(value)}{hint}")
     return [value.hex() for value in values]
+
+
+def _kind(found: object) -> str:
+    if isinstance(found, str):
+        return "a text"
+    return "bytes" if isinstance(found, bytes) else f"of type {type(found).__name__}"
 
 
 # Answers

@@ -43,7 +43,15 @@ from hyperbloom.client.requests import (
 from hyperbloom.passphrase import load_passphrase
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas.answers import CountForm, FeedForm, LinkForm, MemberForm, PutForm
+    from hyperbloom.api.schemas.answers import (
+        CountForm,
+        FeedForm,
+        LinkForm,
+        MemberForm,
+        PingForm,
+        PutForm,
+    )
+    from hyperbloom.api.schemas.status import NodeStatusForm, PeerStatusForm
 
 __all__ = ["TwistedClient", "Watch"]
 
@@ -212,11 +220,11 @@ class TwistedClient:
 
     # The node and its feeds
 
-    def ping(self) -> Deferred[Mapping[str, Any]]:
+    def ping(self) -> Deferred[PingForm]:
         """pid, version and identity of the node."""
         return self.ask("GET", "/v1/ping")
 
-    def status(self) -> Deferred[Mapping[str, Any]]:
+    def status(self) -> Deferred[NodeStatusForm]:
         """The node's status."""
         return self.ask("GET", "/v1/status")
 
@@ -224,7 +232,7 @@ class TwistedClient:
         """Every feed of the node."""
         return self.ask("GET", "/v1/feeds").addCallback(lambda answer: answer["feeds"])
 
-    def peers(self, feed: str | None = None) -> Deferred[list[dict[str, Any]]]:
+    def peers(self, feed: str | None = None) -> Deferred[list[PeerStatusForm]]:
         """Every peer, or those of one feed."""
         asked = self.ask("GET", with_query("/v1/peers", feed=feed))
         return asked.addCallback(lambda answer: answer["peers"])

@@ -21,7 +21,7 @@ from hyperbloom.client.requests import (
 from hyperbloom.client.transport import Transport
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas.answers import PutForm
+    from hyperbloom.api.schemas.answers import CountForm, PutForm
 
 __all__ = ["ValueRequests"]
 
@@ -30,7 +30,7 @@ class ValueRequests(Transport):
     """Values that are put, read, watched, compared with those of peers, and forgotten."""
 
     def put(self, values: Sequence[bytes], *, feed: str | None = None) -> PutForm:
-        """Stores 1 to 10,000 values; returns once they are on disk."""
+        """Stores 1 to 10,000 values; returns once they are on disk. TypeError for no bytes."""
         body = {"values": hex_list(values)}
         return cast("PutForm", self.ask("POST", feed_path(feed, "/values"), body))
 
@@ -82,9 +82,9 @@ class ValueRequests(Transport):
         answer = self.ask("POST", feed_path(feed, "/has"), {"values": hex_list(values)})
         return cast("list[bool]", answer["has"])
 
-    def count(self, *, feed: str | None = None) -> Mapping[str, Any]:
+    def count(self, *, feed: str | None = None) -> CountForm:
         """count, bytes and digest."""
-        return self.ask("GET", feed_path(feed, "/count"))
+        return cast("CountForm", self.ask("GET", feed_path(feed, "/count")))
 
     def fetch(
         self,

@@ -40,7 +40,7 @@ def _kind_of(value: object) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """`did you mean X?` or the list of what is known, for the end of a sentence."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close else f"known are {', '.join(names)}"
 
 

@@ -31,10 +31,10 @@ def why_unwritable(folder: Path) -> str | None:
         chmod = shlex.join(["chmod", "u+rwx", str(place)])
         return f"{place} is {user}'s, but its mode is {mode:04o}: `{chmod}`"
     owner = _user(status.st_uid)
-    cure = ["chown", "-R", user] if place == folder else ["install", "-d", "-m", "700", "-o", user]
+    gives = ["chown", "-R", user] if place == folder else ["install", "-d", "-m", "700", "-o", user]
     return (
         f"{place} belongs to {owner}, and this is run by {user}, who may not write there; run it "
-        f"as {owner}, or let {user} have the folder: `{shlex.join([*cure, str(folder)])}`"
+        f"as {owner}, or let {user} have the folder: `{shlex.join([*gives, str(folder)])}`"
     )
 
 

@@ -129,6 +129,11 @@ class Feeds:
         for upkeep in self._upkeep.values():
             upkeep.look()
 
+    def look_at_trust(self) -> None:
+        """Say of which feeds this node may write to no more, or may again."""
+        for upkeep in self._upkeep.values():
+            upkeep.trust_log.look()
+
     def stop(self) -> None:
         """No feed does anything by itself any more."""
         for upkeep in self._upkeep.values():

@@ -88,7 +88,7 @@ class Node(Service):
         self.connections = Admission(context, self._feeds.by_discovery_key)
         self._dials = Dials(self.connections)
         self._overview = Overview(context, self._feeds, self.connections, self._dials)
-        self._sweep = LoopingCall(self.connections.look)
+        self._sweep = LoopingCall(self._look)
         self._notices = ExpiryNotices(context.now)
         self._purge = LoopingCall(self._look_after_links)
         self._retain = LoopingCall(self._feeds.look_after_all)
@@ -195,7 +195,10 @@ class Node(Service):
         op = PutFeed(feed_key=settings.key, settings=settings.to_json())
         record: FeedRecord = await self.context.written(op)
         await self._disconnect(settings.key, "its settings have changed")
-        feed = self.feeds.get(settings.key) or self._feeds.take_in(settings, record)
+        feed = self.feeds.get(settings.key)
+        if feed is None:
+            feed = self._feeds.take_in(settings, record)
+            log.info("The feed {feed} is joined", feed=feed.log_name)
         feed.settings = settings
         if self.running:
             self._dials.begin(feed)
@@ -227,6 +230,7 @@ class Node(Service):
             await self.context.own_work(lambda: self.context.feed_keys.remove(feed_key))
         if feed is not None:
             feed.values.wake_all()
+            log.info("The feed {feed} is left, its values are removed", feed=feed.log_name)
 
     def _disconnect(self, feed_key: bytes, why: str) -> Deferred[list[Any]]:
         """Stop dialling for a feed and close its connections."""
@@ -347,6 +351,10 @@ class Node(Service):
         self._dials.forget_denied()
 
     # Timers
+
+    def _look(self) -> None:
+        self.connections.look()
+        self._feeds.look_at_trust()
 
     def _look_after_links(self) -> None:
         """Say which of this node's own end soon, and remove those that ended long ago."""

@@ -7,6 +7,7 @@ stop it closes the connections, drains the writer and closes the store, in that 
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -372,6 +373,24 @@ def _logged(outcome: object) -> None:
         log.error("The store does not take what it should keep: {why}", why=outcome)
 
 
+def _cannot_listen(error: CannotListenError, config: Config) -> StartError:
+    """What keeps a port from being listened on, and what to change."""
+    reason = getattr(error.socketError, "strerror", None) or error.socketError
+    api = config.api.listen
+    is_api = api is not None and (error.interface, error.port) == (api.host, api.port)
+    setting = f"listen under [{'api' if is_api else 'node'}] in {config.path}"
+    where = f"{error.interface or 'any address'}, port {error.port}"
+    match getattr(error.socketError, "errno", None):
+        case errno.EADDRNOTAVAIL:
+            cure = f"this machine has no such address; name one that `ip address` shows: {setting}"
+            return StartError(ErrorKind.BAD_CONFIG, f"cannot listen on {where}: {reason}; {cure}")
+        case errno.EACCES:
+            cure = f"ports below 1024 are the system's; let it hold the port, or change {setting}"
+            return StartError(ErrorKind.BAD_CONFIG, f"cannot listen on {where}: {reason}; {cure}")
+    cure = f"stop what uses it, or change {setting}"
+    return StartError(ErrorKind.BUSY, f"cannot listen on {where}: {reason}; {cure}")
+
+
 def _start_error(error: BaseException, config: Config) -> StartError | None:
     """What a failed start tells the operator; None for what nobody foresaw."""
     if isinstance(error, DhtPortTaken):
@@ -380,12 +399,7 @@ def _start_error(error: BaseException, config: Config) -> StartError | None:
             f"{error}; stop what uses it or change port under [discovery] in {config.path}",
         )
     if isinstance(error, CannotListenError):
-        reason = getattr(error.socketError, "strerror", None) or error.socketError
-        return StartError(
-            ErrorKind.BUSY,
-            f"cannot listen on port {error.port}: {reason}; stop what uses it or change "
-            f"listen in {config.path}",
-        )
+        return _cannot_listen(error, config)
     if isinstance(error, HyperbloomError) and error.kind is not None:
         return StartError(error.kind, str(error))
     if isinstance(error, OSError) and error.filename is not None:

@@ -7,7 +7,7 @@ when it changes.
 
 from collections.abc import Callable
 
-from hyperbloom.store.errors import StoreCorrupt, StoreError
+from hyperbloom.store.errors import StoreCorrupt, StoreError, StoreFull
 
 __all__ = ["Condition"]
 
@@ -16,13 +16,16 @@ class Condition:
     """What the last write came to, and the damage that was met. Written by any thread.
 
     ``trouble`` is why the last write failed (full disk, read-only disk, damage, file gone), None if
-    it was committed. ``failures`` counts the transactions that failed since the last commit.
-    ``damage`` is what was first found damaged since the store was opened; it never heals.
+    it was committed. But a full disk stays one until ``has_room``: a small write finds a free page
+    in the file where the next larger one fails again. ``failures`` counts the transactions that
+    failed since the trouble began. ``damage`` is what was first found damaged since the store was
+    opened; it never heals.
     """
 
-    __slots__ = ("damage", "failures", "listener", "trouble")
+    __slots__ = ("_has_room", "damage", "failures", "listener", "trouble")
 
-    def __init__(self) -> None:
+    def __init__(self, has_room: Callable[[], bool] = lambda: True) -> None:
+        self._has_room = has_room
         self.trouble: StoreError | None = None
         self.damage: StoreCorrupt | None = None
         self.failures = 0
@@ -44,9 +47,10 @@ class Condition:
 
     def committed(self) -> None:
         """A write is on disk."""
-        if self.trouble is not None:
-            self.trouble, self.failures = None, 0
-            self._tell()
+        if self.trouble is None or (isinstance(self.trouble, StoreFull) and not self._has_room()):
+            return
+        self.trouble, self.failures = None, 0
+        self._tell()
 
     def found_damage(self, error: StoreCorrupt) -> None:
         """A read met a record or page that is none."""

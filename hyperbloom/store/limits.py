@@ -37,6 +37,8 @@ __all__ = [
     "OWN_WAITS_SECONDS",
     "PIECE_BYTES",
     "QUANTUM_BYTES",
+    "ROOM_BYTES",
+    "ROOM_SHARE",
     "RUN_VALUES",
     "SKETCH_STEP",
     "SKETCH_STEP_BYTES",
@@ -194,6 +196,11 @@ DEFAULT_MAP_BYTES = 1024 * 1024 * 1024
 
 MAX_MAP_STEP_BYTES = 16 * 1024 * 1024 * 1024
 """A full map doubles, but never by more than this."""
+
+ROOM_BYTES = 16 * 1024 * 1024
+"""A disk that was full is called full until so much of it is free, room for many writes; a smaller
+write may find a free page in the file all the while. On a small disk it is a ROOM_SHARE of it."""
+ROOM_SHARE = 20
 
 MIN_HEADROOM_BYTES = 256 * 1024 * 1024
 """Free map asked for before a long read, during which the map cannot grow."""

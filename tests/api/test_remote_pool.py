@@ -9,7 +9,7 @@ import pytest
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.client.remote_pool import RemotePool, RemoteRecord
 from hyperbloom.objects.classes.types import persisted
-from hyperbloom.objects.wire.errors import ObjectError
+from hyperbloom.objects.wire.errors import ObjectError, ObjectGone
 
 
 @persisted
@@ -85,7 +85,11 @@ def test_setting_an_attribute_is_a_change_for_every_program(pooled, programs):
     for late in (lambda: one.set(ada, age=1), lambda: one.remove(ada)):
         with pytest.raises(ObjectError):
             late()
-    ada.age = 99  # a plain attribute again
+    with pytest.raises(ObjectGone, match="add the instance again"):
+        ada.age = 99
+    assert ada.age == 1, "what is not kept is not shown"
+    one.add(ada).age = 99
+    assert [person.age for person in two.find(Person)] == [99]
 
 
 def test_an_attribute_that_is_set_to_the_same_is_no_change(pooled, programs):

@@ -126,7 +126,8 @@ def test_what_was_put_before_it_failed_is_told(node, served):
     assert result.exit_code == 7
     assert result.stdout == ""
     assert result.stderr == (
-        "hyperbloom: stored before it stopped: 5000 new, 0 known\n"
+        "hyperbloom: stored before it stopped: 5000 new, 0 known in own; what follows is about the "
+        "values behind these\n"
         "hyperbloom: the disk is full; make room\n"
     )
 
@@ -364,6 +365,13 @@ def test_nothing_is_lost_where_nobody_can_be_asked(node, served, command):
 @pytest.mark.parametrize("more", [["a"], ["--prefix", "b", "--dry-run"], ["--undo", "--start", ""]])
 def test_what_names_each_value_or_takes_nothing_away_does_not_ask(node, more):
     node.out("forget", *more)
+
+
+@pytest.mark.parametrize("command", [["invite"], ["trust", "issue"]], ids=" ".join)
+def test_a_key_that_nobody_can_hold_is_not_trusted(node, served, command):
+    assert "look for a slip" in node.refusal(1, *command, "02" + "00" * 31)
+    assert "64 hex digits" in node.refusal(2, *command, FRIEND_KEY[:-2])
+    assert served.node.own.raw_links == []
 
 
 # invite and join

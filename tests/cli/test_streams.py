@@ -15,6 +15,7 @@ from hyperbloom.cli.streams import (
     BATCH_BYTES,
     BATCH_VALUES,
     MAX_LINE_BYTES,
+    MAX_VALUE_BYTES,
     batches,
 )
 
@@ -56,7 +57,7 @@ def test_lines():
     assert values_of(b"a\nb\n") == [b"a", b"b"]
     assert values_of(b"") == []
     assert values_of(b"\n\n") == []
-    assert values_of(b" a \r\n\0\n") == [b" a \r", b"\0"]
+    assert values_of(b" a \n\0\n") == [b" a ", b"\0"]
 
 
 def test_a_line_in_many_parts():
@@ -86,14 +87,30 @@ def test_a_slow_source_is_not_waited_for():
 
 
 def test_a_line_that_no_value_can_be_is_refused_before_it_ends():
-    with pytest.raises(click.ClickException, match="near line 2"):
-        values_of(b"a\n", b"x" * (MAX_LINE_BYTES + 65_537))
-    with pytest.raises(click.ClickException, match="no value may have"):
-        values_of(b"x" * (MAX_LINE_BYTES + 1) + b"\n")
-    assert values_of(b"x" * MAX_LINE_BYTES) == [b"x" * MAX_LINE_BYTES]
+    with pytest.raises(click.ClickException, match="line 2 of standard input"):
+        values_of(b"a\n", b"x" * (MAX_VALUE_BYTES + 65_537))
+    with pytest.raises(click.ClickException, match=r"line 3 .* no value may have"):
+        values_of(b"a\n\n" + b"x" * (MAX_VALUE_BYTES + 2) + b"\nb\n")
+    assert values_of(b"x" * MAX_VALUE_BYTES + b"\r\n") == [b"x" * MAX_VALUE_BYTES]
+    assert values_of(b"61" * MAX_VALUE_BYTES, as_hex=True) == [b"a" * MAX_VALUE_BYTES]
+    with pytest.raises(click.ClickException, match="line 1 of standard input"):
+        values_of(b"6" * (MAX_LINE_BYTES + 1), as_hex=True)
 
 
-@given(st.lists(st.binary(min_size=1, max_size=40).filter(lambda v: b"\n" not in v)), st.data())
+def test_lines_of_windows_lose_their_cr_and_it_is_said_once(capsys):
+    assert values_of(b"a\r\n\r\nb\n", b"c\r\n", b"d\r") == [b"a", b"b", b"c", b"d"]
+    assert capsys.readouterr().err.count("the CR is left out") == 1
+    assert values_of(b"a\n", b"b\rc\n") == [b"a", b"b\rc"]
+    assert values_of(b"610d\r\n", as_hex=True) == [b"a\r"]
+    assert capsys.readouterr().err == ""
+
+
+@given(
+    st.lists(
+        st.binary(min_size=1, max_size=40).filter(lambda v: b"\n" not in v and v[-1:] != b"\r")
+    ),
+    st.data(),
+)
 def test_however_it_is_cut(values, data):
     text = b"".join(value + b"\n" for value in values)
     cut = data.draw(st.integers(0, len(text)))

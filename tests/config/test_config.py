@@ -183,6 +183,7 @@ WRONG = {
     "[node]\nadvertise = ['[example.org]:4365']": ("[node] advertise", "not HOST:PORT"),
     "[node]\nlog_level = 'inf'": ("[node] log_level", "did you mean info?"),
     "[node]\nlog_level = 'loud'": ("[node] log_level", "known are debug, info"),
+    "[node]\nlog_level = 'verbose'": ("[node] log_level", "known are debug, info, warn, error"),
     "[node]\nlog_level = true": ("[node] log_level", "not true or false"),
     "[node]\ndefault_feed = ''": ("[node] default_feed", "names no feed"),
     "[node]\ndefault_feed = 'a b'": ("[node] default_feed", "names no feed", "its alias"),

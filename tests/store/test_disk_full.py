@@ -27,7 +27,7 @@ from hyperbloom.store.lmdb.environment import LMDB_LOCK_FILE
 SCRIPT = """
 import resource, signal, sys
 from pathlib import Path
-from hyperbloom.store import AppendValues, PutFeed, Store, StoreFull, Writer, WriterInline
+from hyperbloom.store import AppendValues, PutFeed, PutMeta, Store, StoreFull, Writer, WriterInline
 from hyperbloom.store.records import Appended
 
 path, kind = Path(sys.argv[1]), sys.argv[2]
@@ -64,6 +64,9 @@ for _ in range(3):
     assert str(path) in str(answers[-1]), answers[-1]
     assert store.feed(FEED).count == stored
     assert len(store.range_slice(FEED, limit=10, max_bytes=MEGABYTE).values) == 10
+    WriterInline(store).submit(PutMeta("small", b"1"), answers.append)
+    if kind == "mount" and answers[-1] is None:
+        assert store.condition.trouble is not None, "a small write is no sign of room"
 try:
     store.snapshot(path.parent / "copy")
 except StoreFull:
@@ -74,6 +77,7 @@ assert not list(path.parent.glob(".copy*"))
 room(16)
 assert isinstance(write(stored), Appended), answers[-1]
 assert store.feed(FEED).count == stored + 100
+assert store.condition.trouble is None
 report = store.verify()
 assert report.ok, report.problems
 store.close()

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import lmdb
 import pytest
@@ -19,8 +20,10 @@ from hyperbloom.store import (
     StoreError,
     StoreFull,
     StoreLocked,
+    WriterInline,
 )
 from hyperbloom.store.condition import Condition
+from hyperbloom.store.limits import ROOM_BYTES, ROOM_SHARE
 from hyperbloom.store.lmdb import environment as environments
 from hyperbloom.store.lmdb.environment import LMDB_LOCK_FILE, Environment
 from hyperbloom.store.lmdb.folder_lock import LOCK_FILE, FolderLock
@@ -192,6 +195,44 @@ def test_damage_is_told_once_and_does_not_heal(store, run, feed):
     assert problems[1:] == [store.condition.trouble]
     run(PutMeta("a", b"1"))
     assert store.condition.problem is store.condition.damage is first
+
+
+def test_a_full_disk_is_one_until_there_is_room():
+    """A small write that finds a free page is no sign of room."""
+    rooms = [False, False, True]
+    told = []
+    condition = Condition(lambda: rooms.pop(0))
+    condition.listener = lambda: told.append(condition.trouble)
+    full = StoreFull("full")
+    condition.failed(full)
+    condition.committed()
+    condition.committed()
+    assert (condition.trouble, condition.failures) == (full, 1)
+    condition.committed()
+    assert (condition.trouble, condition.failures) == (None, 0)
+    assert told == [full, None]
+    assert rooms == []
+    condition.committed()  # nothing is looked at while all is well
+    condition.failed(StoreError("read-only"))
+    condition.committed()  # nor for other troubles
+    assert condition.problem is None
+
+
+@pytest.mark.parametrize(
+    ("free", "whole", "has_room"),
+    [
+        (ROOM_BYTES, 1 << 40, True),
+        (ROOM_BYTES - 4_096, 1 << 40, False),
+        (4_096, ROOM_SHARE * 4_096, True),
+        (0, ROOM_SHARE * 4_096, False),
+    ],
+)
+def test_how_much_room_is_room(store, monkeypatch, free, whole, has_room):
+    found = SimpleNamespace(f_bavail=free // 4_096, f_blocks=whole // 4_096, f_frsize=4_096)
+    monkeypatch.setattr(os, "statvfs", lambda path: found)
+    store.condition.failed(StoreFull("full"))
+    WriterInline(store).submit(PutMeta("a", b"1"), lambda _: None)
+    assert (store.condition.trouble is None) == has_room
 
 
 def test_damage_that_a_write_meets_first_is_kept():

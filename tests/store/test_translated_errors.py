@@ -32,7 +32,9 @@ def a_disk_of(monkeypatch: pytest.MonkeyPatch, room: int, *, largest_file: int) 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_full_disk_is_told_with_its_folder(tmp_path: Path, number: int) -> None:
     file = tmp_path / "data.mdb"
-    with pytest.raises(StoreFull, match=f"no room on the disk of {tmp_path}; nothing was written"):
+    with pytest.raises(
+        StoreFull, match=f"no room on the disk of {tmp_path}; nothing of this write was kept"
+    ):
         raise translated(failed(number), file)
     with pytest.raises(StoreFull, match="no room on the disk of elsewhere"):
         raise translated(failed(number), file, Path("elsewhere"))

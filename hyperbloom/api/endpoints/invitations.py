@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hyperbloom.addresses import Address
 from hyperbloom.api.endpoints.feed_forms import feed_form, feed_settings
 from hyperbloom.api.endpoints.own_addresses import own_addresses
+from hyperbloom.api.endpoints.trust import trustee_of
 from hyperbloom.api.http.request import Call
 from hyperbloom.api.problems import Problem, bad_request, value_errors_as_problems
 from hyperbloom.api.schemas.answers import InvitationForm
@@ -46,7 +47,7 @@ async def invite(call: Call) -> Mapping[str, Any]:
     It is what the trustee joins by, and holds the chain of this node and a fresh link.
     """
     feed, form = call.feed(), call.body(InviteForm)
-    addresses, trustee = _addresses(call, form), bytes.fromhex(form["trustee"])
+    addresses, trustee = _addresses(call, form), trustee_of(form["trustee"])
     with value_errors_as_problems():
         link = await feed.trust.issue_link(trustee, expires=expiry_of(form["expires"]))
     chain = feed.trust.chain

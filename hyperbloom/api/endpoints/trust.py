@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from hyperbloom.api.http.request import Answer, Call
-from hyperbloom.api.problems import value_errors_as_problems
+from hyperbloom.api.problems import bad_request, value_errors_as_problems
 from hyperbloom.api.schemas.answers import LinkForm, MemberForm
 from hyperbloom.api.schemas.bodies import DenyForm, LinksGivenForm, TrusteeForm
 from hyperbloom.api.schemas.flat import expiry_form, expiry_of
-from hyperbloom.keys import parse_public_key
+from hyperbloom.keys import exchange_key, parse_public_key
 
 __all__ = [
     "add_chain",
@@ -20,13 +20,26 @@ __all__ = [
     "list_denied",
     "list_links",
     "list_members",
+    "trustee_of",
 ]
+
+
+def trustee_of(text: str) -> bytes:
+    """The key of whom to trust; raises `Problem` for one that nobody can hold."""
+    key = bytes.fromhex(text)
+    try:
+        exchange_key(key)
+    except ValueError:
+        raise bad_request(
+            "trustee is no public key of Ed25519, so nobody can hold it: look for a slip in it"
+        ) from None
+    return key
 
 
 async def issue_link(call: Call) -> Mapping[str, Any]:
     """`{"trustee": key, "expires": seconds or null}`: signs and stores a link for another node."""
     feed, form = call.feed(), call.body(TrusteeForm)
-    trustee = bytes.fromhex(form["trustee"])
+    trustee = trustee_of(form["trustee"])
     with value_errors_as_problems():
         link = await feed.trust.issue_link(trustee, expires=expiry_of(form["expires"]))
     call.status = 201

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from twisted.logger import Logger
+
 from hyperbloom.api.endpoints.feed_forms import digest_hex
 from hyperbloom.api.http.request import Answer, Call, range_of
 from hyperbloom.api.limits import MAX_SEQ, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
@@ -19,6 +21,8 @@ from hyperbloom.api.schemas.bodies import (
     ValuesForm,
 )
 from hyperbloom.api.schemas.flat import flat_json
+from hyperbloom.replication.feed.membership import NotTrusted
+from hyperbloom.store import StoreError
 
 if TYPE_CHECKING:
     from hyperbloom.store.records import LogRecord, RangeSlice
@@ -36,6 +40,8 @@ __all__ = [
     "wait_synced",
 ]
 
+log = Logger()
+
 #: Seconds where a request names none.
 FETCH_SECONDS = 10.0
 SYNCED_SECONDS = 30.0
@@ -46,7 +52,12 @@ async def put_values(call: Call) -> Mapping[str, Any]:
     feed, form = call.feed(), call.body(ValuesForm)
     values = list(map(bytes.fromhex, form["values"]))
     with value_errors_as_problems():
-        appended = await feed.insert(values)
+        try:
+            appended = await feed.insert(values)
+        except (StoreError, NotTrusted) as error:
+            name = feed.settings.log_name
+            log.error("A put into {feed} failed: {why}", feed=name, why=str(error))
+            raise
     new = len(appended.values)
     counts = {"new": new, "known": len(values) - new, "top_seq": appended.top_seq}
     return {**counts, **call.name_of(feed)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -175,7 +176,7 @@ def deny(app: App, key: bytes, reason: str) -> None:
         app.out.note(f"this node may not write to {name} any more: {form['problem']}")
 
 
-def _is_cut_off(form: dict[str, Any]) -> bool:
+def _is_cut_off(form: Mapping[str, Any]) -> bool:
     """Whether it is a denied key that keeps this node from a feed."""
     return not form["trusted"] and "denies" in (form["problem"] or "")
 

@@ -54,12 +54,14 @@ def put(app: App, feed: str | None, as_hex: bool, values: tuple[str, ...]) -> No
     """Store values; answer when they are on disk.
 
     `-` reads values from standard input, one a line (empty lines are left out), however many there
-    are. Prints how many were new, how many were there already, and in which feed.
+    are; a CR before the line feed is left out. Prints how many were new, how many were there
+    already, and in which feed.
     """
     new = known = 0
     where: dict[str, str | None] = {"feed": None, "name": None}
     try:
-        with app.client() as client, Progress("putting") as progress:
+        typed = values == ("-",) and sys.stdin.isatty()
+        with app.client() as client, Progress("putting", hidden=typed) as progress:
             for batch in _given(values, as_hex=as_hex):
                 answer = client.put(batch, feed=feed)
                 new += answer["new"]
@@ -69,7 +71,10 @@ def put(app: App, feed: str | None, as_hex: bool, values: tuple[str, ...]) -> No
                 progress.show(f"{new + known:,} values")
     except BaseException:
         if new + known:
-            app.out.note(f"stored before it stopped: {new} new, {known} known")
+            app.out.note(
+                f"stored before it stopped: {new} new, {known} known in {where['name']}; what "
+                "follows is about the values behind these"
+            )
         raise
     if app.out.as_json:
         app.out.json({"new": new, "known": known, **where})

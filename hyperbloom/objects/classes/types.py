@@ -23,7 +23,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Protocol,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from hyperbloom.objects.classes.declarations import Declaration, JavaType, unreadable_field
 from hyperbloom.objects.classes.hashes import (
@@ -211,13 +223,26 @@ def declaration_of(cls: type) -> Declaration:
     return Declaration(kind.name, tuple(fields))
 
 
+@overload
+def persisted(cls: type[T], /) -> type[T]: ...
+
+
+@overload
+def persisted(*, name: str | None = None) -> Callable[[type[T]], type[T]]: ...
+
+
+@dataclass_transform(eq_default=False)
 def persisted(cls: type[T] | None = None, /, *, name: str | None = None) -> Any:
     """Make a class a persisted type; see the module's text. `name` is its simple name in Java.
 
     TypeError for a class without annotated fields, or with `__slots__`.
     """
     if cls is None:
-        return lambda decorated: persisted(decorated, name=name)
+        return lambda decorated: _persisted(decorated, name)
+    return _persisted(cls, None)
+
+
+def _persisted(cls: type[T], name: str | None) -> type[T]:
     if not any("__dict__" in base.__dict__ for base in cls.__mro__):
         raise TypeError("a persisted class keeps its fields in __dict__; it has no __slots__")
     made: Any = dataclasses.dataclass(eq=False)(cls)
@@ -227,7 +252,7 @@ def persisted(cls: type[T] | None = None, /, *, name: str | None = None) -> Any:
         raise TypeError("a persisted class has annotated fields")
     setattr(made, _TYPE, ObjectType(made, name or cls.__name__, {n: hints[n] for n in names}))
     made.__setattr__ = _set_attribute
-    return made
+    return cast("type[T]", made)
 
 
 def _set_attribute(instance: Any, name: str, value: Any) -> None:
@@ -243,12 +268,9 @@ def binding_of(instance: Any) -> Any:
     return instance.__dict__.get(_BINDING)
 
 
-def bind(instance: Any, binding: Binding | None) -> None:
-    """Leave a pool's binding in an instance, or take it away."""
-    if binding is None:
-        instance.__dict__.pop(_BINDING, None)
-    else:
-        instance.__dict__[_BINDING] = binding
+def bind(instance: Any, binding: Binding) -> None:
+    """Leave a pool's binding in an instance."""
+    instance.__dict__[_BINDING] = binding
 
 
 class Types:

@@ -105,6 +105,11 @@ class Membership:
             return owner_chain(self._identity, format=self._format)
         return self.shortest_chain(self._identity.public_key, now=now)
 
+    @property
+    def was_member(self) -> bool:
+        """Whether a link to this node's key is known, though it may hold no more."""
+        return self._graph.names(self._identity.public_key)
+
     def require_chain(self, *, now: float) -> Chain:
         """Like `chain`, but raises `NotTrusted` with what to do about it."""
         chain = self.chain(now=now)
@@ -117,7 +122,7 @@ class Membership:
                 )
             reason = (
                 "every link to this node's key has expired"
-                if self._graph.names(own)
+                if self.was_member
                 else ("no chain of links leads from the feed to this node's key")
             )
             raise NotTrusted(f"{reason}; ask a member for an invitation")

@@ -1,5 +1,5 @@
-"""What a feed does by itself: it forgets what it does not retain, follows tombstones, and keeps its
-sketch."""
+"""What a feed does by itself: it forgets what it does not retain, follows tombstones, keeps its
+sketch, and says when this node may write no more."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.retention import Retention
 from hyperbloom.replication.feed.sketch_keeping import SketchKeeping
 from hyperbloom.replication.feed.tombstones import TombstoneReader
+from hyperbloom.replication.feed.trust_log import TrustLog
 from hyperbloom.store.records import Appended
 
 __all__ = ["Upkeep"]
 
 
 class Upkeep:
-    """All of it for one feed; the last two also look when values were stored."""
+    """All of it for one feed; tombstones and sketch also look when values were stored."""
 
     def __init__(self, feed: Feed) -> None:
         self.retention = Retention(feed)
         self.tombstones = TombstoneReader(feed)
         self.sketch = SketchKeeping(feed)
+        self.trust_log = TrustLog(feed)
         feed.values.subscribe(self._stored)
 
     def _stored(self, appended: Appended, origin: bytes) -> None:

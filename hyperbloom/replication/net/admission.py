@@ -215,9 +215,17 @@ class Admission(Registry[AdmittedPeer]):
             twin.close(CloseReason("twin", "there is another connection with this peer"))
         return None
 
+    def shook_hands(self, connection: AdmittedPeer) -> None:
+        """The handshake is done."""
+        super().shook_hands(connection)
+        self.tell(connection, "connected", "connected")
+
     def forget(self, connection: AdmittedPeer) -> None:
         """The connection is gone."""
         self._slots.leave(connection)
+        why = connection.close_reason
+        if connection.peering is not None and (why is None or why.kind in _ORDINARY):
+            self.tell(connection, "gone", f"gone{'' if why is None else f', {why}'}")
         super().forget(connection)
 
     def log_fields(self, connection: AdmittedPeer) -> Mapping[str, str]:

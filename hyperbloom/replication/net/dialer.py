@@ -92,6 +92,7 @@ class Dialer:
         self._endpoint = endpoint_of(context.clock, address)
         self._failures = 0
         self._running = False
+        self._lacked_chain = False
         self._dialling: Deferred[None] | None = None
         self._peer: PeerProtocol | None = None
 
@@ -140,9 +141,13 @@ class Dialer:
         """Dial once and stay until the connection is lost; seconds to wait before the next time."""
         context = self._context
         if self._feed.trust.credentials() is None:
-            # Nothing is dialled, so nothing is backed off from.
-            self._note("this node has no unexpired chain for the feed")
+            # Nothing is dialled, so nothing is backed off from. A feed that is just being joined
+            # has its links a moment later.
+            if self._lacked_chain:
+                self._note("this node has no unexpired chain for the feed")
+            self._lacked_chain = True
             return context.jittered(context.sync.retry_first)
+        self._lacked_chain = False
         asked_too_much = False
         try:
             endured = await dial_once(

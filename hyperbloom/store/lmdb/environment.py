@@ -35,7 +35,7 @@ from hyperbloom.store.errors import (
     StoreFull,
     StoreGone,
 )
-from hyperbloom.store.limits import MAX_MAP_STEP_BYTES, MAX_READERS
+from hyperbloom.store.limits import MAX_MAP_STEP_BYTES, MAX_READERS, ROOM_BYTES, ROOM_SHARE
 from hyperbloom.store.lmdb.datafile import check_data_file
 from hyperbloom.store.lmdb.failures import NO_ROOM, no_room, translated
 from hyperbloom.store.lmdb.gil import short_switch_interval
@@ -91,7 +91,7 @@ class Environment:
         self._map_lock = MapLock()
         self._write_lock = threading.Lock()
         self._closed = False
-        self.condition = Condition()
+        self.condition = Condition(self._has_room)
         self._data_file = path / DATA_FILE
         self._identity: tuple[int, int] | None = None
         self.databases: dict[str, lmdb._Database] = {}
@@ -137,6 +137,12 @@ class Environment:
         """Device and number of the file at the path, which no other has while this one is open."""
         found = os.stat(self._data_file)
         return found.st_dev, found.st_ino
+
+    def _has_room(self) -> bool:
+        """Whether the disk has room enough to be called full no more."""
+        disk = os.statvfs(self.path)
+        free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+        return free >= min(ROOM_BYTES, whole // ROOM_SHARE)
 
     def _require_file(self) -> None:
         """Raise StoreGone unless the file at the path is the open one."""

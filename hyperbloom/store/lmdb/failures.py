@@ -23,7 +23,7 @@ _LITTLE_ROOM = 64 * 1024 * 1024
 def no_room(folder: Path) -> StoreFull:
     """The error for a disk that is full."""
     return StoreFull(
-        f"no room on the disk of {folder}; nothing was written, make room and try again"
+        f"no room on the disk of {folder}; nothing of this write was kept, make room and try again"
     )
 
 
