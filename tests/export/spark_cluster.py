@@ -140,13 +140,16 @@ class Daemon:
         """It, its executors and their Pythons."""
         return of_session(self.process.pid)
 
-    def stop_at(self, table: str, number: int) -> None:
-        """Have its tasks stand still before they make so many files of this table."""
-        (self.folder / "stop").write_text(f"{table} {number}")
+    def stopped(self) -> list[int]:
+        """Those of its tasks' processes that stand still."""
+        return [pid for pid in self.processes() if state_of(pid) == "T"]
 
-    def has_stopped(self) -> bool:
-        """Whether one of its tasks stands still."""
-        return any(state_of(pid) == "T" for pid in self.processes())
+    def go_on(self) -> None:
+        """Have its tasks go on, and stop no more."""
+        (self.folder / "stop").unlink(missing_ok=True)
+        for pid in self.stopped():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """End it and all it has started, at once."""
@@ -182,11 +185,11 @@ class Cluster:
         lines = [f"{name} {value}\n" for name, value in settings.items()]
         (self._folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
 
-    def add_workers(self, count: int, *, before: Sequence[str] = ()) -> None:
+    def add_workers(self, count: int, *, memory: str = "1g", before: Sequence[str] = ()) -> None:
         """Start workers; ``before`` is a command that runs them."""
         for _ in range(count):
             name = f"worker{len(list(self._folder.glob('worker*')))}"
-            arguments = ["--webui-port", "0", "--cores", "1", "--memory", "1g"]
+            arguments = ["--webui-port", "0", "--cores", "1", "--memory", memory]
             arguments += ["--work-dir", str(self._folder / name / "work"), self.url]
             self.workers.append(
                 Daemon("worker.Worker", arguments, self._folder / name, before=before)
@@ -198,10 +201,31 @@ class Cluster:
         alive = [w for w in self.state()["workers"] if w["state"] == "ALIVE"]
         return len(alive) == len(self.workers)
 
-    def kill(self, worker: Daemon) -> None:
-        """End a worker with its executors."""
-        worker.kill()
-        self.workers.remove(worker)
+    def add_large_worker(self, *, before: Sequence[str]) -> None:
+        """Start a worker that is the only one with room for the executors to come."""
+        self.add_workers(1, memory="2g", before=before)
+        self.configure(spark_executor_memory="1500m")
+
+    def kill(self, *workers: Daemon) -> None:
+        """End workers with their executors."""
+        for worker in workers:
+            worker.kill()
+            self.workers.remove(worker)
+
+    def stop_at(self, table: str, number: int) -> None:
+        """Have tasks stand still before they make so many files of this table, on any worker."""
+        for worker in self.workers:
+            (worker.folder / "stop").write_text(f"{table} {number}")
+
+    def go_on_until(self, process: subprocess.Popen[str]) -> None:
+        """Have tasks go on, and stop no more, until a process has ended."""
+
+        def has_ended() -> bool:
+            for worker in self.workers:
+                worker.go_on()
+            return process.poll() is not None
+
+        wait_until(has_ended, "it goes on")
 
     def state(self) -> Any:
         """What the master tells."""

@@ -43,10 +43,9 @@ def whole_cluster(java, tmp_path_factory):
 @pytest.fixture
 def cluster(whole_cluster):
     """A cluster with two workers: those that a test has ended come again."""
-    for worker in whole_cluster.workers[2:]:
-        whole_cluster.kill(worker)
+    whole_cluster.kill(*whole_cluster.workers[2:])
     for worker in whole_cluster.workers:
-        (worker.folder / "stop").unlink(missing_ok=True)
+        worker.go_on()
     whole_cluster.configure()
     whole_cluster.add_workers(2 - len(whole_cluster.workers))
     return whole_cluster
@@ -98,13 +97,14 @@ class Command:
         assert of_session(self.process.pid) == []
         return self.process.returncode, said
 
-    def wait_for_stop(self, *workers):
-        """Until a task of each of these workers stands still in the midst of its work."""
-        wait_until(
-            lambda: self.process.poll() is not None or all(w.has_stopped() for w in workers),
+    def wait_for_stop(self, cluster):
+        """A worker with a task that stands still in the midst of its work."""
+        found = wait_until(
+            lambda: self.process.poll() is not None or [w for w in cluster.workers if w.stopped()],
             "no task stands still",
         )
-        assert self.process.poll() is None, self.process.communicate()
+        assert found is not True, self.process.communicate()
+        return found[0]
 
 
 def rows(target, name):
@@ -141,12 +141,11 @@ def test_the_tables_are_those_of_one_machine_though_a_worker_dies(cluster, snaps
     )
     assert without.returncode == 1
     target = tmp_path / "tables"
-    worker = cluster.workers[0]
     # Each task makes a file for each of two days.
-    worker.stop_at("values", 2)
+    cluster.stop_at("values", 2)
     with Command(cluster, snapshot, target, "--engine", "spark") as command:
-        command.wait_for_stop(worker)
-        cluster.kill(worker)
+        cluster.kill(command.wait_for_stop(cluster))
+        cluster.go_on_until(command.process)
         assert command.finish() == (0, "")
     assert cluster.applications() == []
     check_same(target, snapshot, tmp_path / "plain", ("values", "links", "feeds"))
@@ -159,11 +158,10 @@ def test_the_tables_are_those_of_one_machine_though_a_worker_dies(cluster, snaps
 @pytest.mark.soak
 def test_reports_too_though_a_worker_dies(cluster, snapshot, tmp_path):
     target = tmp_path / "tables"
-    worker = cluster.workers[0]
-    worker.stop_at("coverage", 1)
+    cluster.stop_at("coverage", 1)
     with Command(cluster, snapshot, target, "--engine", "spark", "--tables", ALL) as command:
-        command.wait_for_stop(worker)
-        cluster.kill(worker)
+        cluster.kill(command.wait_for_stop(cluster))
+        cluster.go_on_until(command.process)
         assert command.finish() == (0, "")
     check_same(target, snapshot, tmp_path / "plain")
 
@@ -177,15 +175,13 @@ def test_without_executors_it_ends_in_a_sentence(cluster, snapshot, tmp_path, ki
     files = on_disk(target)
     cluster.configure(spark_hyperbloom_executorTimeout="5s")
     options = ["--engine", "spark", "--mode", "full"]
-    for worker in list(cluster.workers):
-        worker.stop_at("values", 2)
-        if killed == "before":
-            cluster.kill(worker)
+    if killed == "before":
+        cluster.kill(*cluster.workers)
+    cluster.stop_at("values", 2)
     with Command(cluster, snapshot, target, *options) as command:
         if killed == "during":
-            command.wait_for_stop(*cluster.workers)
-            for worker in list(cluster.workers):
-                cluster.kill(worker)
+            command.wait_for_stop(cluster)
+            cluster.kill(*cluster.workers)
         code, said = command.finish()
     assert code == 1
     assert said.startswith("hyperbloom: no executor has been there for 5 seconds, the tables are ")
@@ -213,10 +209,9 @@ def test_an_executor_that_does_not_see_a_folder(cluster, mounts, snapshot, tmp_p
     target = tmp_path / "tables"
     target.mkdir()
     folder = {"snapshot": snapshot.parent, "target": target}[hidden]
-    cluster.add_workers(1, before=[*mounts, "sh", "-c", HIDE, str(folder)])
+    cluster.add_large_worker(before=[*mounts, "sh", "-c", HIDE, str(folder)])
     with Command(cluster, snapshot, target, "--engine", "spark") as command:
         code, said = command.finish()
-    cluster.kill(cluster.workers[-1])
     missing = {
         "snapshot": f"does not see {snapshot}; put it on a file system that all executors see at "
         "the same path",
@@ -236,7 +231,7 @@ def test_an_executor_with_another_folder_there(cluster, mounts, snapshot, node, 
     node.append([b"another node's"])
     copy = 'mount --bind "$0" "$1" && shift && exec "$@"'
     before = [*mounts, "sh", "-c", copy, str(node.snapshot()), str(snapshot)]
-    cluster.add_workers(1, before=before)
+    cluster.add_large_worker(before=before)
     with Command(cluster, snapshot, tmp_path / "tables", "--engine", "spark") as command:
         code, said = command.finish()
     assert code == 1
@@ -246,9 +241,9 @@ def test_an_executor_with_another_folder_there(cluster, mounts, snapshot, node, 
 @pytest.mark.soak
 def test_ctrl_c_ends_the_application_on_the_cluster(cluster, snapshot, tmp_path):
     target = tmp_path / "tables"
-    cluster.workers[0].stop_at("values", 2)
+    cluster.stop_at("values", 2)
     with Command(cluster, snapshot, target, "--engine", "spark") as command:
-        command.wait_for_stop(cluster.workers[0])
+        command.wait_for_stop(cluster)
         assert cluster.applications() == ["hyperbloom export"]
         for _ in range(3):
             command.process.send_signal(signal.SIGINT)
