@@ -37,7 +37,7 @@ __all__ = [
     "is_on_this_machine",
     "one_sentence",
     "resolve_master",
-    "running_master",
+    "running_cluster",
     "spark_session",
     "start_spark",
 ]
@@ -77,14 +77,15 @@ logger.context.level = off
 """
 
 
-def running_master() -> str | None:
-    """The master of the session that runs in this process; None if there is none."""
+def running_cluster() -> str | None:
+    """The master of the session that runs in this process, if it is a cluster's."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
-    return None if context is None else context.master
+    master = None if context is None else context.master
+    return None if master is None or is_in_this_process(master) else master
 
 
 def resolve_master(given: str | None, environ: Mapping[str, str]) -> str:
