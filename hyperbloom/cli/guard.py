@@ -177,6 +177,11 @@ def ended_orderly() -> Iterator[None]:
         signal.signal(number, leave)
     try:
         yield
+    except KeyboardInterrupt:
+        # What is left to do is to end, and another one asks for the same.
+        if not came:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)

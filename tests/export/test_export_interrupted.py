@@ -9,26 +9,15 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from export_nodes import random_values
+from export_processes import of_session
 
 from hyperbloom.export import Engines, export_snapshots
 
 MAIN = "from hyperbloom.cli import main; main()"
-
-
-def of_session(number):
-    """The processes of a session that run."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = path.read_text().rpartition(")")[2].split()
-            if int(fields[3]) == number and fields[0] != "Z":
-                found.append(int(path.parent.name))
-    return found
 
 
 def heed_interrupts():

@@ -24,6 +24,7 @@ from export_nodes import (
 from hyperbloom.export import current_files, export_snapshots, read
 from hyperbloom.export.errors import ExportBusy, ExportError, SnapshotUnusable
 from hyperbloom.export.places.lock import folder_lock
+from hyperbloom.export.tables.schema import TABLES
 from hyperbloom.export.upkeep import compact_tables, table_statuses, vacuum_tables
 from hyperbloom.store import DropFeed, ForgetValues, RestoreValues
 from hyperbloom.store.records import LinkRecord
@@ -206,6 +207,15 @@ def test_many_nodes_are_kept_apart_and_one_is_replaced_alone(new_node, export, t
     report = by_name(export(one.snapshot("2"), two.snapshot("2")))
     assert (report["values"].rows, report["values"].replaced) == (2, 40)
     assert rows(target) == stored((NODE, one), (OTHER_NODE, two))
+
+
+def test_spark_knows_what_columns_mean(spark, node, export, target):
+    node.append([b"1"])
+    export(node.snapshot())
+    for name in ("values", "links"):  # with rows, and without
+        found = read(spark, target / name).schema
+        wanted = {field.name: field.metadata[b"comment"].decode() for field in TABLES[name].schema}
+        assert {field.name: field.metadata["comment"] for field in found} == wanted
 
 
 def test_an_empty_feed_and_an_empty_table_are_readable(spark, node, export, target):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from hyperbloom.export.engines.engine import Engine, EngineName
 from hyperbloom.export.engines.local import local_engine, usable_cores
 from hyperbloom.export.engines.spark import SparkEngine
-from hyperbloom.export.engines.spark_session import resolve_master, spark_session
+from hyperbloom.export.engines.spark_session import resolve_master, running_cluster, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ class Engines:
             return Choice(self.wanted, "it was asked for")
         if importlib.util.find_spec("pyspark") is None:
             return Choice("local", "Spark is not installed")
-        master = resolve_master(self.master, os.environ)
+        master = running_cluster() or resolve_master(self.master, os.environ)
         if master.startswith("local"):
             return Choice("local", "no cluster is named, and on one machine Spark is not faster")
         cores = self.processes or usable_cores()

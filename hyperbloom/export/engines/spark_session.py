@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hyperbloom.export.engines.executors import Executors
 from hyperbloom.export.engines.interrupts import deferred, uninterrupted, waited_for
 from hyperbloom.export.engines.java import find_java
 from hyperbloom.export.errors import (
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "is_in_this_process",
     "is_on_this_machine",
     "one_sentence",
     "resolve_master",
+    "running_cluster",
     "spark_session",
     "start_spark",
 ]
@@ -45,6 +48,13 @@ _CONNECT_MILLISECONDS: Final = 5_000
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _LOCAL = re.compile(r"local(\[[^\]]*\])?")
 _STANDALONE = re.compile(r"spark://(.+)")
+
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit for the Python that it runs."""
+_SQL_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
 
 _LOG_SETTINGS = """\
 rootLogger.level = error
@@ -65,6 +75,17 @@ logger.executors.level = off
 logger.context.name = org.apache.spark.SparkContext
 logger.context.level = off
 """
+
+
+def running_cluster() -> str | None:
+    """The master of the session that runs in this process, if it is a cluster's."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    master = None if context is None else context.master
+    return None if master is None or is_in_this_process(master) else master
 
 
 def resolve_master(given: str | None, environ: Mapping[str, str]) -> str:
@@ -100,9 +121,8 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
     log_file = scratch / "log4j2.properties"
     log_file.write_text(_LOG_SETTINGS, encoding="utf-8")
     settings = {
+        **_SQL_SETTINGS,
         "spark.app.name": "hyperbloom export",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.ui.showConsoleProgress": "false",
         # Arrow's own memory pool keeps up to 100 MB of what it freed.
         "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -124,6 +144,11 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
 def is_on_this_machine(master: str) -> bool:
     """Whether the master is no cluster of several machines, as far as its name says."""
     return master.startswith(("local", "spark://127.", "spark://localhost:"))
+
+
+def is_in_this_process(master: str) -> bool:
+    """Whether tasks run in the Java that this process starts, and not in executors."""
+    return _LOCAL.fullmatch(master) is not None
 
 
 def start_spark(master: str | None = None) -> SparkSession:
@@ -152,6 +177,15 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
     if SparkContext._active_spark_context is not None:
         # Not getActiveSession, which knows those of this thread alone.
         yield SparkSession.builder.getOrCreate()
+        return
+    if _SUBMITTED in os.environ:
+        # spark-submit has started Java, and ends it; it says which master that is.
+        submitted = _session(master, _SQL_SETTINGS)
+        try:
+            yield submitted
+        finally:
+            with uninterrupted():
+                submitted.stop()
         return
     scratch = Path(tempfile.mkdtemp(prefix="hyperbloom-spark-"))
     is_first = SparkContext._gateway is None
@@ -224,10 +258,8 @@ def _start(master: str, scratch: Path) -> SparkSession:
         _check_standalone(master, SparkContext._jvm)
     try:
         session = waited_for(lambda: _session(master, settings), end=_kill_java)
-        if not _LOCAL.fullmatch(master):
-            archive = str(_package_archive(scratch))
-            with deferred():
-                session.sparkContext.addPyFile(archive)
+        if not is_in_this_process(master):
+            Executors(session.sparkContext).send_package()
     except Exception as error:
         raise MasterUnreachable(
             f"no session on the Spark master {master}: {one_sentence(error)}"
@@ -235,10 +267,12 @@ def _start(master: str, scratch: Path) -> SparkSession:
     return session
 
 
-def _session(master: str, settings: Mapping[str, str]) -> SparkSession:
+def _session(master: str | None, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(master)
+    builder: SparkSession.Builder = SparkSession.builder
+    if master is not None:
+        builder = builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
@@ -273,16 +307,6 @@ def _check_standalone(master: str, jvm: Any) -> None:
             socket.close()
         return
     raise MasterUnreachable(f"no Spark master answers at {master}; is it running?")
-
-
-def _package_archive(scratch: Path) -> Path:
-    """This package as an archive for executors, which have its dependencies but not itself."""
-    package = Path(__file__).resolve().parent.parent
-    return Path(
-        shutil.make_archive(
-            str(scratch / "hyperbloom"), "zip", root_dir=package.parent, base_dir=package.name
-        )
-    )
 
 
 def one_sentence(error: Exception) -> str:

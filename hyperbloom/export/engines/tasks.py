@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from hyperbloom.export.engines.counter import RowCounter
-from hyperbloom.export.engines.engine import Files
+from hyperbloom.export.engines.engine import Files, Task
 from hyperbloom.export.engines.works import Changing, Rewriting
 from hyperbloom.export.errors import (
     ExportError,
@@ -53,6 +53,7 @@ __all__ = [
     "find_changes",
     "is_failure",
     "rewrite_files",
+    "snapshots_of",
     "write_report_rows",
     "write_value_ranges",
     "write_value_rows",
@@ -105,6 +106,12 @@ class Answers:
         for node, feed, count in answer["gone"]:
             self.gone[node, bytes.fromhex(feed)] += count
         self.rewritten.update(answer["rewritten"])
+
+
+def snapshots_of(task: Task) -> set[Path]:
+    """The snapshots that a task reads."""
+    _, works = task
+    return {work.path if isinstance(work, SeqRange) else work.snapshot for work in works}
 
 
 def write_value_ranges(ranges: Sequence[SeqRange], files: Files, number: int) -> str:

@@ -21,6 +21,7 @@ from hyperbloom.export.tables.delta import ListedFile, OpenTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _GLOB: Final = re.compile(r"([\\{}\[\]*?])")
 _BATCH_ROWS: Final = 8_192
@@ -60,25 +61,37 @@ def read(spark: SparkSession, where: Where) -> DataFrame:
     object stores is a jar that it does not come with, so what is there is read by the tasks'
     Python, with all its columns. Raises TableUnusable and StoreUnreachable.
     """
-    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql import functions as sql
 
     table = open_table(where)
     files = table.files()
-    schema = from_arrow_schema(table.columns)
+    schema = _schema(table.columns)
     if not files:
         return spark.createDataFrame([], schema)
     if table.place.is_mounted:
-        # To Spark a path is a pattern.
-        folder = _GLOB.sub(r"\\\1", str(table.place))
-        reader = spark.read.schema(schema).option("basePath", str(table.place))
+        # To Spark a path is a pattern, and on a cluster one of HDFS where nothing is said.
+        folder = "file://" + _GLOB.sub(r"\\\1", str(table.place))
+        reader = spark.read.schema(schema).option("basePath", f"file://{table.place}")
         paths = [f"{folder}/{file.path}" for file in files]
-        return reader.parquet(*paths).select(*table.columns.names)
+        # It forgets what was said of the columns that the table is cut by.
+        said = (sql.col(field.name).alias(field.name, metadata=field.metadata) for field in schema)
+        return reader.parquet(*paths).select(*said)
     return _read_by_tasks(spark, table, files)
 
 
-def _read_by_tasks(spark: SparkSession, table: OpenTable, files: Sequence[ListedFile]) -> DataFrame:
+def _schema(columns: pa.Schema) -> StructType:
+    """As Spark has it, with the columns' comments."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    schema = from_arrow_schema(columns)
+    for field, column in zip(schema.fields, columns, strict=True):
+        comment = (column.metadata or {}).get(b"comment")
+        if comment is not None:
+            field.metadata = {"comment": comment.decode()}
+    return schema
+
+
+def _read_by_tasks(spark: SparkSession, table: OpenTable, files: Sequence[ListedFile]) -> DataFrame:
     place, columns = table.place, table.columns
     count = min(len(files), max(_TASKS, math.ceil(sum(file.size for file in files) / _TASK_BYTES)))
 
@@ -88,7 +101,7 @@ def _read_by_tasks(spark: SparkSession, table: OpenTable, files: Sequence[Listed
                 for file in files[number::count]:
                     yield from read_rows(place, file, columns)
 
-    return spark.range(0, count, 1, count).mapInArrow(work, from_arrow_schema(columns))
+    return spark.range(0, count, 1, count).mapInArrow(work, _schema(columns))
 
 
 def read_rows(place: Place, file: ListedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
