@@ -87,6 +87,8 @@ class LocalEngine:
     def close(self) -> None:
         """End all workers and wait for them."""
         for worker in self._workers:
+            worker.dismiss()
+        for worker in self._workers:
             worker.end()
 
     def _do(self, calls: Sequence[Call], progress: Callable[[int], None]) -> list[str]:
@@ -198,11 +200,14 @@ class _Worker:
         """End it at once."""
         self._process.kill()
 
-    def end(self) -> None:
-        """Let it end, for it has nothing to do; at once if it has."""
+    def dismiss(self) -> None:
+        """Let it end, for it has nothing to do."""
         assert self._process.stdin is not None  # noqa: S101
         with suppress(BrokenPipeError):
             self._process.stdin.close()
+
+    def end(self) -> None:
+        """Wait for the end of one that was dismissed; end it if it still does something."""
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:

@@ -4,7 +4,7 @@ Where a table is cut by day, a day of a node is a folder, and no compaction join
 Where it is cut by month, those of a node's month are joined, and no more: a month that is over is
 then not written again. Between the two a table goes by having all its files written anew.
 
-The files of a month are read one after the other in the order of their days, some 16 MiB of rows at
+The files of a month are read one after the other in the order of their days, some 8 MiB of rows at
 a time, which are put in the order of their feeds and numbers, and written. That much is in memory,
 and what waits in the files that are being written (files.py).
 """
@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hyperbloom.export.errors import TableUnusable
 from hyperbloom.export.tables.delta import Compaction, ListedFile, OpenTable
@@ -28,8 +29,9 @@ from hyperbloom.export.tables.schema import CUTS, Cut, Table
 
 __all__ = ["join_months", "recut"]
 
-_CHUNK_ROWS: Final = 131_072
-_CHUNK_BYTES: Final = 16 * 1024 * 1024
+_CHUNK_ROWS: Final = 65_536
+_CHUNK_BYTES: Final = 8 * 1024 * 1024
+_ORDER: Final = [("feed", "ascending"), ("seq", "ascending")]
 
 
 def join_months(table: OpenTable, target_bytes: int) -> Compaction:
@@ -129,10 +131,9 @@ def _sorted_rows(group: Sequence[ListedFile], table: OpenTable) -> Iterator[tupl
             if sum(each.num_rows for each in waiting) >= _CHUNK_ROWS or (
                 sum(each.nbytes for each in waiting) >= _CHUNK_BYTES
             ):
-                yield file.partition["node"], _sorted(waiting)
-                waiting = []
+                yield file.partition["node"], _taken_sorted(waiting)
     if waiting:
-        yield file.partition["node"], _sorted(waiting)
+        yield file.partition["node"], _taken_sorted(waiting)
 
 
 def _completed(batch: pa.RecordBatch, columns: pa.Schema, file: ListedFile) -> pa.RecordBatch:
@@ -150,8 +151,13 @@ def _completed(batch: pa.RecordBatch, columns: pa.Schema, file: ListedFile) -> p
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _sorted(batches: Sequence[pa.RecordBatch]) -> Rows:
-    whole = pa.Table.from_batches(batches).sort_by([("feed", "ascending"), ("seq", "ascending")])
-    (batch,) = whole.combine_chunks().to_batches()
+def _taken_sorted(batches: list[pa.RecordBatch]) -> Rows:
+    """The rows of these batches; the list is empty then, or two copies would be held."""
+    whole = pa.concat_batches(batches)
+    batches.clear()
+    batch = whole.take(pc.sort_indices(whole, _ORDER))
+    del whole
+    # Pieces of what was freed would add up.
+    pa.default_memory_pool().release_unused()
     days = batch.column("date").cast(pa.int32()).to_numpy().astype(np.int64)
     return Rows(batch.drop_columns(["date"]), days)
