@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from test_sync_schedule import PLAN, Driven, in_sync
+from driven_schedule import PLAN, Driven, in_sync
 
 from hyperbloom.replication.limits import DOUBT_FACTOR, DOUBT_SECONDS
 from hyperbloom.replication.schedule.sync_commands import CompareDigests
