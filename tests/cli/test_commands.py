@@ -247,8 +247,7 @@ def test_trust_issue_prints_the_link_and_nothing_else(node, served):
     chain = verify_chain(served.node.own.key, [bytes.fromhex(out)], now=time.time())
     assert chain.holder == FRIEND.public_key
     form = json.loads(node.out("trust", "issue", FRIEND_KEY, "--expires", "2097-01-01", "--json"))
-    assert form["expires"] == 4_007_836_800
-    assert set(form) == {"link", "expires", "feed", "name"}
+    assert (form["expires"], form["name"]) == (4_007_836_800, "own")
     month = parse_link(bytes.fromhex(node.out("trust", "issue", FRIEND_KEY)))
     assert abs(month.expires - time.time() - 30 * 86_400) < 60
 
