@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 
 from hyperbloom.connections.limits import FORGIVEN_AFTER
+from hyperbloom.connections.tally import Tally
 from hyperbloom.replication.settings import FeedSettings
 
 MEMBERS = 24
@@ -58,8 +59,10 @@ class Crowd:
 
 
 @pytest.fixture
-def crowd(network):
+def crowd(network, monkeypatch):
     """One that has come and gone: what every node makes when it is first used is there."""
+    # Twisted keeps the lines of a log that goes nowhere yet.
+    monkeypatch.setattr(Tally, "tell", lambda *_, **__: None)
     crowd = Crowd(network)
     tracemalloc.start()
     try:

@@ -61,9 +61,9 @@ def converge(folder, who, seed, copies, *, turns):
     assert swarm.nodes[7].values(swarm.feed) == sorted(swarm.inserted)
     ways = {peer.last_round.way for peer in swarm.statuses() if peer.last_round is not None}
     assert ("sketch" in ways) == (who != "none")
-    counted = sum(peer.values_out for peer in swarm.statuses())
     network.run(4)
     # What was asked before they were equal is answered by now.
+    counted = sum(peer.values_out for peer in swarm.statuses())
     moved = network.bytes_moved
     network.run(4)
     after = sum(peer.values_out for peer in swarm.statuses())
