@@ -77,13 +77,15 @@ def test_json_and_the_word_run(snapshot, target):
     form = json.loads(out("--json", "run", snapshot, "--to", target, "--tables", "all"))
     assert form["snapshots"] == [f"{NODE.hex()}@{MONDAY + 3_600_000_000}"]
     by_name = {table["table"]: table for table in form["tables"]}
-    assert list(by_name) == ["values", "links", "feeds", "objects", "coverage", "provenance"]
+    tables = ["values", "links", "feeds", "objects", "changes", "coverage", "provenance"]
+    assert list(by_name) == tables
     assert (by_name["values"]["rows"], by_name["coverage"]["rows"]) == (100, 100)
     again = json.loads(out(snapshot, "--to", target, "--json", "--mode", "full"))
     assert [(t["rows"], t["replaced"]) for t in again["tables"]] == [
         (100, 100),
         (0, 0),
         (1, 1),
+        (0, 0),
         (0, 0),
     ]
 
