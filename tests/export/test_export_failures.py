@@ -133,7 +133,7 @@ def test_a_snapshot_with_a_record_missing(exported, engines):
         cursor.prev()
         cursor.delete()
     with pytest.raises(
-        SnapshotUnusable, match=r"has 29999 values of feed .* where it counts 30000"
+        SnapshotUnusable, match=r"has 30199 values of feed .* where it counts 30200"
     ):
         export_snapshots([snapshot], target, engines=engines)
     assert state(target) == before

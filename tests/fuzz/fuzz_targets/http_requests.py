@@ -122,7 +122,7 @@ def _request(path: str, body: Any = None, *, query: bytes = b"", method: str = "
 
 def seeds() -> dict[str, bytes]:
     """A request of each kind: heads as clients write them, and the bodies of the forms."""
-    key = "aa" * 32
+    key = "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
     get = b"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1:4366\r\nAccept: */*\r\n\r\n"
     post = (
         b"POST /v1/feeds/-/has HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
