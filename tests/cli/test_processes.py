@@ -297,5 +297,6 @@ def test_a_busy_port(nodes, environment):
             check=False,
         )
     assert done.returncode == 9
-    assert b"cannot listen on port" in done.stderr
+    assert b"cannot listen on 127.0.0.1, port" in done.stderr
+    assert b"change listen under [node]" in done.stderr
     assert done.stderr.count(b"\n") == 1

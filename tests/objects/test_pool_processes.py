@@ -19,6 +19,7 @@ from nodes import free_port, real_nodes, wait_until
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.client.remote_pool import RemotePool, RemoteRecord
 from hyperbloom.objects.classes.types import persisted
+from hyperbloom.objects.wire.errors import ObjectGone
 from hyperbloom.store import Store
 
 
@@ -220,7 +221,8 @@ def test_classes_of_programs_on_two_nodes(pools):
         following.join(240)
         assert [person.age for person in seen] == [37, 37]
         assert seen[0] is other
-        ada.age = 38  # a plain attribute again
+        with pytest.raises(ObjectGone, match="add the instance again"):
+            ada.age = 38
         assert here.find(Person) == []
 
 
