@@ -7,6 +7,7 @@ import pytest
 from older_stores import make_older
 
 from hyperbloom.export.errors import SnapshotUnusable
+from hyperbloom.export.places.folder import Folder
 from hyperbloom.export.snapshots import open_snapshot
 from hyperbloom.export.tables.small_tables import write_feeds
 from hyperbloom.store import (
@@ -53,7 +54,7 @@ def test_an_unknown_digest_is_empty_in_the_table(store, tmp_path, make):
     (feed,) = snapshot.feeds
     assert (feed.digest, feed.count) == (None, 2)
     (tmp_path / "feeds").mkdir()
-    write_feeds([snapshot], tmp_path / "feeds", "part")
+    write_feeds([snapshot], Folder(tmp_path / "feeds"), "part")
     (file,) = (tmp_path / "feeds").rglob("*.parquet")
     (row,) = pq.read_table(file).to_pylist()
     assert (row["digest"], row["count"]) == (b"", 2)
