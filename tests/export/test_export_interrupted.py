@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ from export_nodes import random_values
 from export_processes import of_session
 
 from hyperbloom.export import Engines, export_snapshots
+from hyperbloom.export.engines.spark_session import _is_not_of_py4j
 
 MAIN = "from hyperbloom.cli import main; main()"
 
@@ -115,3 +117,16 @@ def test_an_export_by_spark(node, tmp_path):
     assert code == 0 or (code == -signal.SIGTERM and (said == "" or is_result(said)))
     left = [path for path in exports.scratch.iterdir() if not path.name.startswith("hsperf")]
     assert left == []
+
+
+def test_of_errors_by_the_root_logger_those_of_py4j_are_left_out():
+    java_gateway = pytest.importorskip("py4j.java_gateway")
+    logger = logging.Logger("like the root's")
+    logger.addFilter(_is_not_of_py4j)
+    seen = []
+    logger.addHandler(logging.NullHandler())
+    logger.handlers[0].handle = seen.append
+    raising = "try:\n    1 / 0\nexcept ZeroDivisionError:\n    logger.exception('said')"
+    for where in (java_gateway.__file__, __file__):
+        exec(compile(raising, where, "exec"), {"logger": logger})
+    assert [record.pathname for record in seen] == [__file__]

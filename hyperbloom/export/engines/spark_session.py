@@ -192,6 +192,7 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
     if is_first:
         # What it logs of a Java that has ended is a stack trace; what matters of it is raised.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        logging.getLogger().addFilter(_is_not_of_py4j)
     try:
         try:
             session = _start(resolve_master(master, os.environ), scratch)
@@ -209,6 +210,11 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
             if is_first:
                 _end_java()
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """For the root's logger, by which py4j tells some of its errors."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _end_java() -> None:
