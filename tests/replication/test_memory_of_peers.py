@@ -14,7 +14,7 @@ from hyperbloom.replication.settings import FeedSettings
 MEMBERS = 24
 
 #: Bytes of one side of a connection at rest, of what hyperbloom's modules make; the transport is
-#: Twisted's. With Python 3.11 it is 4,300, and up to 5,150 in a process that ran other tests before.
+#: Twisted's. With Python 3.11 it is 4,300, up to 5,150 in a process that has run other tests.
 MOST_AT_REST = 5_800
 
 #: Bytes that a member leaves behind who comes and goes again: 34, of what lies in tables.
