@@ -10,8 +10,8 @@ import json
 import resource
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -41,7 +41,7 @@ from hyperbloom.export.tables.files import FileFact, PartWriter, ValueWriter
 from hyperbloom.export.tables.ranges import SeqRange
 from hyperbloom.export.tables.rewriting import Numbers, Rewritten, rewrite, rows_of_feeds
 from hyperbloom.export.tables.rows import read_log_rows, rows_by_node
-from hyperbloom.export.tables.schema import ADDED, FORGOTTEN, TABLES
+from hyperbloom.export.tables.schema import ADDED, FORGOTTEN, TABLES, Table
 from hyperbloom.store import Store, StoreError
 from hyperbloom.store.values.scan import missing_seqs
 
@@ -116,50 +116,45 @@ def snapshots_of(task: Task) -> set[Path]:
 
 def write_value_ranges(ranges: Sequence[SeqRange], files: Files, number: int) -> str:
     """Write the ranges of the task with this number into files of `values`; the answer."""
-    writer = ValueWriter(
-        TABLES["values"].cut_by(files.cut_by),
-        files.place,
-        name=f"{files.name}-{number}",
-        target_bytes=files.target_bytes,
-    )
-    written: Counter[tuple[str, bytes]] = Counter()
-    counter = RowCounter(files.counter, number)
-    try:
-        # The worker's process was started by Java, or by a cluster's executor.
-        _check_place(files)
-        with files.place.shared(files.share_with):
+
+    def write(counter: RowCounter) -> str:
+        written: Counter[tuple[str, bytes]] = Counter()
+        with _value_writer(files, f"{files.name}-{number}") as writer:
             for piece in ranges:
                 for rows in read_log_rows(piece.path, piece.feed, piece.after_seq, piece.last_seq):
                     writer.add(rows, piece.node)
                     written[piece.node, piece.feed] += rows.batch.num_rows
                     counter.add(rows.batch.num_rows)
-            facts = writer.close()
-    except (ExportError, StoreError, OSError) as error:
-        writer.abandon()
-        return failure_answer(error, files.place)
-    finally:
-        counter.close()
-    return answer(facts, _by_hex(written))
+            return answer(writer.close(), _by_hex(written))
+
+    return _answer_of(write, files, number)
 
 
 def write_value_rows(batches: Iterable[pa.RecordBatch], files: Files) -> str:
     """Write rows with all columns of `values` into files of it; the answer."""
-    writer = ValueWriter(
-        TABLES["values"].cut_by(files.cut_by),
-        files.place,
-        name=files.name,
-        target_bytes=files.target_bytes,
-    )
-    try:
-        _check_place(files)
-        with files.place.shared(files.share_with):
+
+    def write(_: RowCounter) -> str:
+        with _value_writer(files, files.name) as writer:
             for batch in batches:
                 for node, rows in rows_by_node(batch):
                     writer.add(rows, node)
             return answer(writer.close(), [])
-    except (ExportError, OSError) as error:
-        writer.abandon()
-        return failure_answer(error, files.place)
+
+    return _answer_of(write, files)
+
+
+def write_report_rows(batches: Iterable[pa.RecordBatch], table: str, files: Files) -> str:
+    """Write a report's rows as they are; the answer."""
+    spec = TABLES[table]
+
+    def write(_: RowCounter) -> str:
+        with _part_writer(files, spec, files.name, {}) as writer:
+            for batch in batches:
+                columns = [batch.column(field.name).cast(field.type) for field in spec.schema]
+                writer.add(pa.RecordBatch.from_arrays(columns, schema=spec.schema))
+            return answer(writer.close(), [])
+
+    return _answer_of(write, files)
 
 
 def rewrite_files(works: Sequence[Rewriting], files: Files, number: int) -> str:
@@ -168,37 +163,27 @@ def rewrite_files(works: Sequence[Rewriting], files: Files, number: int) -> str:
     Rows that stay of feeds that are compared count as read. A file that cannot be read stays as it
     is, and its rows are missing in what is counted.
     """
-    facts: list[FileFact] = []
-    rows: Counter[tuple[str, bytes]] = Counter()
-    gone: Counter[tuple[str, bytes]] = Counter()
-    rewritten = []
-    counter = RowCounter(files.counter, number)
-    try:
-        _check_place(files)
-        with files.place.shared(files.share_with):
-            for work in works:
-                done = _rewritten(work, files, number)
-                facts += done.facts
-                gone += Counter({(work.node, feed): n for feed, n in done.gone.items()})
-                rows += Counter({(work.node, feed): done.stay[feed] for feed in work.compared})
-                if done.gone.total():
-                    rewritten.append(work.path)
-                counter.add(work.rows)
-    except (ExportError, StoreError, OSError) as error:
-        return failure_answer(error, files.place)
-    finally:
-        counter.close()
-    return answer(facts, _by_hex(rows), _by_hex(gone), rewritten)
+
+    def write(counter: RowCounter) -> str:
+        facts: list[FileFact] = []
+        rows: Counter[tuple[str, bytes]] = Counter()
+        gone: Counter[tuple[str, bytes]] = Counter()
+        rewritten = []
+        for work in works:
+            done = _rewritten(work, files, number)
+            facts += done.facts
+            gone += Counter({(work.node, feed): n for feed, n in done.gone.items()})
+            rows += Counter({(work.node, feed): done.stay[feed] for feed in work.compared})
+            if done.gone.total():
+                rewritten.append(work.path)
+            counter.add(work.rows)
+        return answer(facts, _by_hex(rows), _by_hex(gone), rewritten)
+
+    return _answer_of(write, files, number)
 
 
 def _rewritten(work: Rewriting, files: Files, number: int) -> Rewritten:
-    writer = PartWriter(
-        table=TABLES["values"].cut_by(files.cut_by),
-        place=files.place,
-        partition=work.partition,
-        name=f"{files.name}-{number}",
-        target_bytes=files.target_bytes,
-    )
+    table = TABLES["values"].cut_by(files.cut_by)
 
     def gone_among(feed: bytes, seqs: Numbers) -> Collection[int]:
         if feed in work.compared:
@@ -206,58 +191,54 @@ def _rewritten(work: Rewriting, files: Files, number: int) -> Rewritten:
                 return missing_seqs(store, feed, seqs)
         return work.gone.get(feed, ())
 
-    try:
-        return rewrite(files.place, work.path, writer, work.columns, gone_among)
-    except (FileNotFoundError, pa.ArrowInvalid):
-        return Rewritten(facts=[], stay=Counter(), gone=Counter())
-    finally:
-        writer.abandon()
+    with _part_writer(files, table, f"{files.name}-{number}", work.partition) as writer:
+        try:
+            return rewrite(files.place, work.path, writer, work.columns, gone_among)
+        except (FileNotFoundError, pa.ArrowInvalid):
+            return Rewritten(facts=[], stay=Counter(), gone=Counter())
 
 
 def add_changes(ranges: Sequence[SeqRange], files: Files, number: int) -> str:
     """Write ranges into files of `changes`, as added; the answer."""
-    rows: Counter[tuple[str, bytes]] = Counter()
-    counter = RowCounter(files.counter, number)
 
-    def write(piece: SeqRange, writer: ChangeWriter) -> None:
-        for found in read_log_rows(piece.path, piece.feed, piece.after_seq, piece.last_seq):
-            writer.add(ADDED, added_rows(found))
-            rows[piece.node, piece.feed] += found.batch.num_rows
-            counter.add(found.batch.num_rows)
+    def write(counter: RowCounter) -> str:
+        rows: Counter[tuple[str, bytes]] = Counter()
 
-    try:
-        facts = _write_changes(
-            [(piece.node, partial(write, piece)) for piece in ranges], files, number
-        )
-    except (ExportError, StoreError, OSError) as error:
-        return failure_answer(error, files.place)
-    finally:
-        counter.close()
-    return answer(facts, _by_hex(rows))
+        def add(piece: SeqRange, writer: ChangeWriter) -> None:
+            for found in read_log_rows(piece.path, piece.feed, piece.after_seq, piece.last_seq):
+                writer.add(ADDED, added_rows(found))
+                rows[piece.node, piece.feed] += found.batch.num_rows
+                counter.add(found.batch.num_rows)
+
+        adds = [(piece.node, partial(add, piece)) for piece in ranges]
+        return answer(_write_changes(adds, files, number), _by_hex(rows))
+
+    return _answer_of(write, files, number)
 
 
 def find_changes(works: Sequence[Changing], files: Files, number: int) -> str:
     """Write what is gone, and what came where that has to be compared; the answer."""
-    rows: Counter[tuple[str, bytes]] = Counter()
-    gone: Counter[tuple[str, bytes]] = Counter()
 
-    def write(work: Changing, writer: ChangeWriter) -> None:
-        balance = balance_of(files.place, work.files, work.choice)
-        if isinstance(work.choice, SeqsUpTo):
-            seen: Counter[bytes] = Counter()
-            for batch in unlike_snapshot(work.snapshot, work.feeds, work.choice, balance, seen):
-                writer.add(ADDED, batch)
-            rows.update({(work.node, feed): count for feed, count in seen.items()})
-        for batch in forgotten_rows(files.place, work.files, work.choice, balance, work.times):
-            writer.add(FORGOTTEN, batch)
-            for feed, where in rows_of_feeds(batch):
-                gone[work.node, feed] += int(where.sum())
+    def write(_: RowCounter) -> str:
+        rows: Counter[tuple[str, bytes]] = Counter()
+        gone: Counter[tuple[str, bytes]] = Counter()
 
-    try:
-        facts = _write_changes([(work.node, partial(write, work)) for work in works], files, number)
-    except (ExportError, StoreError, OSError) as error:
-        return failure_answer(error, files.place)
-    return answer(facts, _by_hex(rows), _by_hex(gone))
+        def find(work: Changing, writer: ChangeWriter) -> None:
+            balance = balance_of(files.place, work.files, work.choice)
+            if isinstance(work.choice, SeqsUpTo):
+                seen: Counter[bytes] = Counter()
+                for batch in unlike_snapshot(work.snapshot, work.feeds, work.choice, balance, seen):
+                    writer.add(ADDED, batch)
+                rows.update({(work.node, feed): count for feed, count in seen.items()})
+            for batch in forgotten_rows(files.place, work.files, work.choice, balance, work.times):
+                writer.add(FORGOTTEN, batch)
+                for feed, where in rows_of_feeds(batch):
+                    gone[work.node, feed] += int(where.sum())
+
+        finds = [(work.node, partial(find, work)) for work in works]
+        return answer(_write_changes(finds, files, number), _by_hex(rows), _by_hex(gone))
+
+    return _answer_of(write, files, number)
 
 
 def _write_changes(
@@ -266,53 +247,69 @@ def _write_changes(
     """Have each write its node's rows."""
     writers: dict[str, ChangeWriter] = {}
     try:
-        _check_place(files)
-        with files.place.shared(files.share_with):
-            for node, write in writes:
-                if node not in writers:
-                    writers[node] = ChangeWriter(
-                        files.place,
-                        node,
-                        name=f"{files.name}-{number}",
-                        target_bytes=files.target_bytes,
-                    )
-                write(writers[node])
-            return [fact for writer in writers.values() for fact in writer.close()]
+        for node, write in writes:
+            if node not in writers:
+                writers[node] = ChangeWriter(
+                    files.place,
+                    node,
+                    name=f"{files.name}-{number}",
+                    target_bytes=files.target_bytes,
+                )
+            write(writers[node])
+        return [fact for writer in writers.values() for fact in writer.close()]
     finally:
         for writer in writers.values():
             writer.abandon()
 
 
-def _by_hex(rows: Counter[tuple[str, bytes]]) -> list[tuple[str, str, int]]:
-    return [(node, feed.hex(), count) for (node, feed), count in rows.items()]
+def _answer_of(write: Callable[[RowCounter], str], files: Files, number: int = 0) -> str:
+    """What ``write`` answers that does a task's work; or why it could not, which is an answer, too.
+
+    ``number`` is the task's, whose rows are counted.
+    """
+    with closing(RowCounter(files.counter, number)) as counter:
+        try:
+            if files.sign is not None:
+                # A folder of this name may be made on any machine: before anything is written.
+                files.place.parent.check_seen(files.sign)
+            # The worker's process was started by Java, or by a cluster's executor.
+            with files.place.shared(files.share_with):
+                return write(counter)
+        except (ExportError, StoreError, OSError) as error:
+            return failure_answer(error, files.place)
 
 
-def write_report_rows(batches: Iterable[pa.RecordBatch], table: str, files: Files) -> str:
-    """Write a report's rows as they are; the answer."""
-    spec = TABLES[table]
+@contextmanager
+def _value_writer(files: Files, name: str) -> Iterator[ValueWriter]:
+    """Writes files of `values`; what it left open at the block's end is part of nothing."""
+    table = TABLES["values"].cut_by(files.cut_by)
+    writer = ValueWriter(table, files.place, name=name, target_bytes=files.target_bytes)
+    try:
+        yield writer
+    finally:
+        writer.abandon()
+
+
+@contextmanager
+def _part_writer(
+    files: Files, table: Table, name: str, partition: Mapping[str, str]
+) -> Iterator[PartWriter]:
+    """The same for the files of one partition."""
     writer = PartWriter(
-        table=spec,
+        table=table,
         place=files.place,
-        partition={},
-        name=files.name,
+        partition=partition,
+        name=name,
         target_bytes=files.target_bytes,
     )
     try:
-        _check_place(files)
-        with files.place.shared(files.share_with):
-            for batch in batches:
-                columns = [batch.column(field.name).cast(field.type) for field in spec.schema]
-                writer.add(pa.RecordBatch.from_arrays(columns, schema=spec.schema))
-            return answer(writer.close(), [])
-    except (ExportError, OSError) as error:
+        yield writer
+    finally:
         writer.abandon()
-        return failure_answer(error, files.place)
 
 
-def _check_place(files: Files) -> None:
-    """Before anything is written: a folder of this name may be made on any machine."""
-    if files.sign is not None:
-        files.place.parent.check_seen(files.sign)
+def _by_hex(rows: Counter[tuple[str, bytes]]) -> list[tuple[str, str, int]]:
+    return [(node, feed.hex(), count) for (node, feed), count in rows.items()]
 
 
 def answer(
