@@ -24,7 +24,7 @@ from hyperbloom.export.engines.counter import count_rows
 from hyperbloom.export.engines.engine import Files, Task, TaskProgress
 from hyperbloom.export.engines.interrupts import deferred, uninterrupted, waited_for
 from hyperbloom.export.engines.local_reports import make_report
-from hyperbloom.export.engines.tasks import is_failure
+from hyperbloom.export.engines.tasks import is_failure, memory_settings
 from hyperbloom.export.engines.unnamed import unnamed_files
 from hyperbloom.export.engines.worker import Call
 from hyperbloom.export.errors import ExportError, SnapshotUnusable
@@ -36,7 +36,6 @@ __all__ = ["LocalEngine", "local_engine", "usable_cores"]
 
 _END_SECONDS: Final = 5
 _DAMAGE: Final = (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV, signal.SIGFPE, signal.SIGILL)
-_MEMORY: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; "
     "from hyperbloom.export.engines.worker import main; main()"
@@ -159,8 +158,7 @@ class _Worker:
             [sys.executable, "-c", _PROGRAM, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # Arrow's own memory pool keeps up to 100 MB of what it freed; so do malloc's arenas.
-            env={**_MEMORY, **os.environ},
+            env={**memory_settings(), **os.environ},
         )
 
     def do(self, call: Call) -> str:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hyperbloom.export.engines.executors import Executors
 from hyperbloom.export.engines.interrupts import deferred, uninterrupted, waited_for
 from hyperbloom.export.engines.java import find_java
+from hyperbloom.export.engines.tasks import memory_settings
 from hyperbloom.export.errors import (
     MasterUnreachable,
     MissingJava,
@@ -124,8 +125,7 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
         **_SQL_SETTINGS,
         "spark.app.name": "hyperbloom export",
         "spark.ui.showConsoleProgress": "false",
-        # Arrow's own memory pool keeps up to 100 MB of what it freed.
-        "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+        **{f"spark.executorEnv.{name}": value for name, value in memory_settings().items()},
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_file.as_uri()}",
     }
     if is_on_this_machine(master):
