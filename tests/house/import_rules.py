@@ -68,7 +68,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "json_fields": Room(),
         "invitation": Room(knows=("keys",)),
         "passphrase": Room(),
-        "process": Room(knows=("store",), packages=("twisted", "zope")),
+        "process": Room(knows=("exit_codes", "store"), packages=("twisted", "zope")),
         # What connections of any protocol share.
         "connections": Room(knows=("addresses",), packages=("twisted",)),
         # The three network parts, which do not know each other.
