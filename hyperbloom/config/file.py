@@ -17,6 +17,7 @@ from hyperbloom.config.api import ApiSettings, read_api
 from hyperbloom.config.discovery import read_discovery
 from hyperbloom.config.feeds import read_feeds
 from hyperbloom.config.table import ConfigError, ConfigTable, nearest, one_of
+from hyperbloom.credentials import is_credential
 from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.feed_words import Noise, check_feed_name
 from hyperbloom.objects.classes.declarations import Declaration
@@ -124,7 +125,7 @@ def _objects(table: ConfigTable, base: Path) -> ObjectsSettings:
         read={
             "listen": table.texts("listen", DEFAULT_OBJECTS_LISTEN, check_listen),
             "peers": table.texts("peers", (), Address.parse),
-            secret: table.path(secret, base, "") if secret in table else None,
+            secret: table.secret_path(secret, base, "") if secret in table else None,
             "types": _types(table),
             "hash_rule": table.text("hash_rule", HASH_RULES[0], one_of(HASH_RULES, "rule")),
         },
@@ -166,13 +167,15 @@ def _config(root: ConfigTable, path: Path) -> Config:
     base = path.parent
     leeway = node.bounded("leeway", node.seconds("leeway", 0.0), 0, MAX_LEEWAY)
     data = node.path("data", base, ".")
-    identity = node.path("identity", base, IDENTITY_NAME)
+    identity = node.secret_path("identity", base, IDENTITY_NAME)
+    # A folder of credentials takes no new keys of feeds.
+    beside = data if is_credential(identity) else identity.parent
     noise = NoisePolicy(node.text("noise", "prefer", one_of(get_args(Noise), "policy")))
     return Config(
         path=path,
         data=data,
         identity=identity,
-        feed_keys=node.path("feed_keys", base, str(identity.parent / FEED_KEYS_NAME)),
+        feed_keys=node.path("feed_keys", base, str(beside / FEED_KEYS_NAME)),
         listen=node.texts("listen", DEFAULT_LISTEN, check_node_listen),
         advertise=node.texts("advertise", (), Address.parse),
         log_level=node.text("log_level", "info", one_of(LOG_LEVELS, "level")),

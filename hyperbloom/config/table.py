@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from hyperbloom.credentials import CREDENTIAL_PREFIX, credential_path
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.units import parse_duration
 
@@ -145,6 +146,13 @@ class ConfigTable:
             return Path(os.path.abspath(base / Path(found).expanduser()))
         except (RuntimeError, OSError) as error:
             raise self.error(key, f"{found!r} is not a usable path ({error})") from None
+
+    def secret_path(self, key: str, base: Path, default: str) -> Path:
+        """Like `path`; `credential:NAME` stands for a credential of systemd."""
+        found = self.text(key, default)
+        if found.startswith(CREDENTIAL_PREFIX):
+            return self.checked(key, found.removeprefix(CREDENTIAL_PREFIX), credential_path)
+        return self.path(key, base, default)
 
     def seconds(self, key: str, default: float) -> float:
         """A number of seconds, or a duration such as `"30s"`."""
