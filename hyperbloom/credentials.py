@@ -15,7 +15,14 @@ import struct
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CREDENTIAL_PREFIX", "credential_path", "cure_for_missing", "is_credential", "is_open"]
+__all__ = [
+    "CREDENTIAL_PREFIX",
+    "FOLDER_VARIABLE",
+    "credential_path",
+    "cure_for_missing",
+    "is_credential",
+    "is_open",
+]
 
 CREDENTIAL_PREFIX: Final = "credential:"
 FOLDER_VARIABLE: Final = "CREDENTIALS_DIRECTORY"

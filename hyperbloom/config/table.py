@@ -29,9 +29,19 @@ _KINDS: dict[type, str] = {
 
 
 class ConfigError(HyperbloomError):
-    """The configuration cannot be used; the message is one sentence with file, key and remedy."""
+    """The configuration cannot be used; the message is one sentence with file, key and remedy.
+
+    table: the data of the table that the wrong `key` is in, None where it is of no key.
+    """
 
     kind = ErrorKind.BAD_CONFIG
+
+    def __init__(
+        self, sentence: str, *, table: Mapping[str, Any] | None = None, key: str = ""
+    ) -> None:
+        super().__init__(sentence)
+        self.table = table
+        self.key = key
 
 
 def _kind_of(value: object) -> str:
@@ -70,7 +80,8 @@ class ConfigTable:
 
     def error(self, key: str, problem: str) -> ConfigError:
         """The error to raise for `key` of this table."""
-        return ConfigError(f"{self.file}: {self.title} {key}: {problem}")
+        sentence = f"{self.file}: {self.title} {key}: {problem}"
+        return ConfigError(sentence, table=self._data, key=key)
 
     def titled(self, title: str) -> ConfigTable:
         """The same table by another title."""

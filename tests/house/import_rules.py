@@ -86,8 +86,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             packages=("cryptography", "lz4", "msgpack", "twisted", "zope"),
         ),
         "config": Room(
-            knows=("credentials", "keys", "units", "addresses", "feed_words", "replication",
-                   "discovery", "objects"),
+            knows=("credentials", "keys", "feed_keys", "passphrase", "process", "units",
+                   "addresses", "feed_words", "replication", "discovery", "objects"),
         ),
         "api": Room(
             knows=(*CORE, "store", "units", "addresses", "credentials", "invitation", "passphrase",
