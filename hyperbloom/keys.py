@@ -24,6 +24,7 @@ from typing import Final
 from nacl import bindings
 from nacl.exceptions import BadSignatureError, CryptoError
 
+from hyperbloom.credentials import cure_for_missing, is_open
 from hyperbloom.errors import ErrorKind, HyperbloomError
 
 __all__ = [
@@ -56,7 +57,6 @@ HASH_BYTES: Final = 32
 
 _KEY_DIGITS: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _KEY_FILE_MODE: Final = 0o600
-_FORBIDDEN_MODE: Final = 0o077
 
 
 def keyed_hash(*parts: bytes, key: bytes = HASH_KEY) -> bytes:
@@ -179,21 +179,20 @@ def load_key_file(path: str | os.PathLike[str]) -> Identity:
     """Read the identity in a key file.
 
     Raises KeyFileError when the file is missing, cannot be read, is not a regular file, may be
-    read or written by others than its owner, or does not hold 64 hexadecimal digits (a final line
-    feed may be absent).
+    read or written by others than its owner (but see `hyperbloom.credentials`), or does not hold 64
+    hexadecimal digits (a final line feed may be absent).
     """
     path = Path(path)
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise KeyFileError(
-            f"there is no key file {path}; create one, or correct the path"
-        ) from None
+        cure = cure_for_missing(path) or "create one, or correct the path"
+        raise KeyFileError(f"there is no key file {path}; {cure}") from None
     except OSError as error:
         raise KeyFileError(_cannot("read", path, error)) from error
     try:
-        _check_key_file(path, os.fstat(descriptor))
+        _check_key_file(path, descriptor)
         text = os.read(descriptor, 2 * SEED_BYTES + 2).decode("ascii", "replace")
     except OSError as error:
         raise KeyFileError(_cannot("read", path, error)) from error
@@ -227,14 +226,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _check_key_file(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
+def _check_key_file(path: Path, descriptor: int) -> None:
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         raise KeyFileError(f"{path} is not a regular file; give the path of a key file")
-    mode = stat.S_IMODE(status.st_mode)
-    if mode & _FORBIDDEN_MODE:
+    if is_open(path, descriptor):
         raise KeyFileError(
-            f"the key file {path} is open to others than its owner (mode {mode:04o}); "
-            "run chmod 600 on it, and replace the key if somebody may have read it"
+            f"the key file {path} is open to others than its owner (mode "
+            f"{stat.S_IMODE(mode):04o}); run chmod 600 on it, and replace the key if somebody may "
+            "have read it"
         )
 
 

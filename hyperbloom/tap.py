@@ -1,12 +1,13 @@
 """`twistd hyperbloom`: its options, and the service it runs.
 
 What is wrong with the configuration, the key file, the store or an address is said in one
-sentence, with the exit code of `hyperbloom.exit_codes`. Once twistd has gone into the background
-it is the log that says it, and the command ends with twistd's own code, 1.
+sentence, with the exit code of `hyperbloom.exit_codes`. A node that goes into the background does
+so by `hyperbloom.process.background`, so that the command which started it says the same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from twisted.python.usage import UsageError
 from hyperbloom.config import Config, ConfigError, load_config
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.keys import KeyFileError, load_key_file
+from hyperbloom.process.background import Starting, go_to_background
 from hyperbloom.process.crashes import CrashFile
 from hyperbloom.process.logs import LevelledObserver, log_observer
 from hyperbloom.process.systemd import Notifier, Supervision, watchdog_seconds
@@ -47,17 +49,46 @@ class Options(BaseOptions):
         path = self["config"] or os.environ.get(CONFIG_VARIABLE)
         if not path:
             raise UsageError(f"name the configuration with -c FILE or {CONFIG_VARIABLE}")
-        # twistd changes the working directory when it forks.
+        # twistd changes the working directory before the node starts.
         self["config"] = os.path.abspath(path)
+        if self.parent is not None:
+            _refuse_second(_pid_file(self.parent))
+
+
+def _pid_file(twistd: BaseOptions) -> str | None:
+    """The file that twistd writes its process id to, if it does."""
+    name = twistd.get("pidfile")
+    return os.path.join(twistd.get("rundir") or ".", name) if name else None
+
+
+def _refuse_second(pid_file: str | None) -> None:
+    """End this process where the one that the pid file names still runs."""
+    try:
+        pid = int(Path(pid_file or "").read_text(encoding="ascii"))
+        os.kill(pid, 0)
+    except (OSError, ValueError, OverflowError):
+        return  # there is none, or twistd says what is wrong with the file
+    _fail(
+        ExitCode.BUSY,
+        f"the pid file {pid_file} names process {pid}, which runs: if that is this node, it is "
+        "started already; for another node name another file with --pidfile, and if it is another "
+        "program, remove the file",
+    )
 
 
 class _Guarded(MultiService):
-    """Says in one sentence why the node cannot start, and ends the process with its code."""
+    """Says in one sentence why the node cannot start, and ends the process with its code.
 
-    def __init__(self, observer: ILogObserver | None, *, in_background: bool) -> None:
+    `starting` is there where a command waits for this process, which is in the background.
+    """
+
+    def __init__(
+        self, observer: ILogObserver | None, starting: Starting | None, pid_file: str | None
+    ) -> None:
         super().__init__()
         self._observer = observer
-        self._in_background = in_background
+        self._starting = starting
+        self._pid_file = pid_file
 
     def setServiceParent(self, parent: Any) -> None:
         """Give the application, which twistd makes around its services, our log observer."""
@@ -70,12 +101,22 @@ class _Guarded(MultiService):
         try:
             super().startService()
         except StartError as problem:
-            if self._in_background:
-                # The process that was started waits for the outcome: twistd passes on exceptions,
-                # but says nothing of an exit, and it would wait for ever.
-                log.critical("{problem}", problem=str(problem))
-                raise
-            _fail(problem.kind.exit_code, str(problem))
+            code, sentence = problem.kind.exit_code, str(problem)
+            if self._starting is None:
+                _fail(code, sentence)
+            log.critical("{problem}", problem=sentence)
+            # twistd does so when it stops, and for exceptions, whose traceback says no more.
+            with contextlib.suppress(OSError):
+                os.unlink(self._pid_file or "")
+            self._starting.tell(code, sentence)
+            raise SystemExit(int(code)) from None
+        except Exception as error:
+            if self._starting is not None:
+                told = f"the start met an unexpected error ({type(error).__name__}: {error})"
+                self._starting.tell(ExitCode.UNEXPECTED, f"{told}; the end of the log has more")
+            raise
+        if self._starting is not None:
+            self._starting.tell(ExitCode.OK)
 
 
 def _fail(code: ExitCode, sentence: str) -> NoReturn:
@@ -86,21 +127,36 @@ def _fail(code: ExitCode, sentence: str) -> NoReturn:
     raise SystemExit(int(code))
 
 
+def _log_name(twistd: BaseOptions) -> str | None:
+    """The log file that twistd's command line names, or what it is called in the background."""
+    name: str | None = twistd.get("logfile")
+    return name if name or twistd.get("nodaemon") else "twistd.log"
+
+
 def _observer(options: Options, config: Config) -> LevelledObserver | None:
-    """Ours, unless twistd's command line names another logger."""
+    """Ours, unless twistd's command line names another logger; raises OSError."""
     outer = options.parent
     if outer is None or outer.get("logger") or outer.get("syslog"):
         return None
-    logfile = outer.get("logfile")
-    if not logfile and not outer.get("nodaemon"):
-        logfile = "twistd.log"
     return log_observer(
         config.log_level,
-        logfile,
+        _log_name(outer),
         files=config.log_files,
         file_bytes=config.log_bytes,
         as_json=config.log_format == "json",
     )
+
+
+def _start_in_background(twistd: BaseOptions, pid_file: str | None, reactor: Any) -> Starting:
+    """Fork in twistd's place, which is told that it runs in the foreground; raises OSError."""
+    if pid_file is not None:
+        os.close(os.open(pid_file, os.O_WRONLY | os.O_CREAT, 0o600))
+    log_name = "the system's log" if twistd.get("syslog") else _log_name(twistd)
+    starting = go_to_background(reactor, log_name=str(log_name))
+    if twistd.get("umask") is None:
+        twistd["umask"] = 0o077
+    twistd["nodaemon"] = True
+    return starting
 
 
 def makeService(options: Options) -> IService:
@@ -113,11 +169,16 @@ def makeService(options: Options) -> IService:
     except (ConfigError, KeyFileError) as problem:
         _fail(ExitCode.CONFIG, str(problem))
     twistd = options.parent
-    observer = _observer(options, config)
-    guarded: Any = _Guarded(
-        observer,
-        in_background=twistd is not None and not twistd.get("nodaemon"),
-    )
+    starting = pid_file = None
+    try:
+        observer = _observer(options, config)
+        if twistd is not None and not twistd.get("nodaemon"):
+            pid_file = _pid_file(twistd)
+            starting = _start_in_background(twistd, pid_file, reactor)
+    except OSError as problem:
+        reason = f"{problem.filename} cannot be written ({problem.strerror})"
+        _fail(ExitCode.USAGE, f"{reason}; name another file with twistd's --logfile or --pidfile")
+    guarded: Any = _Guarded(observer, starting, pid_file)
     notifier = Notifier.from_environment()
     node = NodeService(
         config,

@@ -7,6 +7,7 @@ import click
 from hyperbloom import __version__
 from hyperbloom.cli.app import Root
 from hyperbloom.cli.commands import feeds, node, objects, owned, status, trust, upkeep, values
+from hyperbloom.cli.commands.config import config
 from hyperbloom.cli.commands.dht import dht
 from hyperbloom.cli.commands.discover import discover
 from hyperbloom.cli.commands.export import export
@@ -58,6 +59,7 @@ for _command in (
     seed,
     snapshots,
     upkeep.verify,
+    config,
     upkeep.reload,
     upkeep.compact,
     export,

@@ -40,10 +40,7 @@ def read_api(table: ConfigTable, data: Path) -> ApiSettings:
     """The settings of `[api]`; the token's path is relative to the data folder."""
     table.refuse_unknown(API_KEYS)
     listen = table.text("listen", "")
-    token = table.text("token", TOKEN_NAME)
-    if not token or "\0" in token:
-        raise table.error("token", "must be a path, not an empty text")
     return ApiSettings(
         listen=table.checked("listen", listen, check_loopback) if listen else None,
-        token=(data / Path(token).expanduser()).absolute(),
+        token=table.secret_path("token", data, TOKEN_NAME),
     )

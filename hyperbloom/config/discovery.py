@@ -63,7 +63,7 @@ def read_discovery(table: ConfigTable, base: Path) -> DiscoverySettings:
             "bootstrap": table.texts("bootstrap", _DEFAULTS.bootstrap, Address.parse),
             "interface": table.text("interface", _DEFAULTS.interface, check_interface),
             "equal_seq": EqualSeq(policy),
-            "secret": table.path("secret", base, "") if table.text("secret", "") else None,
+            "secret": table.secret_path("secret", base, "") if table.text("secret", "") else None,
             "dht": _below(table, "dht").dataclass(DhtLimits),
             "swarm": _below(table, "swarm").dataclass(SwarmSettings),
             "tracker": _tracker(_below(table, "tracker")),

@@ -8,15 +8,17 @@ Paths are relative to the file's folder. Durations are seconds or texts such as 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from hyperbloom.addresses import Address, check_listen, check_node_listen
 from hyperbloom.config.api import ApiSettings, read_api
 from hyperbloom.config.discovery import read_discovery
 from hyperbloom.config.feeds import read_feeds
 from hyperbloom.config.table import ConfigError, ConfigTable, nearest, one_of
+from hyperbloom.credentials import is_credential
 from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.feed_words import Noise, check_feed_name
 from hyperbloom.objects.classes.declarations import Declaration
@@ -124,7 +126,7 @@ def _objects(table: ConfigTable, base: Path) -> ObjectsSettings:
         read={
             "listen": table.texts("listen", DEFAULT_OBJECTS_LISTEN, check_listen),
             "peers": table.texts("peers", (), Address.parse),
-            secret: table.path(secret, base, "") if secret in table else None,
+            secret: table.secret_path(secret, base, "") if secret in table else None,
             "types": _types(table),
             "hash_rule": table.text("hash_rule", HASH_RULES[0], one_of(HASH_RULES, "rule")),
         },
@@ -140,21 +142,31 @@ def parse_config(text: str, *, path: Path) -> Config:
 
     Raises `ConfigError`.
     """
-    file = str(path)
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file}: this is not TOML: {error}; correct that line") from None
+        raise ConfigError(f"{path}: this is not TOML: {error}; correct that line") from None
+    return config_of(data, path=path)
+
+
+def config_of(data: Mapping[str, Any], *, path: Path) -> Config:
+    """The configuration that the tables of a file hold, as `parse_config`; raises `ConfigError`."""
     for name, found in data.items():
-        if name in NODE_KEYS:
-            raise ConfigError(f"{file}: {name} belongs under [node]; move it there")
-        if name not in _TABLES:
-            raise ConfigError(f"{file}: there is no table [{name}]; {nearest(name, _TABLES)}")
-        expected, form = (list, f"[[{name}]]") if name == "feeds" else (dict, f"[{name}]")
-        if not isinstance(found, expected):
-            raise ConfigError(f"{file}: {name} must be written as {form}")
+        problem = _misplaced(name, found)
+        if problem is not None:
+            raise ConfigError(f"{path}: {problem}", table=data, key=name)
     # Not resolved: beside a link to a file lies the link's folder, not the file's.
-    return _config(ConfigTable(file, "the file:", data), path.absolute())
+    return _config(ConfigTable(str(path), "the file:", data), path.absolute())
+
+
+def _misplaced(name: str, found: object) -> str | None:
+    """What is wrong with a key at the top of the file, None: nothing."""
+    if name in NODE_KEYS:
+        return f"{name} belongs under [node]; move it there"
+    if name not in _TABLES:
+        return f"there is no table [{name}]; {nearest(name, _TABLES)}"
+    expected, form = (list, f"[[{name}]]") if name == "feeds" else (dict, f"[{name}]")
+    return None if isinstance(found, expected) else f"{name} must be written as {form}"
 
 
 def _config(root: ConfigTable, path: Path) -> Config:
@@ -166,13 +178,15 @@ def _config(root: ConfigTable, path: Path) -> Config:
     base = path.parent
     leeway = node.bounded("leeway", node.seconds("leeway", 0.0), 0, MAX_LEEWAY)
     data = node.path("data", base, ".")
-    identity = node.path("identity", base, IDENTITY_NAME)
+    identity = node.secret_path("identity", base, IDENTITY_NAME)
+    # A folder of credentials takes no new keys of feeds.
+    beside = data if is_credential(identity) else identity.parent
     noise = NoisePolicy(node.text("noise", "prefer", one_of(get_args(Noise), "policy")))
     return Config(
         path=path,
         data=data,
         identity=identity,
-        feed_keys=node.path("feed_keys", base, str(identity.parent / FEED_KEYS_NAME)),
+        feed_keys=node.path("feed_keys", base, str(beside / FEED_KEYS_NAME)),
         listen=node.texts("listen", DEFAULT_LISTEN, check_node_listen),
         advertise=node.texts("advertise", (), Address.parse),
         log_level=node.text("log_level", "info", one_of(LOG_LEVELS, "level")),
@@ -196,6 +210,12 @@ def load_config(path: Path) -> Config:
 
     Raises `ConfigError`.
     """
+    file, text = read_config(path)
+    return parse_config(text, path=file)
+
+
+def read_config(path: Path) -> tuple[Path, str]:
+    """The file that a path stands for, and its text; raises `ConfigError`."""
     file = path / CONFIG_NAME if path.is_dir() else path
     try:
         text = file.read_text(encoding="utf-8")
@@ -208,4 +228,4 @@ def load_config(path: Path) -> Config:
         raise ConfigError(f"{file}: this is not UTF-8 text; is it the right file?") from None
     except OSError as error:
         raise ConfigError(f"{file}: it cannot be read ({error.strerror})") from None
-    return parse_config(text, path=file)
+    return file, text

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from hyperbloom.credentials import CREDENTIAL_PREFIX, credential_path
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.units import parse_duration
 
@@ -28,9 +29,19 @@ _KINDS: dict[type, str] = {
 
 
 class ConfigError(HyperbloomError):
-    """The configuration cannot be used; the message is one sentence with file, key and remedy."""
+    """The configuration cannot be used; the message is one sentence with file, key and remedy.
+
+    table: the data of the table that the wrong `key` is in, None where it is of no key.
+    """
 
     kind = ErrorKind.BAD_CONFIG
+
+    def __init__(
+        self, sentence: str, *, table: Mapping[str, Any] | None = None, key: str = ""
+    ) -> None:
+        super().__init__(sentence)
+        self.table = table
+        self.key = key
 
 
 def _kind_of(value: object) -> str:
@@ -69,7 +80,8 @@ class ConfigTable:
 
     def error(self, key: str, problem: str) -> ConfigError:
         """The error to raise for `key` of this table."""
-        return ConfigError(f"{self.file}: {self.title} {key}: {problem}")
+        sentence = f"{self.file}: {self.title} {key}: {problem}"
+        return ConfigError(sentence, table=self._data, key=key)
 
     def titled(self, title: str) -> ConfigTable:
         """The same table by another title."""
@@ -145,6 +157,13 @@ class ConfigTable:
             return Path(os.path.abspath(base / Path(found).expanduser()))
         except (RuntimeError, OSError) as error:
             raise self.error(key, f"{found!r} is not a usable path ({error})") from None
+
+    def secret_path(self, key: str, base: Path, default: str) -> Path:
+        """Like `path`; `credential:NAME` stands for a credential of systemd."""
+        found = self.text(key, default)
+        if found.startswith(CREDENTIAL_PREFIX):
+            return self.checked(key, found.removeprefix(CREDENTIAL_PREFIX), credential_path)
+        return self.path(key, base, default)
 
     def seconds(self, key: str, default: float) -> float:
         """A number of seconds, or a duration such as `"30s"`."""

@@ -50,7 +50,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
     {
         "exit_codes": Room(),
         "errors": Room(knows=("exit_codes",)),
-        "keys": Room(packages=("nacl",)),
+        "credentials": Room(),
+        "keys": Room(knows=("credentials",), packages=("nacl",)),
         "feed_keys": Room(knows=("keys",)),
         "bloom": Room(packages=("mmh3", "numpy")),
         "digests": Room(knows=("keys",), packages=("blake3", "numpy")),
@@ -67,8 +68,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "feed_words": Room(),
         "json_fields": Room(),
         "invitation": Room(knows=("keys",)),
-        "passphrase": Room(),
-        "process": Room(knows=("store",), packages=("twisted", "zope")),
+        "passphrase": Room(knows=("credentials",)),
+        "process": Room(knows=("exit_codes", "store"), packages=("twisted", "zope")),
         # What connections of any protocol share.
         "connections": Room(knows=("addresses",), packages=("twisted",)),
         # The three network parts, which do not know each other.
@@ -85,11 +86,11 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             packages=("cryptography", "lz4", "msgpack", "twisted", "zope"),
         ),
         "config": Room(
-            knows=("keys", "units", "addresses", "feed_words", "replication", "discovery",
-                   "objects"),
+            knows=("credentials", "keys", "feed_keys", "passphrase", "process", "units",
+                   "addresses", "feed_words", "replication", "discovery", "objects"),
         ),
         "api": Room(
-            knows=(*CORE, "store", "units", "addresses", "invitation", "passphrase",
+            knows=(*CORE, "store", "units", "addresses", "credentials", "invitation", "passphrase",
                    "connections", "feed_words", "json_fields", "objects", "replication"),
             packages=("prometheus_client", "twisted", "zope"),
         ),

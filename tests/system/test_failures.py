@@ -221,24 +221,3 @@ def test_twistd_as_a_daemon_writes_its_pid_and_stops(nodes):
     finally:
         os.kill(pid, 15)
         wait_until(lambda: not pid_file.exists(), 20, "the daemon is gone")
-
-
-def test_a_start_that_fails_in_the_background_is_told(nodes):
-    owner = nodes.make("owner")
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", owner.port))
-        other.listen()
-        with (owner.folder / "said").open("wb") as said:
-            started = subprocess.run(
-                [TWISTD, "--pidfile=node.pid", "hyperbloom", "-c", str(owner.config_path)],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                cwd=owner.folder,
-                timeout=240,
-                check=False,
-            )
-    assert started.returncode == 1
-    assert "cannot listen" in (owner.folder / "said").read_text()
-    assert "cannot listen" in (owner.folder / "twistd.log").read_text()
-    assert not (owner.folder / "node.pid").exists()

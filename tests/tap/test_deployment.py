@@ -8,10 +8,12 @@ import re
 import shlex
 import signal
 import subprocess
+import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-from nodes import TWISTD, Nodes, RealNode, real_nodes, wait_until
+from nodes import TWISTD, Nodes, RealNode, free_port, real_nodes, wait_until
 
 from hyperbloom.client.client import NodeUnreachable
 from hyperbloom.config import Config, ConfigError, load_config, parse_config
@@ -131,3 +133,28 @@ def test_the_tac_says_what_is_wrong_with_the_configuration(nodes: Nodes) -> None
     )
     assert ended.returncode == ExitCode.CONFIG != -signal.SIGTERM
     assert "did you mean node?" in ended.stderr
+
+
+def test_a_node_takes_its_key_and_its_token_from_systemd(nodes: Nodes) -> None:
+    node = nodes.make("node", feed="words")
+    folder = node.folder / "credentials"
+    folder.mkdir(mode=0o700)
+    token = "0123456789abcdef"
+    (folder / "api.token").write_text(token)
+    node.config_path.with_name("identity.key").rename(folder / "node.key")
+    for path in folder.iterdir():
+        path.chmod(0o400)
+    folder.chmod(0o500)
+    port = free_port()
+    text = node.config_path.read_text().replace(
+        "[node]", '[node]\nidentity = "credential:node.key"'
+    )
+    text += f'\n[api]\nlisten = "127.0.0.1:{port}"\ntoken = "credential:api.token"\n'
+    node.config_path.write_text(text)
+    command = [TWISTD, "-n", "--pidfile=", "hyperbloom", "-c", str(node.config_path)]
+    started(node, command, CREDENTIALS_DIRECTORY=str(folder))
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/v1/feeds")
+    asked.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(asked, timeout=READY_SECONDS) as answer:
+        assert answer.status == HTTPStatus.OK
+    assert node.stop()

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final
 from hyperbloom.addresses import Address
 from hyperbloom.api.limits import CODE_SECONDS, MAX_CODES, MAX_SESSIONS, SESSION_SECONDS
 from hyperbloom.api.problems import Problem
+from hyperbloom.credentials import is_credential
 from hyperbloom.errors import ErrorKind
 from hyperbloom.passphrase import PassphraseError, load_passphrase
 
@@ -54,9 +55,11 @@ class Rights(IntEnum):
 def load_token(path: Path) -> str:
     """The token in the file, which is made, with mode 0600, where there is none.
 
+    A credential of systemd is not made.
+
     Raises `PassphraseError` when it cannot be made, or others than its owner may read it.
     """
-    if not os.path.lexists(path):
+    if not os.path.lexists(path) and not is_credential(path):
         try:
             _make_token(path)
         except OSError as error:
