@@ -25,11 +25,13 @@ KEEP_HOURS: Final = 7 * 24
 class TableStatus:
     """A table as it is committed.
 
+    ``cut`` says of which time a file holds rows, for a table of which that can be chosen.
     ``committed_at`` (ms) and ``snapshots`` (id, node and moment in µs of each) are those of the
     newest commit of an export that the log still tells of.
     """
 
     table: str
+    cut: Cut | None
     version: int
     rows: int
     files: int
@@ -64,6 +66,7 @@ def _status(table: OpenTable) -> TableStatus:
             break
     return TableStatus(
         table=table.table.name,
+        cut=table.table.cut,
         version=table.version,
         rows=sum(file.rows for file in files),
         files=len(files),

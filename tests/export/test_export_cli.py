@@ -102,7 +102,11 @@ def test_status(snapshot, target):
     assert [s["node"] for s in values["snapshots"]] == [NODE.hex()]
     assert values["committed_at"] > 1.7e9
     assert [s["taken_at"] for s in values["snapshots"]] == [(MONDAY + 3_600_000_000) / 1e6]
-    assert out("status", target).splitlines()[1].startswith("values\t100\t1\t")
+    line = out("status", target).splitlines()[1]
+    assert line.startswith("values\t100\t1\t")
+    assert (values["cut"], line.rpartition("\t")[2]) == ("day", "day")
+    out("compact", target, "--by", "month")
+    assert json.loads(out("status", target, "--json"))["tables"][0]["cut"] == "month"
 
 
 def test_compact_and_vacuum(node, target):

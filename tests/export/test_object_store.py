@@ -183,6 +183,7 @@ def test_status_compact_and_vacuum(nights, bucket, objects):
     before = rows(f"{target}/feeds")
     status = {found.table: found for found in table_statuses(target)}
     assert (status["values"].rows, status["feeds"].files) == (ROWS, 2)
+    assert (status["values"].cut, status["feeds"].cut) == ("day", None)
     joined = dict(compact_tables(target))
     assert (joined["feeds"].removed, joined["feeds"].added) == (2, 1)
     assert rows(f"{target}/feeds") == before
@@ -192,6 +193,16 @@ def test_status_compact_and_vacuum(nights, bucket, objects):
     assert data == named(target) | named(target, "feeds")
     with pytest.raises(TableUnusable, match="no tables of an export in"):
         table_statuses(f"{bucket}/other")
+
+
+def test_a_table_in_a_bucket_keeps_its_cut(nights, bucket, objects):
+    target = f"{bucket}/tables"
+    export_snapshots([nights[0]], target, engines=LOCAL, tables=("values",))
+    before, there = rows(f"{target}/values"), objects()
+    with pytest.raises(ExportError, match=r"is at an object store, where this cannot be done"):
+        compact_tables(target, by="month")
+    assert (rows(f"{target}/values"), objects()) == (before, there)
+    assert table_statuses(target)[0].cut == "day"
 
 
 # Two at once, and failures

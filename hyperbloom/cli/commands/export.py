@@ -266,6 +266,7 @@ def _show_report(app: App, target: Place, report: ExportReport) -> None:
                 "tables": [
                     {
                         "table": table.table,
+                        "cut": table.cut,
                         "version": table.version,
                         "changed": table.changed,
                         "engine": table.choice.engine if table.choice else None,
@@ -321,6 +322,7 @@ def status(app: App, target: Place) -> None:
                 "tables": [
                     {
                         "table": table.table,
+                        "cut": table.cut,
                         "version": table.version,
                         "rows": table.rows,
                         "files": table.files,
@@ -345,10 +347,13 @@ def status(app: App, target: Place) -> None:
             _size(app, table.bytes),
             str(table.version),
             _moment(_seconds(table.committed_at)),
+            table.cut or "-",
         )
         for table in found
     ]
-    app.out.table(("table", "rows>", "files>", "bytes>", "version>", "committed"), rows, empty="")
+    app.out.table(
+        ("table", "rows>", "files>", "bytes>", "version>", "committed", "by"), rows, empty=""
+    )
     if app.out.is_terminal:
         newest = {snapshot["id"]: snapshot for table in found for snapshot in table.snapshots}
         for snapshot in newest.values():
