@@ -70,7 +70,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "passphrase": Room(),
         "process": Room(knows=("store",), packages=("twisted", "zope")),
         # What connections of any protocol share.
-        "connections": Room(knows=("addresses",), packages=("twisted",)),
+        "connections": Room(knows=("addresses",), packages=("twisted", "zope")),
         # The three network parts, which do not know each other.
         "replication": Room(
             knows=(*_CORE_AND_STORE, "addresses", "connections", "feed_keys", "feed_words"),
