@@ -12,11 +12,18 @@ __all__ = [
     "format_size",
     "parse_duration",
     "parse_expiry",
+    "parse_size",
 ]
 
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([wdhms])", re.ASCII)
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[wdhms])+", re.ASCII)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]+)", re.ASCII | re.IGNORECASE)
+_SIZE_UNITS: dict[str, float] = {
+    "b": 1,
+    **{f"{prefix}b": 1_000**power for power, prefix in enumerate("kmg", 1)},
+    **{f"{prefix}ib": 1_024**power for power, prefix in enumerate("kmg", 1)},
+}
 #: A century: longer durations are slips of the hand, and stay far from where a date overflows.
 _LONGEST = 36_525 * 86_400
 
@@ -86,6 +93,17 @@ def format_moment(seconds: float) -> str:
         return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (OverflowError, ValueError, OSError):
         return "never" if seconds > 0 else "always past"
+
+
+def parse_size(text: str) -> float:
+    """Bytes of a text such as `500 KiB`, `2 MB` or `1.5 GiB`; KB, MB and GB are powers of 1,000.
+
+    Raises `ValueError` with a sentence for a person on anything else.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or found[2].lower() not in _SIZE_UNITS:
+        raise ValueError(f"{text!r} is not a size: write for example 500 KiB, 2 MB or 1.5 GiB")
+    return float(found[1]) * _SIZE_UNITS[found[2].lower()]
 
 
 def format_size(count: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from hyperbloom.credentials import CREDENTIAL_PREFIX, credential_path
 from hyperbloom.errors import ErrorKind, HyperbloomError
-from hyperbloom.units import parse_duration
+from hyperbloom.units import parse_duration, parse_size
 
 __all__ = ["ConfigError", "ConfigTable", "nearest", "one_of"]
 
@@ -171,6 +171,16 @@ class ConfigTable:
             return self.checked(key, self._data[key], parse_duration)
         return self.value(key, float, default)
 
+    def rate(self, key: str, default: float, least: float) -> float:
+        """Bytes a second, as a number or as a size such as `"500 KiB"`: 0, or `least` or more."""
+        if isinstance(self._data.get(key), str):
+            found = self.checked(key, self._data[key], parse_size)
+        else:
+            found = self.value(key, float, default)
+        if 0 < self.bounded(key, found, 0) < least:
+            raise self.error(key, f"must be 0 or at least {least:g}, not {found:g}")
+        return found
+
     def bounded(
         self, key: str, number: T, least: float | None = None, most: float | None = None
     ) -> T:
@@ -197,7 +207,8 @@ class ConfigTable:
 
         What is left out is as in `defaults`, else as the class has it. A field's metadata may hold
         `min` and `max` (without `min` a number is not negative) and `unit`; where the unit is
-        `seconds`, or the name ends in it, a duration may be given too. A choice is a `Literal`,
+        `seconds`, or the name ends in it, a duration may be given too; where it is
+        `bytes a second`, a size may be, and it is 0 or at least `least`. A choice is a `Literal`,
         and its metadata may say under `kind` what is chosen. `read` holds the fields of other
         types, read by who calls.
         """
@@ -218,6 +229,8 @@ class ConfigTable:
             return self.text(key, default, choices)
         if kind not in (int, float):
             return self.value(key, kind, default)
+        if field.metadata.get("unit") == "bytes a second":
+            return self.rate(key, default, field.metadata["least"])
         timed = field.metadata.get("unit") == "seconds" or key.endswith("_seconds")
         number: Any = (
             self.seconds(key, default)

@@ -22,7 +22,9 @@ from twisted.internet.tcp import Connection as TCPConnection
 from twisted.python.failure import Failure
 
 from hyperbloom.addresses import network_of
+from hyperbloom.connections.bandwidth import Bandwidth
 from hyperbloom.connections.close_reason import CloseReason
+from hyperbloom.connections.pacing import Paced, Source
 from hyperbloom.connections.registry import Registry
 
 __all__ = ["ConnectionTimes", "PeerConnection"]
@@ -49,6 +51,9 @@ class PeerConnection(Protocol, ABC):
     `became_ready` when the handshake is done, and `_take_frames` when there may be frames.
     `times` gives the settings of the moment.
     """
+
+    #: What holds the connection to the rates of `use_bandwidth`; None: there are none.
+    paced: Paced | None = None
 
     def __init__(
         self,
@@ -145,6 +150,7 @@ class PeerConnection(Protocol, ABC):
             if call.active():
                 call.cancel()
         self._stop()
+        self._stop_pacing(is_cut=True)
         self._registry.forget(self)
         self._fail_ready(self.close_reason or CloseReason("lost", "the connection was lost"))
         waiting, self._await_end = self._await_end, ()
@@ -156,6 +162,7 @@ class PeerConnection(Protocol, ABC):
         if self.is_ending:
             return
         self._give_up(why)
+        self._stop_pacing()
         self.wire.resumeProducing()
         self.wire.loseConnection()
         self.later(self._times().close_seconds, self.wire.abortConnection)
@@ -165,6 +172,7 @@ class PeerConnection(Protocol, ABC):
         if not self.is_lost:
             if self.close_reason is None:
                 self._give_up(why)
+            self._stop_pacing(is_cut=True)
             self.wire.abortConnection()
 
     def _give_up(self, why: CloseReason) -> None:
@@ -221,12 +229,41 @@ class PeerConnection(Protocol, ABC):
         if not self.is_ending:
             self.bytes_in += len(data)
             self._receive(data)
+            if self.paced is not None:
+                self.paced.received(len(data))
 
     def write(self, data: bytes) -> None:
         """Send bytes; those of a connection that is ending are dropped."""
         if not self.is_ending:
             self.bytes_out += len(data)
-            self.wire.write(data)
+            if self.paced is None:
+                self.wire.write(data)
+            else:
+                self.paced.write(data)
+
+    def use_bandwidth(self, bandwidth: Bandwidth, source: Source) -> None:
+        """Register `source` as the transport's producer, and hold to the rates, if there are any.
+
+        To be called again when they have changed. Before the first call nothing is held back: a
+        handshake is small, and has its time.
+        """
+        if self.paced is not None:
+            self.paced.rates_changed()
+            return
+        if bandwidth.is_on:
+            self.paced = Paced(
+                bandwidth, self.wire, source, whose=self._whose, read_on=self._read_on
+            )
+        if self.wire.producer is not None:
+            self.wire.unregisterProducer()
+        self.wire.registerProducer(self.paced or source, True)
+
+    def _stop_pacing(self, *, is_cut: bool = False) -> None:
+        if self.paced is not None:
+            if not is_cut:
+                self.paced.flush()
+            self.paced.stop()
+            self.paced = None
 
     def look_again(self) -> None:
         """Go on taking frames, if the connection was behind and is so no longer."""
@@ -248,9 +285,14 @@ class PeerConnection(Protocol, ABC):
     def _next_turn(self) -> None:
         self._awaits_turn = False
         if not self.is_ending:
-            if not self._is_held:
-                self.wire.resumeProducing()
+            self._read_on()
             self._look_for_frames()
+
+    def _read_on(self) -> None:
+        """Read the transport, unless something else keeps it paused."""
+        is_slowed = self.paced is not None and self.paced.is_slowed
+        if not (self._is_held or self._awaits_turn or is_slowed):
+            self.wire.resumeProducing()
 
     def _hold(self) -> bool:
         """Whether no frame may be taken now; pauses and resumes the transport on a change."""
@@ -261,6 +303,6 @@ class PeerConnection(Protocol, ABC):
             self._is_held = hold
             if hold:
                 self.wire.pauseProducing()
-            elif not self._awaits_turn:
-                self.wire.resumeProducing()
+            else:
+                self._read_on()
         return hold or self._awaits_turn

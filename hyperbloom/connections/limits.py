@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = [
     "ACTIVE_SECONDS",
     "BEGINNING_SECONDS",
+    "BURST_SECONDS",
     "CROWDED_AT_ONCE",
     "CROWDED_OF_KEY",
     "CROWDED_SECONDS",
@@ -15,13 +16,16 @@ __all__ = [
     "FORGIVEN_WEIGHT",
     "FREE_PART",
     "HEAVIER",
+    "LARGEST_PIECE",
     "LEAST_PART",
     "LEAST_PART_OF_STRANGERS",
+    "LEAST_PIECE",
     "MAX_CLOSED_SHOWN",
     "MAX_SHARES",
     "MAX_SOURCES",
     "MAX_STRUCK",
     "NEWCOMERS_PART",
+    "PIECE_SECONDS",
     "STRANGERS_PART",
     "TALLY_SECONDS",
     "TOLD_SINGLY",
@@ -99,3 +103,13 @@ MAX_STRUCK = 10_000
 #: addresses told apart in that time; of more, the line says that there were more.
 TALLY_SECONDS = 60.0
 MAX_SOURCES = 1_000
+
+#: Bytes that go out or come in at once where there is a rate: what it brings in so many seconds,
+#: but at least about a packet, and at most what a transport reads at once.
+PIECE_SECONDS = 0.05
+LEAST_PIECE = 1_400
+LARGEST_PIECE = 65_536
+
+#: What a rate brings in so many seconds is saved up at most while nothing is moved: after a rest no
+#: more than this, and a piece for each connection, goes at the speed of the line.
+BURST_SECONDS = 0.1

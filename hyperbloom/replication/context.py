@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from hyperbloom.connections.bandwidth import Bandwidth
 from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.connections.shares import Share, Shares
 from hyperbloom.connections.timer import Alarms
@@ -17,7 +18,14 @@ from hyperbloom.connections.workers import InThread, Workers
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
 from hyperbloom.replication.deny_list import DenyList
-from hyperbloom.replication.limits import ANSWERING_SECONDS, ANSWERS_PER_TURN, Limits
+from hyperbloom.replication.limits import (
+    ANSWERING_SECONDS,
+    ANSWERS_PER_TURN,
+    LEAST_RATE,
+    SHARED_SLICE_BYTES,
+    SLICE_BYTES,
+    Limits,
+)
 from hyperbloom.replication.settings import NoisePolicy, SyncSettings
 from hyperbloom.replication.sketch_slots import SketchSlots
 from hyperbloom.store import Operation, Store, StoreError, Writer, WriterInline
@@ -39,8 +47,9 @@ class FeedContext:
     work_seconds: the processor time of the thread it is called in. peer_id: this process's id in
     handshakes. denied: the keys that the operator denies, which a node takes from its store. noise:
     with whom streams about feeds that say nothing else are protected. alarms: what
-    each connection waits for. limits and sync may be replaced while the node runs
-    (`Node.use_settings`), noise by `Node.use_noise`: they are read again wherever they count.
+    each connection waits for. bandwidth: the rates that peers are held to. limits and sync may be
+    replaced while the node runs (`Node.use_settings`), noise by `Node.use_noise`: they are read
+    again wherever they count.
     """
 
     identity: Identity
@@ -63,6 +72,7 @@ class FeedContext:
     workers: Workers = field(init=False)
     answer_turns: ReactorBudget = field(init=False)
     alarms: Alarms = field(init=False)
+    bandwidth: Bandwidth = field(init=False)
     #: Seconds from one round to the next, given the least: one object, for each peer keeps it.
     interval: Callable[[float], float] = field(init=False)
 
@@ -73,7 +83,17 @@ class FeedContext:
             self.clock, most=ANSWERS_PER_TURN, seconds=ANSWERING_SECONDS
         )
         self.alarms = Alarms(self.clock)
+        self.bandwidth = Bandwidth(self.clock, self.limits)
         self.interval = lambda least: self.jittered(max(self.sync.interval, least))
+
+    @property
+    def slice_bytes(self) -> int:
+        """What a slice of values for a peer has: little under a rate, as nothing overtakes it."""
+        limit = self.bandwidth.sending
+        if not limit.is_on:
+            return SLICE_BYTES
+        rate = min(rate for rate in (limit.rate, limit.peer_rate) if rate)
+        return max(LEAST_RATE, min(SHARED_SLICE_BYTES, int(rate)))
 
     @property
     def own_keys(self) -> frozenset[bytes]:

@@ -32,6 +32,7 @@ __all__ = [
     "GROUPS_AHEAD",
     "IDS_A_STEP",
     "ID_VALUES",
+    "LEAST_RATE",
     "LEAST_REPLY_SCALE",
     "LEAST_SLICE_BYTES",
     "LONGEST_PULL_SECONDS",
@@ -295,9 +296,20 @@ NOISE_MET_SECONDS = 86_400.0
 LONGEST_VALUE_BYTES = 261_049
 
 
+#: The least rate that may be set, in bytes a second: a slice of a peer without a rate, a megabyte,
+#: has to go through it, beside those of some others, before `stall_seconds` of that peer are over.
+#: Slices of a node under a rate have at least as much.
+LEAST_RATE = 16_384
+
+
 def _limit(default: float, least: float, text: str, most: float | None = None) -> Any:
     bounds = {"min": least} if most is None else {"min": least, "max": most}
     return field(default=default, metadata={"help": text, **bounds})
+
+
+def _rate(text: str) -> Any:
+    metadata = {"help": f"{text}; 0: any", "unit": "bytes a second", "least": LEAST_RATE}
+    return field(default=0.0, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +369,13 @@ class Limits:
         0, 0, "values of a feed after which peers' values are refused; 0: any"
     )
     feed_bytes: int = _limit(0, 0, "bytes of a feed after which peers' values are refused; 0: any")
+    send_rate: float = _rate(
+        "what all peers together are sent, about all feeds: bytes a second, or a text such as "
+        '`"500 KiB"`'
+    )
+    receive_rate: float = _rate("what is taken from all peers together, about all feeds")
+    peer_send_rate: float = _rate("what one peer is sent, over all of its connections")
+    peer_receive_rate: float = _rate("what is taken from one peer, over all of its connections")
     strikes: int = _limit(
         10, 1, "protocol violations after which a member is not let in for a while"
     )

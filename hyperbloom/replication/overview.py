@@ -61,6 +61,8 @@ class Overview:
             queued_bytes=self._context.writer.queued_bytes,
             denied=len(self._context.denied),
             store_problem=self.store_problem(),
+            sending=self._context.bandwidth.sending.figures(),
+            receiving=self._context.bandwidth.receiving.figures(),
         )
 
     def store_problem(self) -> str | None:
@@ -95,6 +97,8 @@ class Overview:
             queued_bytes=writer.queued_bytes,
             commits=writer.figures,
             store_problem=self.store_problem(),
+            sending=self._context.bandwidth.sending.figures(),
+            receiving=self._context.bandwidth.receiving.figures(),
         )
 
     def feed_status(self, feed: Feed) -> FeedStatus:

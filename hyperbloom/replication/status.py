@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
+from hyperbloom.connections.bandwidth import NO_RATE, RateFigures
 from hyperbloom.connections.close_reason import ClosedConnection
 from hyperbloom.store.records import DiskSize, StoreSize
 from hyperbloom.store.writer import CommitFigures
@@ -173,6 +174,7 @@ class NodeStatus(_Picture):
     """The node as a whole. Sizes in bytes, `started` seconds since 1970.
 
     store_problem: why the store takes no writes, or what is damaged in it; None: all is well.
+    sending, receiving: the rates of `[limits]`.
     """
 
     version: str
@@ -186,6 +188,8 @@ class NodeStatus(_Picture):
     queued_bytes: int
     denied: int
     store_problem: str | None = None
+    sending: RateFigures = NO_RATE
+    receiving: RateFigures = NO_RATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,3 +274,5 @@ class NodeTraffic:
     queued_bytes: int
     commits: CommitFigures
     store_problem: str | None = None
+    sending: RateFigures = NO_RATE
+    receiving: RateFigures = NO_RATE

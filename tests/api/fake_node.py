@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 
 from hyperbloom.addresses import Address
 from hyperbloom.api.served import ServedNode
+from hyperbloom.connections.bandwidth import RateFigures
 from hyperbloom.connections.close_reason import ClosedConnection
 from hyperbloom.digests import element_sum, set_digest
 from hyperbloom.keys import Identity, discovery_key
@@ -571,6 +572,7 @@ class FakeNode:
             queued_bytes=17,
             commits=self.commits,
             store_problem=self.broken_store,
+            sending=RateFigures(rate=36.0, held_seconds=37.0),
         )
 
     def addresses(self) -> list[Address]:

@@ -80,6 +80,11 @@ def test_metrics_are_read_by_the_parser_of_prometheus(over_tcp):
     assert found["hyperbloom_disk_size_bytes",] == 35
     assert found["hyperbloom_store_free_bytes",] == 2
     assert found["hyperbloom_queue_bytes",] == 17
+    out = ("direction", "out")
+    assert found["hyperbloom_rate_limit_bytes", out, ("whose", "node")] == 36
+    assert ("hyperbloom_rate_limit_bytes", out, ("whose", "peer")) not in found, "not set"
+    assert found["hyperbloom_rate_held_seconds_total", out] == 37
+    assert found["hyperbloom_rate_held_seconds_total", ("direction", "in")] == 0
     assert found["hyperbloom_commit_seconds_count",] == 2
     assert found["hyperbloom_commit_seconds_bucket", ("le", "0.005")] == 1
     assert found["hyperbloom_commit_seconds_bucket", ("le", "+Inf")] == 2

@@ -141,6 +141,24 @@ def test_every_time_may_be_a_text():
         parse('[sync]\ninterval = "0.01s"\n')
 
 
+def test_rates_are_numbers_or_sizes():
+    limits = parse(
+        """
+        [limits]
+        send_rate = "500 KiB"
+        receive_rate = "2 MB"
+        peer_send_rate = 16384
+        peer_receive_rate = "1.5MiB"
+        """
+    ).limits
+    rates = (limits.send_rate, limits.receive_rate, limits.peer_send_rate, limits.peer_receive_rate)
+    assert rates == (512_000, 2_000_000, 16_384, 1_572_864)
+    assert parse("[limits]\nsend_rate = 0").limits.send_rate == 0
+    assert "must be 0 or at least 16384, not 16383" in refusal("[limits]\nsend_rate = 16383")
+    assert "'fast' is not a size" in refusal('[limits]\nsend_rate = "fast"')
+    assert "must be a finite number" in refusal("[limits]\nsend_rate = nan")
+
+
 def test_a_config_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         parse("").leeway = 1.0

@@ -15,6 +15,7 @@ from hyperbloom.units import (
     format_size,
     parse_duration,
     parse_expiry,
+    parse_size,
 )
 
 
@@ -131,3 +132,22 @@ def test_any_text_is_an_endpoint_or_refused(text):
     except ValueError:
         return
     assert text.startswith(("tcp:", "tcp6:"))
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1 B", 1), ("500 KiB", 512_000), ("500 kb", 500_000), ("2MB", 2_000_000),
+        (" 1.5 MiB ", 1_572_864), ("1 GB", 10**9), ("1 GiB", 2**30),
+    ],
+)  # fmt: skip
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "KiB", "5 TB", "-1 MB", "1e3 KB", "5  KB", "5 KB/s", "\u0665 KB"]
+)
+def test_what_is_no_size(text):
+    with pytest.raises(ValueError, match="is not a size"):
+        parse_size(text)

@@ -71,7 +71,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "passphrase": Room(knows=("credentials",)),
         "process": Room(knows=("exit_codes", "store"), packages=("twisted", "zope")),
         # What connections of any protocol share.
-        "connections": Room(knows=("addresses",), packages=("twisted",)),
+        "connections": Room(knows=("addresses",), packages=("twisted", "zope")),
         # The three network parts, which do not know each other.
         "replication": Room(
             knows=(*_CORE_AND_STORE, "addresses", "connections", "feed_keys", "feed_words"),

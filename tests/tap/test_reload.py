@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from nodes import Nodes, RealNode, real_nodes, wait_until
 
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.config import Config, parse_config
+from hyperbloom.connections.limits import BURST_SECONDS
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
@@ -234,3 +236,28 @@ def test_every_field_of_a_configuration_is_compared(tmp_path: Path) -> None:
         if field.name not in ("path", "feeds"):
             new = dataclasses.replace(old, **{field.name: object()})
             assert len(list(differences(old, new))) == 1, field.name
+
+
+def test_rates_are_taken_over_and_hold(nodes: Nodes) -> None:
+    """N bytes at a rate take at least as long as it says, less a burst."""
+    rate, size = 131_072, 600 * 1_000
+    owner = nodes.make("owner").start()
+    member = nodes.invited(owner, "member")
+    member.wait_for_peers(owner.key, 1)
+    rewrite(owner, more=f'[limits]\nsend_rate = "{rate // 1024} KiB"')
+    assert reloaded(owner) == (["[limits] send_rate"], [])
+    with owner.client() as client:
+        assert client.status()["sending"]["rate"] == rate
+    begun = time.monotonic()
+    owner.put(*(b"%03d" % number + bytes(997) for number in range(600)))
+    member.wait_for_count(owner.key, 600)
+    assert time.monotonic() - begun >= (size - rate * BURST_SECONDS) / rate
+    with owner.client() as client:
+        assert client.status()["sending"]["held_seconds"] > 0
+    shown = owner.command("status").stdout.decode()
+    assert "[limits]: the node sends at most 128 KiB/s" in shown
+    rewrite(owner)
+    assert reloaded(owner) == (["[limits] send_rate"], [])
+    owner.put(b"last")
+    member.wait_for_count(owner.key, 601)
+    assert len(member.peers(owner.key)) == 1, "the connection stayed"

@@ -28,6 +28,7 @@ from hyperbloom.connections.close_reason import FEED_KINDS
 if TYPE_CHECKING:
     from hyperbloom.api.monitoring.reactor_lag import LagMeter
     from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
+    from hyperbloom.connections.bandwidth import RateFigures
     from hyperbloom.replication.status import FeedTraffic, NodeTraffic
     from hyperbloom.store.histogram import Histogram
 
@@ -241,6 +242,7 @@ class NodeCollector(Collector):
         yield _counter("hyperbloom_strikes", "Violations of the protocol.", traffic.strikes)
         yield _counter("hyperbloom_received_bytes", "Bytes that peers sent.", traffic.bytes_in)
         yield _counter("hyperbloom_sent_bytes", "Bytes sent to peers.", traffic.bytes_out)
+        yield from _rates(("in", traffic.receiving), ("out", traffic.sending))
 
     @staticmethod
     def _feeds(feeds: tuple[FeedTraffic, ...]) -> Iterator[Metric]:
@@ -291,6 +293,26 @@ class NodeCollector(Collector):
         yield _counter(
             "hyperbloom_operations_failed", "Those that could not be written.", commits.failures
         )
+
+
+def _rates(*ways: tuple[str, RateFigures]) -> Iterator[Metric]:
+    """The rates of `[limits]`; one that is not set has no sample."""
+    limits = GaugeMetricFamily(
+        "hyperbloom_rate_limit_bytes",
+        "Bytes a second that may be moved: by all peers, by each.",
+        labels=["direction", "whose"],
+    )
+    for way, found in ways:
+        for whose, rate in (("node", found.rate), ("peer", found.peer_rate)):
+            if rate:
+                limits.add_metric([way, whose], rate)
+    yield limits
+    yield _by_label(
+        "hyperbloom_rate_held_seconds",
+        "Time in which a rate held some connection back.",
+        "direction",
+        [(way, found.held_seconds) for way, found in ways],
+    )
 
 
 def _discovery(form: dict[str, Any]) -> Iterator[Metric]:

@@ -108,11 +108,23 @@ class StoreSizeForm(TypedDict):
     file_bytes: int
 
 
+class RateForm(TypedDict):
+    """A direction: bytes a second in force for all peers and for each, 0: any; what they hold back.
+
+    waiting: connections that wait for a turn; held_seconds: since the start, in which one did.
+    """
+
+    rate: float
+    peer_rate: float
+    waiting: int
+    held_seconds: float
+
+
 class NodeStatusForm(TypedDict):
     """The node as a whole; `started` in seconds since 1970.
 
     store_problem: why the store takes no writes, null: it does. objects: the pool, null: there is
-    none.
+    none. sending, receiving: the rates of `[limits]`.
     """
 
     version: str
@@ -126,6 +138,8 @@ class NodeStatusForm(TypedDict):
     queued_bytes: int
     denied: int
     store_problem: str | None
+    sending: RateForm
+    receiving: RateForm
     objects: dict[str, Any] | None
     addresses: list[str]
     discovery: dict[str, Any]

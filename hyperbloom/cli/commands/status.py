@@ -94,11 +94,28 @@ def status(app: App, *, web: bool) -> None:
     ]
     if form["store_problem"]:
         remarks.insert(0, f"store: {form['store_problem']}")
+    remarks += _rates(form)
     remarks += _refusals(form["refusals"])
     if remarks and app.out.is_terminal:
         app.out.line("")
     for remark in remarks:
         app.out.sentence(remark)
+
+
+def _rates(form: Mapping[str, Any]) -> Iterator[str]:
+    """The rates of `[limits]` that are set, and whether they hold something back now."""
+    for way, word in (("sending", "sends"), ("receiving", "takes")):
+        # A node that was not restarted yet may be older than this command.
+        found = form.get(way) or {"rate": 0, "peer_rate": 0}
+        rates = [
+            f"{format_size(found[key])}/s{whose}"
+            for key, whose in (("rate", ""), ("peer_rate", " for each peer"))
+            if found[key]
+        ]
+        if rates:
+            waiting = found["waiting"]
+            held = f"; {counted(waiting, 'connection')} held back now" if waiting else ""
+            yield f"[limits]: the node {word} at most {' and '.join(rates)}{held}"
 
 
 def _show_pool(app: App, pool: Mapping[str, Any]) -> None:

@@ -115,7 +115,8 @@ class FeedStream:
     """The stream of one feed, which begins behind the seq `top`.
 
     `readers` are the peers that are there, `credentials` gives what this node signs with (None
-    where it may not write: then nothing is told), `read_log` a piece of the arrival log.
+    where it may not write: then nothing is told), `read_log` a piece of the arrival log,
+    `most_bytes` what a slice may have.
     """
 
     def __init__(
@@ -125,6 +126,8 @@ class FeedStream:
         credentials: Callable[[], Credentials | None],
         read_log: ReadLog,
         clock: IReactorTime,
+        *,
+        most_bytes: Callable[[], int] = lambda: SLICE_BYTES,
     ) -> None:
         #: What peers are told up to, by seq.
         self.top = top
@@ -132,6 +135,7 @@ class FeedStream:
         self._credentials = credentials
         self._read_log = read_log
         self._clock = clock
+        self._most_bytes = most_bytes
         self._turns = ReactorBudget(clock, most=BROADCASTS_PER_TURN, seconds=BROADCAST_SECONDS)
         #: What was stored since the last round began, and the bytes of it; None: too many.
         self._news: list[tuple[Appended, bytes]] | None = []
@@ -208,7 +212,7 @@ class FeedStream:
     def _slice_bytes(self) -> int:
         """What a slice may have: all peers of a round may have one each in their buffers."""
         each = ROUND_BYTES // max(1, len(self._readers))
-        return max(LEAST_SLICE_BYTES, min(SLICE_BYTES, each))
+        return max(LEAST_SLICE_BYTES, min(self._most_bytes(), each))
 
     def _of_log(self, seq: int, top: int, piece: LogSlice) -> StreamSlice:
         """A slice of what was read; it ends where the round does, for all to go on from there."""

@@ -48,6 +48,7 @@ class Feed:
             self.trust.credentials,
             self.values.read_log,
             context.clock,
+            most_bytes=lambda: context.slice_bytes,
         )
         #: Along which links values are pushed, and along which their ids are told.
         self.tree = TreeDriver(context.clock)

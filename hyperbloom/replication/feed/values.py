@@ -63,7 +63,9 @@ class FeedValues:
     ) -> None:
         self.key = record.key
         self.top_seq = record.top_seq
-        self.slices = FeedSlices(context.store, self.key, lambda: self.top_seq)
+        self.slices = FeedSlices(
+            context.store, self.key, lambda: self.top_seq, lambda: context.slice_bytes
+        )
         #: Slices of answers that several peers are sent alike.
         self.shared_slices = SharedSlices()
         #: Digests of parts of the feed, which peers are compared by.

@@ -75,6 +75,9 @@ class AdmittedPeer(Registered, Protocol):
     def look_again(self) -> None:
         """Go on taking frames if there is room for them."""
 
+    def use_rates(self) -> None:
+        """Hold to the rates that are set now."""
+
 
 class Admission(Registry[AdmittedPeer]):
     """All connections about feeds. `feed_of` finds the feed of a discovery key, or None."""
@@ -263,8 +266,11 @@ class Admission(Registry[AdmittedPeer]):
     # Called by Node
 
     def limits_changed(self) -> None:
-        """Take over what was read of the limits at the start; open connections keep theirs."""
+        """Take over what was read of the limits at the start; open connections get the rates."""
         limits = self.context.limits
+        if self.context.bandwidth.set_rates(limits):
+            for peer in [peer for peer in self._open if peer.close_reason is None]:
+                peer.use_rates()
         self._strikes.bound(most=limits.strikes, memory=limits.ban_seconds)
         self.context.shares.limits_changed()
 

@@ -274,6 +274,11 @@ class PeerProtocol(PeerConnection):
             )
         )
 
+    def use_rates(self) -> None:
+        """Hold to the rates of `[limits]`: the connection is secure, or they have changed."""
+        if self.peering is not None:
+            self.use_bandwidth(self.context.bandwidth, self.peering.scheduler)
+
     def _why_unwanted(self, key: bytes) -> str | None:
         return None if self.outgoing else self.admission.why_unwanted(self, key)
 
@@ -310,6 +315,6 @@ class PeerProtocol(PeerConnection):
         if hasattr(self.wire, "setTcpKeepAlive"):
             _notice_silence(self.wire)
         self.peering = Peering(self, self.feed, self.session, remote)
-        self.wire.registerProducer(self.peering.scheduler, True)
+        self.use_rates()
         self.peering.start()
         self.became_ready()

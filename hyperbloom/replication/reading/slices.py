@@ -20,12 +20,22 @@ __all__ = ["FeedSlices"]
 
 
 class FeedSlices:
-    """Reads one feed; `top_seq` is the number of the last arrival."""
+    """Reads one feed; `top_seq` is the number of the last arrival.
 
-    def __init__(self, store: Store, key: bytes, top_seq: Callable[[], int]) -> None:
+    slice_bytes: what a slice that peers are sent may have.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        key: bytes,
+        top_seq: Callable[[], int],
+        slice_bytes: Callable[[], int] = lambda: SLICE_BYTES,
+    ) -> None:
         self._store = store
         self._key = key
         self._top_seq = top_seq
+        self._slice_bytes = slice_bytes
 
     def here(self, start: bytes, end: bytes | None) -> RangeSlice:
         """The next values of a range, as many as a slice holds."""
@@ -48,7 +58,9 @@ class FeedSlices:
     def at_most(self, start: bytes, end: bytes | None, most: int) -> RangeSlice:
         """The next values of a range, `most` of them (0: as many as a slice holds)."""
         limit = min(most or SLICE_VALUES, SLICE_VALUES)
-        return self._store.range_slice(self._key, start, end, limit=limit, max_bytes=SLICE_BYTES)
+        return self._store.range_slice(
+            self._key, start, end, limit=limit, max_bytes=self._slice_bytes()
+        )
 
     def portion(self, start: bytes, end: bytes | None) -> RangeSlice:
         """The next values of a range, as many as a frame of an answer has."""

@@ -9,6 +9,7 @@ not hold up the broadcast or our own questions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -54,6 +55,7 @@ class SendScheduler:
         self._stopped = False
         self._wake_call: IDelayedCall | None = None
         self.paused = False
+        #: Since when, in seconds of the clock; infinite: it is held for this node's own rate.
         self.paused_at = 0.0
 
     def __len__(self) -> int:
@@ -66,7 +68,7 @@ class SendScheduler:
 
     def stalled_since(self, moment: float) -> float:
         """Seconds the transport has been full at clock time `moment`; 0 while it is not."""
-        return moment - self.paused_at if self.paused and not self._stopped else 0.0
+        return max(0.0, moment - self.paused_at) if self.paused and not self._stopped else 0.0
 
     def add(self, job: Job) -> None:
         """Let `job` take turns from now on (a job already there is only woken)."""
@@ -115,11 +117,16 @@ class SendScheduler:
         if not self._stopped:
             self._failed(failure)
 
+    def hold(self) -> None:
+        """Take no step: what was sent waits for this node's rate, which is no fault of the peer."""
+        self.paused = True
+        self.paused_at = math.inf
+
     # IPushProducer: called by the transport
 
     def pauseProducing(self) -> None:
         """The transport is full."""
-        if not self.paused:
+        if not self.paused or self.paused_at == math.inf:
             self.paused = True
             self.paused_at = self._clock.seconds()
 
