@@ -266,7 +266,6 @@ def _show_report(app: App, target: Place, report: ExportReport) -> None:
                 "tables": [
                     {
                         "table": table.table,
-                        "cut": table.cut,
                         "version": table.version,
                         "changed": table.changed,
                         "engine": table.choice.engine if table.choice else None,
