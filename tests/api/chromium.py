@@ -1,6 +1,6 @@
 """A headless Chromium, told what to do through the DevTools protocol over a pair of pipes.
 
-The browser is Debian's, or any that is there; nothing is downloaded. Messages are JSON with a NUL
+Which browser, says `debian_chromium`. Messages are JSON with a NUL
 behind each (`--remote-debugging-pipe`), so that no WebSocket is needed.
 """
 
@@ -18,23 +18,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
 PATIENCE = 120.0
-
-
-def browser_path() -> str | None:
-    """Where a browser is, if one is there."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Chromium:
     """One browser process with a profile of its own, and one page in it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, command: list[str]) -> None:
         self.profile = tempfile.mkdtemp(prefix="hb-chromium-")
         (commands_out, commands), (events, events_in) = os.pipe(), os.pipe()
         arguments = [
-            path, "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self.profile}",
+            *command,
+            "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self.profile}",
             "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
             "--disable-background-networking", "--disable-component-update", "--disable-sync",
             "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
@@ -160,3 +155,12 @@ class Chromium:
             self.process.kill()
             self.process.wait(240)
         shutil.rmtree(self.profile, ignore_errors=True)
+
+
+def opened(browser: Chromium, served: Any) -> None:
+    """The page of a node that is served, let in by a code, with its first frame."""
+    browser.go("about:blank")
+    browser.wait("location.href === 'about:blank'")
+    browser.seen.clear()
+    browser.go(served.client().offer_session()["url"])
+    browser.wait("document.body?.dataset.frames >= 1")

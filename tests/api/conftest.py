@@ -1,13 +1,33 @@
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
+from chromium import Chromium
+from debian_chromium import UnavailableError, browser
 from serving import ReactorThread, Served, ServedOverTcp
 
 from hyperbloom.objects.classes.types import Types
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.store import Store, WriterInline
+
+REQUIRE = "HYPERBLOOM_REQUIRE_BROWSER"
+"""Set (by .ci/run) where a missing browser is a failure and not a skip."""
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A browser, or a skip that says why there is none; a failure where it is required."""
+    try:
+        command = browser()
+    except UnavailableError as reason:
+        if os.environ.get(REQUIRE):
+            pytest.fail(f"{reason}; {REQUIRE} is set", pytrace=False)
+        pytest.skip(f"no browser is available: {reason}")
+    made = Chromium(command)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -105,6 +105,10 @@ class FakeFeed:
     def chain(self) -> Chain | None:
         return self.graph.shortest_chain(self.identity.public_key, now=time.time())
 
+    @property
+    def top_seq(self) -> int:
+        return len(self.log)
+
     def record(self) -> FeedRecord:
         return FeedRecord(
             key=self.key,
