@@ -124,6 +124,35 @@ class Chromium:
         shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(shot["data"]))
 
+    def scheme(self, name: str) -> None:
+        """What the system prefers: `light` or `dark`."""
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        self.send("Emulation.setEmulatedMedia", features=features)
+
+    def press(self, key: str) -> None:
+        """A key, by its name of the DOM: Tab, Enter, ArrowRight or a space."""
+        code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39}[key]
+        text = {"Enter": "\r", " ": " "}.get(key, "")
+        parameters = {"key": key, "windowsVirtualKeyCode": code, "text": text}
+        self.send("Input.dispatchKeyEvent", type="keyDown", **parameters)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **parameters)
+
+    def violations(self, axe: str) -> list[str]:
+        """What axe-core, given as text, finds wrong for those who do not see or use a mouse.
+
+        Each as the rule, what to do about it, and the elements.
+        """
+        if not self.eval("typeof axe === 'object'"):
+            self.eval(f"{axe};true")
+        found = self.eval(
+            "axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations)"
+        )
+        return [
+            f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes']]}"
+            f" {one['nodes'][0]['any'][:1]}"
+            for one in found
+        ]
+
     def requests(self) -> list[str]:
         """The addresses that were asked for."""
         return [
@@ -162,5 +191,6 @@ def opened(browser: Chromium, served: Any) -> None:
     browser.go("about:blank")
     browser.wait("location.href === 'about:blank'")
     browser.seen.clear()
+    browser.scheme("light")
     browser.go(served.client().offer_session()["url"])
     browser.wait("document.body?.dataset.frames >= 1")

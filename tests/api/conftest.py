@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
+import npm_packages
 import pytest
 from chromium import Chromium
 from debian_chromium import UnavailableError, browser
@@ -28,6 +30,18 @@ def chromium():
     made = Chromium(command)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """The program of axe-core, or a skip that says why it is not here."""
+    try:
+        modules = npm_packages.install(Path(__file__).with_name("axe"))
+    except npm_packages.UnavailableError as reason:
+        if os.environ.get(REQUIRE):
+            pytest.fail(f"{reason}; {REQUIRE} is set", pytrace=False)
+        pytest.skip(f"axe-core is not available: {reason}")
+    return (modules / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

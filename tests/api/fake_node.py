@@ -513,6 +513,7 @@ class FakeNode:
             store=self.sizes,
             queued_bytes=0,
             denied=0,
+            store_problem=self.broken_store,
         )
 
     def store_problem(self) -> str | None:

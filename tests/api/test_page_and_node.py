@@ -42,7 +42,14 @@ def wait_for(browser: Chromium, link: str) -> dict:
     return shown(browser)
 
 
-def test_a_hang_and_a_loss_are_seen_and_the_session_survives_a_restart(chromium, node):
+def assert_accessible(browser: Chromium, axe: str) -> None:
+    """No rule is violated, in the light or in the dark."""
+    for scheme in ("dark", "light"):
+        browser.scheme(scheme)
+        assert browser.violations(axe) == [], scheme
+
+
+def test_a_hang_and_a_loss_are_seen_and_the_session_survives_a_restart(chromium, axe, node):
     opened(chromium, node)
     name = node.key.hex()[:8]
     live = wait_for(chromium, "live")
@@ -59,6 +66,7 @@ def test_a_hang_and_a_loss_are_seen_and_the_session_survives_a_restart(chromium,
         # No figure looks as if it were of now, and none is taken away.
         assert all(a != b for a, b in zip(colours, chromium.eval(COLOURS), strict=True))
         assert chromium.eval("document.querySelector('#glance').innerText").count("\n") > 3
+        assert_accessible(chromium, axe)
     finally:
         node.process.send_signal(signal.SIGCONT)
     assert wait_for(chromium, "live") == live
@@ -68,6 +76,7 @@ def test_a_hang_and_a_loss_are_seen_and_the_session_survives_a_restart(chromium,
     lost = wait_for(chromium, "lost")
     assert lost["title"] == f"lost · {name} · hyperbloom"
     assert lost["stale"]
+    assert_accessible(chromium, axe)
     node.start()
     node.put(b"two")
     chromium.wait("document.querySelector('#feeds tbody tr').cells[1].textContent === '2'")
