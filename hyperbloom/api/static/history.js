@@ -12,17 +12,20 @@ const TABLE_ROWS = 24;
 const perSecond = (found) => (series) => series.map((n) => (n == null ? null : n / found.step));
 const delay = (seconds) => `${whole.format(Math.round(seconds * 1000))} ms`;
 const plain = (n) => whole.format(Math.round(n));
-// What is drawn: its name, its figures in an answer, and how one of them is said.
+// What is drawn: its name, its figures in an answer, how one of them is said, and whether what
+// counts is how it changes; else it is drawn from nought on.
 const CHARTS = [
-  ["values", (found) => found.feed?.values, plain],
+  ["values", (found) => found.feed?.values, plain, true],
   ["arriving", (found) => found.feed && perSecond(found)(found.feed.arrived), rate],
   ["peers", (found) => found.feed?.peers ?? found.peers, plain],
   ["received", (found) => perSecond(found)(found.received_bytes), (n) => `${bytes(n)}/s`],
   ["sent", (found) => perSecond(found)(found.sent_bytes), (n) => `${bytes(n)}/s`],
   ["longest delay", (found) => found.lag_seconds, delay],
-  ["store", (found) => found.used_bytes, bytes],
-  ["free on the disk", (found) => found.disk_free_bytes, bytes],
+  ["store", (found) => found.used_bytes, bytes, true],
+  ["disk free", (found) => found.disk_free_bytes, bytes, true],
 ];
+// What changes by less than this part of itself is drawn as a line that is nearly level.
+const LEAST_CHANGE = 0.02;
 
 const state = { feed: null, span: "hours", looking: 0, asked: 0 };
 
@@ -30,7 +33,7 @@ const state = { feed: null, span: "hours", looking: 0, asked: 0 };
 function lines(at, series, found, [least, most]) {
   const [end, width] = [now(), SPANS[state.span]];
   const x = (moment) => WIDTH * Math.max(0, 1 - (end - moment) / width);
-  const y = (n) => (most === least ? HEIGHT / 2 : 3 + (HEIGHT - 6) * (1 - (n - least) / (most - least)));
+  const y = (n) => 2 + (HEIGHT - 4) * (1 - (n - least) / (most - least));
   const parts = [];
   let last = null;
   at.forEach((moment, i) => {
@@ -42,7 +45,13 @@ function lines(at, series, found, [least, most]) {
   return parts;
 }
 
-function drawChart([name, figures, say], found) {
+function axis([least, most], isOfChange) {
+  if (!isOfChange) return [0, most || 1];
+  const more = Math.max(0, LEAST_CHANGE * most - (most - least), 1 - (most - least)) / 2;
+  return [least - more, most + more];
+}
+
+function drawChart([name, figures, say, isOfChange], found) {
   const series = figures(found) ?? [];
   const known = series.filter((n) => n != null);
   const figure = make("figure");
@@ -51,12 +60,12 @@ function drawChart([name, figures, say], found) {
   figure.append(caption);
   if (!known.length) return figure;
   const range = [Math.min(...known), Math.max(...known)];
-  const between = range[0] === range[1] ? `always ${say(range[0])}` : `${say(range[0])} to ${say(range[1])}`;
+  const between = say(range[0]) === say(range[1]) ? `always ${say(range[0])}` : `${say(range[0])} to ${say(range[1])}`;
   const svg = svgMake("svg", {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",
     "aria-label": `${name}: now ${say(known.at(-1))}, ${between}`,
   });
-  for (const part of lines(found.at, series, found, range)) {
+  for (const part of lines(found.at, series, found, axis(range, isOfChange))) {
     if (part.length === 1) part.push([part[0][0] + 0.5, part[0][1]]);
     svg.append(svgMake("path", { d: `M${part.map((point) => point.map((n) => n.toFixed(1)).join(" ")).join("L")}` }));
   }

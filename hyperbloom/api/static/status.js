@@ -238,6 +238,8 @@ function drawPeers({ peers, total }) {
     ],
   })));
   const last = state.offset + peers.length;
+  $("no-peers").hidden = total > 0;
+  $("peers").hidden = total === 0;
   $("pages").hidden = total <= PAGE_PEERS;
   setText($("shown"), total ? `${whole.format(state.offset + 1)} to ${whole.format(last)} of ${whole.format(total)}` : "");
   $("before").disabled = state.offset === 0;
