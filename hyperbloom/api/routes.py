@@ -61,7 +61,8 @@ _POOL = (
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/", status_page.show_page, is_page=True),
     Route("GET", "/status.css", status_page.show_style, is_page=True),
-    Route("GET", "/status.js", status_page.show_script, is_page=True),
+    Route("GET", "/scripts/{script}", status_page.show_script, is_page=True,
+          problems=(ErrorKind.NOT_FOUND,)),
     Route("GET", "/health", node.show_health, is_open=True, answer=answers.HealthForm,
           statuses=(200, 503)),
     Route("GET", "/metrics", node.show_metrics, answer=str, media_types=_TEXT),
@@ -71,6 +72,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/live", status_stream.watch_node, answer=str, media_types=_EVENTS),
     Route("GET", "/v1/peers", node.list_peers, answer=node.PeersForm,
           query=("feed", "offset", "limit")),
+    Route("GET", "/v1/history", node.show_history, answer=answers.HistoryForm,
+          query=("span", "feed"), problems=(ErrorKind.BAD_REQUEST,)),
     Route("GET", "/v1/discovery", discovery.show_discovery),
     Route("POST", "/v1/snapshots", node.take_snapshot, body=bodies.TargetForm, statuses=_CREATED,
           problems=(ErrorKind.CONFLICT, *_STORE)),

@@ -97,6 +97,9 @@ class ServedForgetting(Protocol):
 class ServedValues(Protocol):
     """`hyperbloom.replication.feed.values.FeedValues`, as far as the API uses it."""
 
+    @property
+    def top_seq(self) -> int: ...
+
     def record(self) -> FeedRecord: ...
 
     def has(self, values: Sequence[bytes]) -> list[bool]: ...

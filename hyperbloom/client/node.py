@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hyperbloom.client.requests import feed_path
+from hyperbloom.client.requests import feed_path, with_query
 from hyperbloom.client.transport import Transport
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas.answers import NoiseKeyForm, PingForm, SessionOfferForm
+    from hyperbloom.api.schemas.answers import (
+        HistoryForm,
+        HistorySpan,
+        NoiseKeyForm,
+        PingForm,
+        SessionOfferForm,
+    )
     from hyperbloom.api.schemas.status import NodeStatusForm, PeerStatusForm
 
 __all__ = ["NodeRequests"]
@@ -30,6 +36,11 @@ class NodeRequests(Transport):
     def peers(self) -> list[PeerStatusForm]:
         """Every peer, see `hyperbloom.replication.status.PeerStatus`."""
         return cast("list[PeerStatusForm]", self.ask("GET", "/v1/peers")["peers"])
+
+    def history(self, span: HistorySpan = "hours", feed: str | None = None) -> HistoryForm:
+        """What the node was like: the last hours by the minute, or a `week` by ten minutes."""
+        path = with_query("/v1/history", span=span, feed=feed)
+        return cast("HistoryForm", self.ask("GET", path))
 
     def noise_keys(self) -> list[NoiseKeyForm]:
         """The keys that have spoken `noise`, those met longest ago first."""

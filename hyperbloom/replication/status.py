@@ -80,7 +80,8 @@ class PeerStatus(_Picture):
     `protected`: nobody between both nodes can read or alter the stream (`noise`).
     `last_round`: how this node last asked the peer for what differs. `in_sync`: whether the peer
     held the same at `in_sync_at`, as a digest or Sync showed (`in_sync_by`); None while nothing is
-    known.
+    known. `expected`: how many values there will be here once everything has come that the peer
+    told of last; None: it tells no digests, or this node keeps a part of the feed.
     """
 
     feed: bytes
@@ -106,6 +107,7 @@ class PeerStatus(_Picture):
     in_sync: bool | None = None
     in_sync_at: float | None = None
     in_sync_by: str | None = None
+    expected: int | None = None
     last_round: SyncRound | None = None
 
 

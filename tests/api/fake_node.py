@@ -106,6 +106,10 @@ class FakeFeed:
     def chain(self) -> Chain | None:
         return self.graph.shortest_chain(self.identity.public_key, now=time.time())
 
+    @property
+    def top_seq(self) -> int:
+        return len(self.log)
+
     def record(self) -> FeedRecord:
         return FeedRecord(
             key=self.key,
@@ -510,6 +514,7 @@ class FakeNode:
             store=self.sizes,
             queued_bytes=0,
             denied=0,
+            store_problem=self.broken_store,
         )
 
     def store_problem(self) -> str | None:

@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,13 @@ class ServedOverTcp(Served):
         self.token_path = self.folder / "api.token"
         self.token = load_token(self.token_path)
         clock = self.thread.reactor
-        self.access = Access(Address("127.0.0.1", self.port), self.token, clock=clock.seconds)
+        self.access = Access(
+            Address("127.0.0.1", self.port),
+            self.token,
+            secret=self.node.identity.seed,
+            clock=clock.seconds,
+            now=time.time,
+        )
         control = ControlService(
             self.node, self.path, reactor=self.thread.reactor, access=self.access, **self.shown()
         )

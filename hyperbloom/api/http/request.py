@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from twisted.web.server import Request
 
     from hyperbloom.api.http.access import Access
+    from hyperbloom.api.schemas.answers import HistoryForm, HistorySpan
     from hyperbloom.api.served import ServedDiscovery, ServedFeed, ServedNode, ServedObjects
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Answer",
     "Call",
     "Context",
+    "KeptHistory",
     "Result",
     "SharedFrames",
     "range_of",
@@ -55,6 +57,12 @@ class SharedFrames(Protocol):
     def newest(self) -> bytes: ...
 
 
+class KeptHistory(Protocol):
+    """`hyperbloom.api.monitoring.history.History`, as far as endpoints use it."""
+
+    def form(self, span: HistorySpan, feed: bytes | None) -> HistoryForm: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What the endpoints share.
@@ -62,7 +70,8 @@ class Context:
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
     reactor. discovery: None where it is off. objects: the object pool, None without one. reload:
     reads the node's configuration anew. access: of the TCP port, None where there is none.
-    registry: the metrics. status_frames: what the readers of the status page share.
+    registry: the metrics. status_frames: what the readers of the status page share. history: what
+    the node was like.
     """
 
     node: ServedNode
@@ -75,6 +84,7 @@ class Context:
     access: Access | None = None
     registry: CollectorRegistry
     status_frames: SharedFrames
+    history: KeptHistory
 
 
 class Call:

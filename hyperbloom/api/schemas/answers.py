@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, TypeAlias, TypedDict, TypeGuard, get_args
 
 from hyperbloom.api.schemas.scalars import Count, Hex, Key
 
@@ -18,10 +18,13 @@ __all__ = [
     "DeniedKeyForm",
     "DenyListForm",
     "FeedForm",
+    "FeedHistoryForm",
     "FeedsForm",
     "FetchedForm",
     "HasForm",
     "HealthForm",
+    "HistoryForm",
+    "HistorySpan",
     "InvitationForm",
     "IssuedForm",
     "LinkForm",
@@ -40,6 +43,7 @@ __all__ = [
     "StepForm",
     "TrustWord",
     "WrittenForm",
+    "is_span",
 ]
 
 
@@ -50,6 +54,41 @@ class Problems(TypedDict):
     title: str
     status: int
     detail: str
+
+
+class FeedHistoryForm(TypedDict):
+    """Figures of a feed, a row each; `arrived`: values that came since the row before."""
+
+    values: list[float | None]
+    arrived: list[float | None]
+    peers: list[float | None]
+
+
+#: The last hours by the minute, or a week by ten minutes.
+HistorySpan: TypeAlias = Literal["hours", "week"]
+
+
+def is_span(text: str) -> TypeGuard[HistorySpan]:
+    """Whether a text names one."""
+    return text in get_args(HistorySpan)
+
+
+class HistoryForm(TypedDict):
+    """Figures of the node, a row each `step` seconds, the oldest first; null: not known.
+
+    `at`: seconds since 1970. `received_bytes` and `sent_bytes`: since the row before.
+    `lag_seconds`: the longest that the reactor was late. `feed`: of the one that was asked about.
+    """
+
+    step: float
+    at: list[float]
+    peers: list[float | None]
+    received_bytes: list[float | None]
+    sent_bytes: list[float | None]
+    lag_seconds: list[float | None]
+    used_bytes: list[float | None]
+    disk_free_bytes: list[float | None]
+    feed: FeedHistoryForm | None
 
 
 class HasForm(TypedDict):

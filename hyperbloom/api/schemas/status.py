@@ -52,6 +52,7 @@ class PeerStatusForm(TypedDict):
     in_sync: bool | None
     in_sync_at: float | None
     in_sync_by: str | None
+    expected: int | None
     last_round: SyncRoundForm | None
 
 
