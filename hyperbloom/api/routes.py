@@ -87,6 +87,8 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/sessions/claim", status_page.claim_session, is_open=True,
           body=bodies.CodeForm, answer=answers.SessionForm, statuses=_CREATED,
           problems=(ErrorKind.CONFLICT,)),
+    Route("GET", "/v1/keys/{key}", names.show_key, answer=answers.KeyFoundForm,
+          problems=(ErrorKind.UNKNOWN_PEER,)),
     Route("GET", "/v1/names", names.list_names, answer=answers.NamesForm),
     Route("POST", "/v1/names", names.name_key, body=bodies.NameForm,
           answer=answers.KeyNamedForm, statuses=_CREATED,

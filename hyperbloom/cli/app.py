@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hyperbloom.client.client import Client
     from hyperbloom.config import Config
 
-__all__ = ["App", "Command", "Group", "Root", "exit_with", "pass_app"]
+__all__ = ["App", "Command", "Group", "Root", "exit_with", "full_option", "pass_app"]
 
 #: Seconds a node is given for an answer where nothing else is said.
 DEFAULT_TIMEOUT = 30.0
@@ -66,7 +66,7 @@ class App:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self._config: Config | None = None
-        self.out = Output(as_json=bool(options.get("json")))
+        self.out = Output(as_json=bool(options.get("json")), full=bool(options.get("full")))
 
     @property
     def config_path(self) -> Path:
@@ -166,6 +166,17 @@ def _common_options(*, config: bool = True, timeout: bool = True) -> list[click.
         )
     )
     return options
+
+
+def full_option(command: Any) -> Any:
+    """--full."""
+    return click.option(
+        "--full",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember,
+        help="Show keys with all their digits.",
+    )(command)
 
 
 class Command(click.Command):

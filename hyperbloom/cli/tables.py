@@ -16,10 +16,12 @@ from hyperbloom.cli.printable import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Cell", "Key", "Name", "piped", "print_table"]
+__all__ = ["Cell", "Key", "Name", "PeerKey", "key_text", "piped", "print_table"]
 
 #: Characters of a key where there is room.
 KEY_CHARACTERS = 12
+#: Characters of a name, where it has more, that stay where there is little room.
+LEAST_NAME = 16
 #: Spaces between two columns.
 GAP = 2
 
@@ -44,6 +46,37 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerKey:
+    """A peer's key in a table: the operator's name for it and its first digits; whole for pipes.
+
+    Where there is little room the digits give way, and the name stays.
+    """
+
+    text: str
+    name: str | None = None
+
+    @property
+    def least(self) -> int:
+        """As many characters of a name as tell most of them apart, or 8 digits."""
+        return 8 if self.name is None else min(cell_width(printable(self.name)), LEAST_NAME)
+
+    def whole(self) -> str:
+        """All there is to show."""
+        return key_text(self.text, self.name)
+
+    def wide(self) -> str:
+        """What is shown where there is room."""
+        if self.name is None:
+            return _cut(self.text, KEY_CHARACTERS + 1)
+        return f"{self.name} ({self.text[:KEY_CHARACTERS]})"
+
+
+def key_text(key: str, name: str | None) -> str:
+    """A key with all its digits, and before it what the operator calls it."""
+    return key if name is None else f"{name} ({key})"
+
+
+@dataclass(frozen=True, slots=True)
 class Name:
     """A name that somebody gave; its start is enough beside a key."""
 
@@ -58,7 +91,14 @@ class Name:
     wide = whole
 
 
-Cell = str | Key | Name
+Cell = str | Key | PeerKey | Name
+
+
+def cell_width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _cut(text: str, width: int) -> str:
@@ -85,7 +125,10 @@ def _whole(cell: Cell) -> str:
 
 
 def _fitting(cell: Cell, width: int) -> str:
-    return _wide(cell) if isinstance(cell, str) else _cut(_wide(cell), width)
+    wide = _wide(cell)
+    if isinstance(cell, PeerKey) and cell.name is not None and cell_width(wide) > width:
+        wide = printable(cell.name)
+    return wide if isinstance(cell, str) else _cut(wide, width)
 
 
 def _widths(names: Sequence[str], rows: Sequence[Sequence[Cell]], room: int) -> list[int] | None:
@@ -99,7 +142,7 @@ def _widths(names: Sequence[str], rows: Sequence[Sequence[Cell]], room: int) -> 
         widths.append(wide)
         least.append(max(head, *(min(cell_len(_wide(c)), _least(c)) for c in column)))
     excess = sum(widths) + GAP * (len(names) - 1) - room
-    for kind in (Key, Name):
+    for kind in ((Key, PeerKey), (Name,)):
         giving = [i for i, row in enumerate(zip(*rows, strict=True)) if _has(row, kind)]
         while excess > 0 and any(widths[i] > least[i] for i in giving):
             widest = max((i for i in giving if widths[i] > least[i]), key=lambda i: widths[i])
@@ -112,16 +155,23 @@ def _least(cell: Cell) -> float:
     return math.inf if isinstance(cell, str) else cell.least
 
 
-def _has(cells: Sequence[Cell], kind: type) -> bool:
-    return any(isinstance(cell, kind) for cell in cells)
+def _has(cells: Sequence[Cell], kinds: tuple[type, ...]) -> bool:
+    return any(isinstance(cell, kinds) for cell in cells)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Prints rows under a heading; columns whose name ends in `>` are aligned to the right."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, full: bool = False
+) -> None:
+    """Prints rows under a heading; columns whose name ends in `>` are aligned to the right.
+
+    full: keys give no digit away.
+    """
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
     names = [column.rstrip(">") for column in columns]
+    if full:
+        rows = [[_with_whole_key(cell) for cell in row] for row in rows]
     widths = _widths(names, rows, console.width)
     if widths is None:
         _print_blocks(console, names, rows)
@@ -133,6 +183,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     for row in rows:
         cells = [_fitting(cell, width) for cell, width in zip(row, widths, strict=True)]
         _print_cells(console, cells, list(_padded(cells, widths, right)))
+
+
+def _with_whole_key(cell: Cell) -> Cell:
+    if isinstance(cell, PeerKey):
+        return cell.whole()
+    if isinstance(cell, Key):
+        return cell.text or "-" if cell.name is None else f"{cell.name} ({cell.text})"
+    return cell
 
 
 def _padded(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterator[str]:

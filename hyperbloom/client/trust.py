@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hyperbloom.api.schemas.answers import (
         InvitationForm,
         JoinedForm,
+        KeyFoundForm,
         KeyNamedForm,
         LinkForm,
         MemberForm,
@@ -28,6 +29,10 @@ class TrustRequests(Transport):
     Where a key may be a text, that is a key in hex, 8 or more of its first digits, or its name; the
     node looks it up.
     """
+
+    def find_key(self, key: str) -> KeyFoundForm:
+        """The key that is meant by its beginning or its name: `key`, `name`."""
+        return cast("KeyFoundForm", self.ask("GET", key_path("/v1/keys", key)))
 
     def names(self) -> list[NamedKeyForm]:
         """What the node's operator calls keys: `key`, `name`, `named_at`."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from hyperbloom.api.schemas.answers import (
         CountForm,
         FeedForm,
+        KeyFoundForm,
         KeyNamedForm,
         LinkForm,
         MemberForm,
@@ -294,6 +295,10 @@ class TwistedClient:
         ).addCallback(opened)
 
     # Trust
+
+    def find_key(self, key: str) -> Deferred[KeyFoundForm]:
+        """The key that is meant by its beginning or its name: `key`, `name`."""
+        return self.ask("GET", key_path("/v1/keys", key))
 
     def names(self) -> Deferred[list[NamedKeyForm]]:
         """What the node's operator calls keys."""

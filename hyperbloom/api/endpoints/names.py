@@ -9,7 +9,13 @@ from hyperbloom.api.problems import value_errors_as_problems
 from hyperbloom.api.schemas.answers import KeyNamedForm, NamedKeyForm
 from hyperbloom.api.schemas.bodies import NameForm
 
-__all__ = ["list_names", "name_key", "unname_key"]
+__all__ = ["list_names", "name_key", "show_key", "unname_key"]
+
+
+async def show_key(call: Call) -> Result:
+    """The key that is meant by its beginning or its name."""
+    key = await call.key_named(call.arguments[0])
+    return {"key": key.hex(), "name": call.node.names.get(key)}
 
 
 def list_names(call: Call) -> Answer:

@@ -25,6 +25,7 @@ __all__ = [
     "InvitationForm",
     "IssuedForm",
     "JoinedForm",
+    "KeyFoundForm",
     "KeyNamedForm",
     "LinkForm",
     "LinkIssuedForm",
@@ -144,6 +145,13 @@ class NamesForm(TypedDict):
     """Every name, by its key."""
 
     names: list[NamedKeyForm]
+
+
+class KeyFoundForm(TypedDict):
+    """A key, and what it is called here."""
+
+    key: Key
+    name: str | None
 
 
 class KeyNamedForm(TypedDict):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from hyperbloom.api.schemas.bodies import FeedSettingsForm
-from hyperbloom.cli.app import App, Group, pass_app
+from hyperbloom.cli.app import App, Group, full_option, pass_app
 from hyperbloom.cli.commands.trust import note_file_wins, note_lacks, own_trust
 from hyperbloom.cli.parameters import (
     AGE,
@@ -190,6 +190,7 @@ def join(
 
 
 @feed.command("list")
+@full_option
 @pass_app
 def list_feeds(app: App) -> None:
     """List the feeds."""
