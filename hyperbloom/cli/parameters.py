@@ -10,6 +10,7 @@ from typing import Any, get_args
 import click
 
 from hyperbloom.addresses import Address
+from hyperbloom.cli.offers import offer_feeds
 from hyperbloom.feed_words import Dialect
 from hyperbloom.units import parse_duration, parse_expiry
 
@@ -132,6 +133,7 @@ def feed_option(command: Any) -> Any:
     return click.option(
         "--feed",
         metavar="FEED",
+        shell_complete=offer_feeds,
         help="Its alias, key or the beginning of that; left out: default_feed, or the only feed.",
     )(command)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Command, pass_app
+from hyperbloom.cli.offers import offer_peers
 from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import (
     KEY_BYTES,
@@ -89,7 +90,15 @@ def _parts(given: tuple[str, ...], *, as_hex: bool) -> Iterator[list[bytes]]:
 
 
 @click.command(cls=Command)
-@click.option("--by", "key", type=PEER_KEY, required=True, metavar="KEY", help=_BY)
+@click.option(
+    "--by",
+    "key",
+    type=PEER_KEY,
+    required=True,
+    metavar="KEY",
+    shell_complete=offer_peers,
+    help=f"Whose values: {_BY}",
+)
 @feed_option
 @click.option("-0", "--null", is_flag=True, help="End each value with a NUL, not a line feed.")
 @click.option("--hex", "as_hex", is_flag=True, help="Print values in hex.")
@@ -116,7 +125,13 @@ def values(app: App, key: str, feed: str | None, null: bool, as_hex: bool) -> No
 
 @click.command(cls=Command)
 @feed_option
-@click.option("--by", type=PEER_KEY, metavar="KEY", help=f"What a peer brought: {_BY}")
+@click.option(
+    "--by",
+    type=PEER_KEY,
+    metavar="KEY",
+    shell_complete=offer_peers,
+    help=f"What a peer brought: {_BY}",
+)
 @click.option("--prefix", metavar="P", help="Values that begin with P.")
 @range_options
 @hex_option

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hyperbloom.cli.app import App, Group, exit_with, full_option, pass_app
+from hyperbloom.cli.offers import offer_names, offer_peers
 from hyperbloom.cli.parameters import PEER_KEY
 from hyperbloom.cli.tables import Key, Name
 from hyperbloom.exit_codes import ExitCode
@@ -19,7 +20,7 @@ def peer() -> None:
 
 
 @peer.command("name")
-@click.argument("key", type=PEER_KEY)
+@click.argument("key", type=PEER_KEY, shell_complete=offer_peers)
 @click.argument("name")
 @pass_app
 def name_key(app: App, key: str, name: str) -> None:
@@ -39,7 +40,7 @@ def name_key(app: App, key: str, name: str) -> None:
 
 
 @peer.command("unname")
-@click.argument("key", type=PEER_KEY)
+@click.argument("key", type=PEER_KEY, shell_complete=offer_names)
 @pass_app
 def unname(app: App, key: str) -> None:
     """Call KEY (or its name) by no name any more; exit code 1 if it had none."""

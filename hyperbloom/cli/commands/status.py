@@ -10,6 +10,7 @@ import click
 
 from hyperbloom.cli.app import App, Command, Group, exit_with, full_option, pass_app
 from hyperbloom.cli.commands.feeds import alias_cell, own_key_remark, trust_cell
+from hyperbloom.cli.offers import offer_noise
 from hyperbloom.cli.output import counted
 from hyperbloom.cli.parameters import PEER_KEY
 from hyperbloom.cli.tables import Key, PeerKey, key_text
@@ -337,7 +338,7 @@ def noise_keys(app: App) -> None:
 
 
 @peers.command("forget-noise")
-@click.argument("key", type=PEER_KEY)
+@click.argument("key", type=PEER_KEY, shell_complete=offer_noise)
 @pass_app
 def forget_noise(app: App, key: str) -> None:
     """Speak to KEY without `noise` again, though it has spoken it before.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hyperbloom.cli.app import DEFAULT_TIMEOUT, App, Command, pass_app
+from hyperbloom.cli.offers import offer_peers
 from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import feed_option
 
@@ -15,7 +16,7 @@ ANSWER_SECONDS = 10.0
 
 
 @click.command("wait-synced", cls=Command)
-@click.argument("peers", metavar="PEER…", nargs=-1, required=True)
+@click.argument("peers", metavar="PEER…", nargs=-1, required=True, shell_complete=offer_peers)
 @feed_option
 @pass_app
 def wait_synced(app: App, peers: tuple[str, ...], feed: str | None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Command, Group, exit_with, full_option, pass_app
+from hyperbloom.cli.offers import offer_denied, offer_feeds, offer_peers
 from hyperbloom.cli.parameters import (
     EXPIRES,
     HOST_PORT,
@@ -66,7 +67,7 @@ def trust() -> None:
 
 
 @trust.command("issue")
-@click.argument("trustee", type=PEER_KEY)
+@click.argument("trustee", type=PEER_KEY, shell_complete=offer_peers)
 @_expires_option
 @feed_option
 @pass_app
@@ -95,7 +96,7 @@ def _other_than(given: str, answer: Mapping[str, Any]) -> str | None:
 
 
 @trust.command("add")
-@click.argument("feed")
+@click.argument("feed", shell_complete=offer_feeds)
 @click.argument("links", nargs=-1, required=True, metavar="LINK…")
 @pass_app
 def add(app: App, feed: str, links: tuple[str, ...]) -> None:
@@ -190,7 +191,7 @@ def _invited(found: MemberForm) -> str:
 
 
 @trust.command("deny")
-@click.argument("key", type=PEER_KEY)
+@click.argument("key", type=PEER_KEY, shell_complete=offer_peers)
 @click.option("--reason", default="", metavar="TEXT", help="Why, for `trust denied`.")
 @pass_app
 def deny(app: App, key: str, reason: str) -> None:
@@ -219,7 +220,7 @@ def _is_cut_off(form: Mapping[str, Any]) -> bool:
 
 
 @trust.command("allow")
-@click.argument("key", type=PEER_KEY)
+@click.argument("key", type=PEER_KEY, shell_complete=offer_denied)
 @pass_app
 def allow(app: App, key: str) -> None:
     """Take KEY off the deny list; its links count again if they still hold.
@@ -299,7 +300,7 @@ def note_file_wins(app: App, form: FeedForm) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("trustee", type=PEER_KEY)
+@click.argument("trustee", type=PEER_KEY, shell_complete=offer_peers)
 @_expires_option
 @feed_option
 @click.option("--name", metavar="NAME", help="What TRUSTEE is to be called here (`peer name`).")
