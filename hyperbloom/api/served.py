@@ -255,7 +255,9 @@ class ServedNames(Protocol):
 
     async def unname(self, key: bytes) -> str | None: ...
 
-    async def find(self, word: str, among: Collection[bytes] | None = None) -> bytes: ...
+    async def find(
+        self, word: str, among: Collection[bytes] | None = None, *, those: str = ""
+    ) -> bytes: ...
 
 
 class ServedNode(Protocol):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hyperbloom.cli.printable import printable
+from hyperbloom.feed_words import LEAST_DIGITS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -125,10 +126,13 @@ def _whole(cell: Cell) -> str:
 
 
 def _fitting(cell: Cell, width: int) -> str:
-    wide = _wide(cell)
-    if isinstance(cell, PeerKey) and cell.name is not None and cell_width(wide) > width:
-        wide = printable(cell.name)
-    return wide if isinstance(cell, str) else _cut(wide, width)
+    if isinstance(cell, str):
+        return _wide(cell)
+    if isinstance(cell, PeerKey) and cell.name is not None:
+        name = printable(cell.name)
+        digits = min(KEY_CHARACTERS, width - cell_width(f"{name} ()"))
+        return _cut(name if digits < LEAST_DIGITS else f"{name} ({cell.text[:digits]})", width)
+    return _cut(_wide(cell), width)
 
 
 def _widths(names: Sequence[str], rows: Sequence[Sequence[Cell]], room: int) -> list[int] | None:

@@ -102,11 +102,13 @@ class Petnames:
         """The key that is called so, or None."""
         return self._keys.get(folded(word))
 
-    async def find(self, word: str, among: Collection[bytes] | None = None) -> bytes:
+    async def find(
+        self, word: str, among: Collection[bytes] | None = None, *, those: str = ""
+    ) -> bytes:
         """The key that is meant by a word: 64 digits, a petname, or the beginning of a key.
 
-        A beginning is one of the keys `among` these, else of those that this node has seen: in
-        links, as a peer, on the deny list. Raises `UnknownKey`.
+        A beginning is one of the keys `among` these, which an error calls `those`; else of those
+        that this node has seen: in links, as a peer, on the deny list. Raises `UnknownKey`.
         """
         is_hex = _DIGITS.fullmatch(word) is not None
         if is_hex and len(word) == 2 * PUBLIC_KEY_BYTES:
@@ -120,8 +122,8 @@ class Petnames:
         if len(found) == 1:
             return found[0]
         if not found:
-            of = "this node has seen" if among is None else "is in that list"
-            raise UnknownKey(f"no key that {of} begins with {word}; give all 64 digits of the key")
+            of = "that this node has seen" if among is None else those
+            raise UnknownKey(f"no key {of} begins with {word}; give all 64 digits of the key")
         raise UnknownKey(
             f"{len(found)} keys begin with {word}: {self._listed(found)}; give more digits"
         )

@@ -306,7 +306,9 @@ class FakeNames:
     async def unname(self, key: bytes) -> str | None:
         return self.by_key.pop(key, None)
 
-    async def find(self, word: str, among: Collection[bytes] | None = None) -> bytes:
+    async def find(
+        self, word: str, among: Collection[bytes] | None = None, *, those: str = ""
+    ) -> bytes:
         known = {*self.seen, *self.by_key} if among is None else set(among)
         found = [key for key in known if len(word) >= 8 and key.hex().startswith(word.lower())]
         named = self.named(word)

@@ -43,7 +43,7 @@ async def name_key(call: Call) -> Result:
 async def unname_key(call: Call) -> Result:
     """Calls a key by no name any more."""
     known = [found.key for found in call.node.names.records()]
-    key = await call.key_named(call.arguments[0], known)
+    key = await call.key_named(call.arguments[0], known, those="that has a name")
     return _named(call, key, await call.node.names.unname(key))
 
 

@@ -28,7 +28,7 @@ def list_keys(call: Call) -> Answer:
 async def forget_key(call: Call) -> Mapping[str, Any]:
     """Forgets that a key has spoken it: it may be spoken to without, until it speaks it again."""
     known = [found.key for found in call.node.noise_keys()]
-    key = await call.key_named(call.arguments[0], known)
+    key = await call.key_named(call.arguments[0], known, those="that has spoken noise")
     was_remembered = await call.node.forget_noise(key)
     named = {"key": key.hex(), "name": call.node.names.get(key)}
     return {**named, "was_remembered": was_remembered}

@@ -105,7 +105,7 @@ async def deny_key(call: Call) -> Mapping[str, Any]:
 async def allow_key(call: Call) -> Mapping[str, Any]:
     """Takes a key off the deny list."""
     denied = [found.key for found in call.node.denied()]
-    key = await call.key_named(call.arguments[0], denied)
+    key = await call.key_named(call.arguments[0], denied, those="that is denied")
     was_denied = await call.node.allow(key)
     return {"key": key.hex(), "name": call.node.names.get(key), "was_denied": was_denied}
 

@@ -111,9 +111,11 @@ class Call:
         name = feed_name(feed.key, feed.settings.alias, own_key)
         return {"feed": feed.key.hex(), "name": name}
 
-    async def key_named(self, word: str, among: Collection[bytes] | None = None) -> bytes:
+    async def key_named(
+        self, word: str, among: Collection[bytes] | None = None, *, those: str = ""
+    ) -> bytes:
         """The key that a word means, see `Petnames.find`; raises `UnknownKey`."""
-        return await self.node.names.find(word, among)
+        return await self.node.names.find(word, among, those=those)
 
     def check_alias_is_free(self, key: bytes, alias: str | None) -> None:
         """Raises `Problem` where an alias for the feed `key` names another one already."""
