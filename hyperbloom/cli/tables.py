@@ -22,7 +22,7 @@ __all__ = ["Cell", "Key", "Name", "PeerKey", "key_text", "piped", "print_table"]
 #: Characters of a key where there is room.
 KEY_CHARACTERS = 12
 #: Characters of a name, where it has more, that stay where there is little room.
-LEAST_NAME = 16
+LEAST_NAME = 10
 #: Spaces between two columns.
 GAP = 2
 
@@ -174,9 +174,8 @@ def print_table(
 
     console = Console(highlight=False, soft_wrap=True)
     names = [column.rstrip(">") for column in columns]
-    if full:
-        rows = [[_with_whole_key(cell) for cell in row] for row in rows]
-    widths = _widths(names, rows, console.width)
+    shown = [[_with_whole_key(cell) for cell in row] for row in rows] if full else rows
+    widths = _widths(names, shown, console.width)
     if widths is None:
         _print_blocks(console, names, rows)
         return
@@ -184,7 +183,7 @@ def print_table(
     gap = " " * GAP
     console.print(gap.join(_padded(names, widths, right)).rstrip(), style="bold", markup=False)
     console.print("─" * (sum(widths) + GAP * (len(widths) - 1)), markup=False)
-    for row in rows:
+    for row in shown:
         cells = [_fitting(cell, width) for cell, width in zip(row, widths, strict=True)]
         _print_cells(console, cells, list(_padded(cells, widths, right)))
 
@@ -216,6 +215,14 @@ def _print_cells(console: Console, cells: Sequence[str], padded: Sequence[str]) 
     console.print(line)
 
 
+def _lines(cell: Cell, room: int) -> list[str]:
+    """All of a cell; a key and its name stand on a line each where one is too short for both."""
+    text = _whole(cell)
+    if isinstance(cell, PeerKey) and cell.name is not None and cell_width(text) > room:
+        return [printable(cell.name), cell.text]
+    return [text]
+
+
 def _print_blocks(console: Console, names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     from rich.text import Text
 
@@ -224,8 +231,9 @@ def _print_blocks(console: Console, names: Sequence[str], rows: Sequence[Sequenc
         if number:
             console.print()
         for name, cell in zip(names, row, strict=True):
-            text = _whole(cell)
-            console.print(Text(f"{name:<{width + GAP}}").append(text, style=_style(text)))
+            for line, text in enumerate(_lines(cell, console.width - width - GAP)):
+                head = f"{'' if line else name:<{width + GAP}}"
+                console.print(Text(head).append(text, style=_style(text)))
 
 
 def _style(cell: str) -> str:

@@ -6,6 +6,7 @@ import bisect
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -485,7 +486,7 @@ class FakeNode:
         ]
 
     def peers(self) -> list[PeerStatus]:
-        return self.connected
+        return [replace(peer, name=self.names.get(peer.key)) for peer in self.connected]
 
     def fetch(
         self,

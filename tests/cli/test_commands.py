@@ -575,43 +575,6 @@ def test_a_node_of_an_older_version_protects_nothing(node, served, monkeypatch):
     assert node.out("peers").splitlines()[1].split("\t")[-2:] == ["no", "-"]
 
 
-def test_keys_that_speak_noise_are_listed_and_forgotten(node, served):
-    assert node.out("peers", "noise") == "key\tfirst met\tlast met\n"
-    served.node.noise = {bytes.fromhex(FRIEND_KEY): 86_400_000_000, b"\xab" * 32: 2_000_000}
-    lines = node.out("peers", "noise").splitlines()[1:]
-    assert lines == [
-        f"{'ab' * 32}\t1970-01-01 00:00 UTC\t1970-01-01 00:00 UTC",
-        f"{FRIEND_KEY}\t1970-01-01 00:00 UTC\t1970-01-02 00:00 UTC",
-    ]
-    keys = json.loads(node.out("peers", "noise", "--json"))["keys"]
-    assert keys[0] == {
-        "key": FRIEND_KEY, "name": None, "first_met": 1.0, "last_met": 86_400.0,
-    }  # fmt: skip
-    # The beginning that the log has, in either case.
-    told = node.out("peers", "forget-noise", FRIEND_KEY[:16].upper())
-    assert told == f"{FRIEND_KEY} may be spoken to without noise, until it speaks it again\n"
-    assert list(served.node.noise) == [b"\xab" * 32]
-    gone = node("peers", "forget-noise", FRIEND_KEY)
-    assert (gone.exit_code, gone.stderr) == (1, "")
-    assert gone.stdout == f"{FRIEND_KEY} is not remembered as speaking noise\n"
-    answer = json.loads(node.out("peers", "forget-noise", "ab" * 4, "--json"))
-    assert answer == {"key": "ab" * 32, "name": None, "was_remembered": True}
-    assert json.loads(node("peers", "forget-noise", "ab" * 32, "--json").stdout) == {
-        "key": "ab" * 32,
-        "name": None,
-        "was_remembered": False,
-    }
-
-
-def test_what_is_no_key_to_forget_is_said(node, served):
-    for name in ("", "ab\x1b", "ab" * 128):
-        assert "is no key: give its 64 hex digits" in node.refusal(2, "peers", "forget-noise", name)
-    served.node.noise = {b"\xab" * 31 + end: 1 for end in (b"1", b"2")}
-    for name in ("blocklist", "192.0.2.7:4365", "abcdef0", "ab" * 33, "ab" * 4):
-        assert "keys are meant by" in node.refusal(8, "peers", "forget-noise", name)
-    assert len(served.node.noise) == 2
-
-
 def test_a_feeds_policy_of_noise_is_kept_until_another_is_said(node, served):
     node.out("feed", "join", OTHER_KEY, "--noise", "require")
     assert served.node.feeds[OTHER.public_key].settings.noise == "require"
