@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ForgottenFigures,
         LinkRecord,
         LogSlice,
+        NameRecord,
         NoiseRecord,
         OriginSlice,
         RangeSlice,
@@ -41,6 +42,7 @@ __all__ = [
     "ServedFeed",
     "ServedForgetting",
     "ServedFound",
+    "ServedNames",
     "ServedNode",
     "ServedObjects",
     "ServedOwnership",
@@ -124,7 +126,9 @@ class ServedTrust(Protocol):
     @property
     def chain(self) -> Chain | None: ...
 
-    def issue_link(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]: ...
+    def invite(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]: ...
+
+    def invited(self) -> Mapping[bytes, float]: ...
 
     def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]: ...
 
@@ -212,6 +216,8 @@ class ServedContext(Protocol):
     @property
     def leeway(self) -> float: ...
 
+    def is_own(self, key: bytes) -> bool: ...
+
 
 class ServedDiscovery(Protocol):
     """`hyperbloom.discovery.service.DiscoveryService`, as far as the API uses it."""
@@ -237,6 +243,26 @@ class ServedOwnership(Protocol):
     async def copy_step(self, source: Any, target: Any, after: int) -> tuple[int, int | None]: ...
 
 
+class ServedNames(Protocol):
+    """`hyperbloom.replication.petnames.Petnames`, as far as the API uses it."""
+
+    def get(self, key: bytes | None) -> str | None: ...
+
+    def named(self, word: str) -> bytes | None: ...
+
+    def records(self) -> list[NameRecord]: ...
+
+    def check_new(self, key: bytes, name: str) -> None: ...
+
+    async def name(self, key: bytes, name: str) -> str | None: ...
+
+    async def unname(self, key: bytes) -> str | None: ...
+
+    async def find(
+        self, word: str, among: Collection[bytes] | None = None, *, those: str = ""
+    ) -> bytes: ...
+
+
 class ServedNode(Protocol):
     """`hyperbloom.replication.node.Node`, as far as the API uses it."""
 
@@ -251,6 +277,9 @@ class ServedNode(Protocol):
 
     @property
     def feeds(self) -> Mapping[bytes, ServedFeed]: ...
+
+    @property
+    def names(self) -> ServedNames: ...
 
     @property
     def discovered(self) -> Mapping[bytes, ServedFound]: ...

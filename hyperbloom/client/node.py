@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hyperbloom.client.requests import feed_path, with_query
+from hyperbloom.client.requests import feed_path, key_path, with_query
 from hyperbloom.client.transport import Transport
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class NodeRequests(Transport):
         """The keys that have spoken `noise`, those met longest ago first."""
         return cast("list[NoiseKeyForm]", self.ask("GET", "/v1/noise")["keys"])
 
-    def forget_noise(self, key: bytes) -> Mapping[str, Any]:
-        """Has the node speak to a key without `noise` again; `was_remembered`."""
-        return self.ask("DELETE", f"/v1/noise/{key.hex()}")
+    def forget_noise(self, key: bytes | str) -> Mapping[str, Any]:
+        """Has the node speak to a key without `noise` again; `key`, `was_remembered`."""
+        return self.ask("DELETE", key_path("/v1/noise", key))
 
     def discovery(self, feed: str | None = None) -> Mapping[str, Any]:
         """The search for a feed's peers: `enabled`, `dht`, `tracker`, `swarm`, `lan`, `found`."""

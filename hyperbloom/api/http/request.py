@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -120,6 +120,12 @@ class Call:
         own_key = self.node.identity.public_key
         name = feed_name(feed.key, feed.settings.alias, own_key)
         return {"feed": feed.key.hex(), "name": name}
+
+    async def key_named(
+        self, word: str, among: Collection[bytes] | None = None, *, those: str = ""
+    ) -> bytes:
+        """The key that a word means, see `Petnames.find`; raises `UnknownKey`."""
+        return await self.node.names.find(word, among, those=those)
 
     def check_alias_is_free(self, key: bytes, alias: str | None) -> None:
         """Raises `Problem` where an alias for the feed `key` names another one already."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from hyperbloom.api.schemas.bodies import FeedSettingsForm
-from hyperbloom.cli.app import App, Group, pass_app
+from hyperbloom.cli.app import App, Group, full_option, pass_app
 from hyperbloom.cli.commands.trust import note_file_wins, note_lacks, own_trust
+from hyperbloom.cli.offers import offer_feeds
 from hyperbloom.cli.parameters import (
     AGE,
     HOST_PORT,
@@ -101,7 +102,7 @@ def _present(client: Client, key: bytes) -> dict[str, Any]:
 
 
 @feed.command("join")
-@click.argument("given", required=False, metavar="[FEED|-]")
+@click.argument("given", required=False, metavar="[FEED|-]", shell_complete=offer_feeds)
 @click.option(
     "--peer", "peers", multiple=True, type=HOST_PORT, metavar="HOST:PORT", help="A node to dial."
 )
@@ -190,6 +191,7 @@ def join(
 
 
 @feed.command("list")
+@full_option
 @pass_app
 def list_feeds(app: App) -> None:
     """List the feeds."""
@@ -224,7 +226,7 @@ def _leaving(form: FeedForm) -> str:
 
 
 @feed.command("leave")
-@click.argument("name", metavar="FEED")
+@click.argument("name", metavar="FEED", shell_complete=offer_feeds)
 @yes_option
 @click.option("--delete-key", is_flag=True, help="Lose the feed's key, too, for good.")
 @pass_app
