@@ -53,7 +53,7 @@ def test_what_is_done_to_a_key_says_whose_it_was(node, served):
     assert node.out("trust", "deny", "alice") == f"{whole} is denied\n"
     assert node.out("trust", "allow", FRIEND_KEY[:8]) == f"{whole} is allowed\n"
     assert node.out("forget", "--by", "alice", "--dry-run") == (
-        f"0 of {whole} would be forgotten in own, 0 bytes\n"
+        f"0 would be forgotten in own, 0 bytes, brought by {whole}\n"
     )
     assert served.node.own.forgetting.steps[-1].origin == FRIEND
 

@@ -61,7 +61,7 @@ def test_a_member_is_invited_named_put_out_and_let_in(nodes):
     assert run(member, "peers").splitlines()[1].split("\t")[-1] == "the boss"
 
     told = run(owner, "forget", "--by", key[:8], "--yes")
-    assert told == f"1 of Zo\u00eb ({key}) forgotten in main, 3 bytes\n"
+    assert told == f"1 forgotten in main, 3 bytes, brought by Zo\u00eb ({key})\n"
     assert run(owner, "trust", "deny", "Zo\u00eb") == f"Zo\u00eb ({key}) is denied\n"
     assert "that is denied begins with" in refused(owner, 8, "trust", "allow", STRANGER[:8])
     assert run(owner, "trust", "allow", key[:8]) == f"Zo\u00eb ({key}) is allowed\n"

@@ -205,11 +205,6 @@ def _found(client: Client, word: str) -> KeyFoundForm:
     return client.find_key(word)
 
 
-def _of(source: KeyFoundForm | None) -> str:
-    """Whose values are meant, for a sentence."""
-    return "" if source is None else f" of {key_text(source['key'], source['name'])}"
-
-
 def _question(
     client: Client, feed: str | None, selections: list[Selection], source: KeyFoundForm | None
 ) -> str:
@@ -218,7 +213,8 @@ def _question(
         for selection in selections
         for step in client.forget(selection, feed=feed, dry_run=True)
     )
-    return f"Forget {counted:,} values{_of(source)} on this node?"
+    by = "" if source is None else f" that {key_text(source['key'], source['name'])} brought"
+    return f"Forget {counted:,} values{by} on this node?"
 
 
 def _steps(
@@ -261,12 +257,13 @@ def _report(
             app.out.note(f"{word} before it stopped: {done['count']}")
         raise
     if app.out.as_json:
-        by = {} if source is None else {"by": source["key"], "by_name": source["name"]}
-        app.out.json({**done, "dry_run": dry_run, **where, **by})
+        whose = {} if source is None else {"by": source["key"], "by_name": source["name"]}
+        app.out.json({**done, "dry_run": dry_run, **where, **whose})
         return
     would = "would be " if dry_run else ""
     place = f" in {where['name']}" if where["name"] else ""
-    app.out.line(f"{done['count']}{_of(source)} {would}{word}{place}, {done['bytes']} bytes")
+    by = "" if source is None else f", brought by {key_text(source['key'], source['name'])}"
+    app.out.line(f"{done['count']} {would}{word}{place}, {done['bytes']} bytes{by}")
     if done["absent"]:
         app.out.line(f"{done['absent']} not here, {would}kept from coming")
 
