@@ -132,7 +132,6 @@ BAD = [
     ("POST", "/v1/feeds/-/forget", {}),
     ("POST", "/v1/feeds/-/forget", {"start": "zz"}),
     ("POST", "/v1/feeds/-/forget", {"start": "", "after": 5}),
-    ("POST", "/v1/feeds/-/forget", {"by": "00"}),
     ("POST", "/v1/feeds/-/forget", {"by": "00" * 32, "start": ""}),
     ("POST", "/v1/feeds/-/forget", {"by": "00" * 32, "after": -1}),
     ("POST", "/v1/feeds/-/forget", {"values": []}),
@@ -143,10 +142,15 @@ BAD = [
     ("POST", "/v1/feeds/-/forget", {"start": "", "publish": True}),
     ("POST", "/v1/feeds/-/forget", {"values": ["00"], "erase": True, "publish": True}),
     ("POST", "/v1/feeds/-/forgotten/undo", {"start": "", "erase": True}),
-    ("GET", "/v1/feeds/-/by/nokey", None),
     ("GET", "/v1/feeds/-/by/" + "00" * 32 + "?after=-1", None),
-    ("POST", "/v1/denied", {"key": "00"}),
     ("POST", "/v1/denied", {"key": "00" * 32, "reason": "x" * 300}),
+]
+
+#: No key is called so, and too few digits mean none.
+UNKNOWN = [
+    ("POST", "/v1/feeds/-/forget", {"by": "00"}),
+    ("GET", "/v1/feeds/-/by/nokey", None),
+    ("POST", "/v1/denied", {"key": "00"}),
     ("DELETE", "/v1/denied/short", None),
 ]
 
@@ -159,6 +163,10 @@ def test_what_the_api_refuses_and_what_commands_refuse(nodes):
             with pytest.raises(Problem) as refused:
                 client.ask(method, path, body)
             assert refused.value.kind is ProblemKind.BAD_REQUEST, (path, body)
+        for method, path, body in UNKNOWN:
+            with pytest.raises(Problem) as refused:
+                client.ask(method, path, body)
+            assert refused.value.kind is ProblemKind.UNKNOWN_PEER, (path, body)
         with pytest.raises(Problem, match="own key"):
             client.deny(node.key)
     assert node.count() == 4
