@@ -168,6 +168,12 @@ def _common_options(*, config: bool = True, timeout: bool = True) -> list[click.
     return options
 
 
+def _first_sentence(command: click.Command) -> str:
+    """A command's line in the help of its group, whole: click would cut it to the line's width."""
+    paragraph, _, _ = (command.help or "").partition("\n\n")
+    return " ".join(paragraph.split())
+
+
 class Command(click.Command):
     """A command with the common options after its name."""
 
@@ -176,6 +182,10 @@ class Command(click.Command):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.params += _common_options(config=config_option, timeout=timeout_option)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Called by click."""
+        return _first_sentence(self)
 
 
 class Group(click.Group):
@@ -186,6 +196,10 @@ class Group(click.Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += _common_options()
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Called by click."""
+        return _first_sentence(self)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of definition, which is the order in which they are needed."""

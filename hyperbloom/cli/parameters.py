@@ -19,6 +19,7 @@ __all__ = [
     "HOST_PORT",
     "KEY_BYTES",
     "PUBLIC_KEY",
+    "WholeNumber",
     "as_bytes",
     "dialect_option",
     "feed_option",
@@ -106,6 +107,30 @@ class Age(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             return parse_duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class WholeNumber(click.IntRange):
+    """A whole number within bounds, both of them inclusive."""
+
+    name = "whole number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Called by click, whose own sentences speak of an integer range."""
+        try:
+            number = int(value)
+        except ValueError:
+            number = None
+        if number is None or not self._is_within(number):
+            self.fail(f"{value!r} is not a whole number{self._bounds()}", param, ctx)
+        return number
+
+    def _is_within(self, number: int) -> bool:
+        return (self.min is None or number >= self.min) and (self.max is None or number <= self.max)
+
+    def _bounds(self) -> str:
+        if self.max is not None:
+            return f" from {self.min} to {self.max}"
+        return "" if self.min is None else f" of {self.min} or more"
 
 
 AGE = Age()

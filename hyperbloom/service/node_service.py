@@ -373,12 +373,21 @@ def _logged(outcome: object) -> None:
         log.error("The store does not take what it should keep: {why}", why=outcome)
 
 
+def _table_that_listens(error: CannotListenError, config: Config) -> str:
+    """The table of the configuration that names the address of a port."""
+    api, pool = config.api.listen, config.objects
+    if api is not None and (error.interface, error.port) == (api.host, api.port):
+        return "api"
+    # The pool comes after the node's own ports: where both name a port, it is the one that failed.
+    ending = f":{error.port}" + (f":interface={error.interface}" if error.interface else "")
+    plain = (text.replace("\\:", ":").replace("port=", "") for text in pool.listen)
+    return "objects" if pool.enabled and any(text.endswith(ending) for text in plain) else "node"
+
+
 def _cannot_listen(error: CannotListenError, config: Config) -> StartError:
     """What keeps a port from being listened on, and what to change."""
     reason = getattr(error.socketError, "strerror", None) or error.socketError
-    api = config.api.listen
-    is_api = api is not None and (error.interface, error.port) == (api.host, api.port)
-    setting = f"listen under [{'api' if is_api else 'node'}] in {config.path}"
+    setting = f"listen under [{_table_that_listens(error, config)}] in {config.path}"
     where = f"{error.interface or 'any address'}, port {error.port}"
     match getattr(error.socketError, "errno", None):
         case errno.EADDRNOTAVAIL:

@@ -10,7 +10,7 @@ import click
 
 from hyperbloom.addresses import Address, check_interface
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
-from hyperbloom.cli.parameters import HOST_PORT, as_bytes, whole_hex
+from hyperbloom.cli.parameters import HOST_PORT, WholeNumber, as_bytes, whole_hex
 from hyperbloom.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -105,8 +105,9 @@ def _listen_options(command: Any) -> Any:
         ),
         click.option(
             "--port",
-            type=click.IntRange(0, 65_535),
+            type=WholeNumber(0, 65_535),
             default=DEFAULT_PORT,
+            metavar="PORT",
             show_default=True,
             help="UDP port; 0 lets the system choose.",
         ),
@@ -280,13 +281,13 @@ def _get_immutable(
 @_salt_option
 @click.option(
     "--seq",
-    type=click.IntRange(0, 2**63 - 1),
+    type=WholeNumber(0, 2**63 - 1),
     metavar="N",
     help="Sequence number; else one more than the greatest found.",
 )
 @click.option(
     "--cas",
-    type=click.IntRange(0, 2**63 - 1),
+    type=WholeNumber(0, 2**63 - 1),
     metavar="N",
     help="Store only in place of this sequence number.",
 )

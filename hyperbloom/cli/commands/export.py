@@ -12,6 +12,7 @@ import click
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
 from hyperbloom.cli.guard import GuardedCommand, ended_orderly
 from hyperbloom.cli.output import Progress, say
+from hyperbloom.cli.parameters import WholeNumber
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_moment, format_size, parse_duration
 
@@ -164,7 +165,7 @@ def _file_size(command: Any) -> Any:
 )
 @click.option(
     "--processes",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="Processes of the engine local; else one for each core.",
 )

@@ -11,6 +11,7 @@ import click
 from hyperbloom.cli.app import App, Command, pass_app
 from hyperbloom.cli.guard import GuardedCommand, bound_reader
 from hyperbloom.cli.output import Progress, say
+from hyperbloom.cli.parameters import WholeNumber
 from hyperbloom.cli.tables import Key
 from hyperbloom.units import format_duration, format_size
 
@@ -140,7 +141,7 @@ def _tell(app: App, info: SnapshotInfo, store: Path) -> None:
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
 @click.option(
     "--prune",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="Remove all but the newest N snapshots of each node.",
 )

@@ -12,6 +12,7 @@ import click
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
 from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import (
+    WholeNumber,
     as_bytes,
     feed_option,
     hex_option,
@@ -85,7 +86,7 @@ def put(app: App, feed: str | None, as_hex: bool, values: tuple[str, ...]) -> No
 @click.command(cls=Command)
 @feed_option
 @range_options
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N values.")
+@click.option("--limit", type=WholeNumber(min=0), metavar="N", help="At most N values.")
 @hex_option
 @click.option("--local", is_flag=True, help="Do not ask peers for a range this node does not keep.")
 @pass_app
@@ -190,7 +191,7 @@ def count(app: App, feed: str | None) -> None:
 @feed_option
 @range_options
 @click.option("--existing", is_flag=True, help="First print what is there, as it arrived.")
-@click.option("--count", "most", type=click.IntRange(min=1), metavar="N", help="Stop after N.")
+@click.option("--count", "most", type=WholeNumber(min=1), metavar="N", help="Stop after N.")
 @hex_option
 @pass_app
 def watch(
