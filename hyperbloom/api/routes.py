@@ -21,7 +21,7 @@ from hyperbloom.api.endpoints import (
     watch_objects,
 )
 from hyperbloom.api.http.openapi import describe
-from hyperbloom.api.http.request import Answer, Call
+from hyperbloom.api.http.request import BOUNDS, Answer, Call
 from hyperbloom.api.http.router import Route, Router
 from hyperbloom.api.schemas import answers, bodies
 from hyperbloom.api.schemas import objects as object_forms
@@ -47,7 +47,6 @@ _TEXT = ("text/plain", "application/openmetrics-text")
 _EVENTS = ("text/event-stream",)
 _STORE = (ErrorKind.STORE, ErrorKind.STORE_FULL)
 _TRUST = (ErrorKind.NOT_TRUSTED, ErrorKind.BAD_CHAIN, ErrorKind.STORE_FULL)
-_RANGE = ("start", "end")
 _POOL = (
     ErrorKind.NOT_FOUND,
     ErrorKind.UNKNOWN_OBJECT,
@@ -109,11 +108,15 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/feeds/{feed}/copy", feeds.copy_values, body=bodies.CopyForm,
           answer=answers.CopiedForm, problems=(ErrorKind.NOT_TRUSTED, *_STORE)),
     Route("GET", "/v1/feeds/{feed}/values", values.range_values, answer=answers.RangeForm,
-          query=(*_RANGE, "limit")),
+          query=(*BOUNDS, "limit")),
     Route("POST", "/v1/feeds/{feed}/values", values.put_values, body=bodies.ValuesForm,
           answer=answers.PutForm, problems=(ErrorKind.NOT_TRUSTED, ErrorKind.STORE_FULL)),
     Route("POST", "/v1/feeds/{feed}/values/range", values.post_range, body=bodies.PageForm,
           answer=answers.RangeForm),
+    Route("GET", "/v1/feeds/{feed}/values/count", values.count_range,
+          answer=answers.RangeCountForm, query=BOUNDS),
+    Route("POST", "/v1/feeds/{feed}/values/count/range", values.post_count_range,
+          body=bodies.BoundsForm, answer=answers.RangeCountForm),
     Route("GET", "/v1/feeds/{feed}/arrivals", values.list_arrivals, answer=answers.ArrivalsForm,
           query=("after", "limit")),
     Route("POST", "/v1/feeds/{feed}/has", values.has_values, body=bodies.ValuesForm,
@@ -126,7 +129,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/feeds/{feed}/forget", forgetting.forget_values, body=bodies.ForgetForm,
           answer=answers.StepForm, problems=(ErrorKind.NOT_TRUSTED, *_STORE)),
     Route("GET", "/v1/feeds/{feed}/forgotten", forgetting.list_forgotten,
-          query=("start", "end", "limit")),
+          query=(*BOUNDS, "limit")),
     Route("POST", "/v1/feeds/{feed}/forgotten/range", forgetting.post_forgotten_range,
           body=bodies.PageForm),
     Route("POST", "/v1/feeds/{feed}/forgotten/undo", forgetting.undo_forgetting,
@@ -136,7 +139,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/feeds/{feed}/synced", values.wait_synced, body=bodies.SyncedForm,
           problems=(ErrorKind.UNKNOWN_PEER, ErrorKind.NOT_IN_SYNC, ErrorKind.TOO_MANY)),
     Route("GET", "/v1/feeds/{feed}/watch", watch.watch_values, answer=str,
-          query=(*_RANGE, "after"), media_types=_EVENTS),
+          query=(*BOUNDS, "after"), media_types=_EVENTS),
     Route("POST", "/v1/feeds/{feed}/watch/range", watch.post_watch_range,
           body=bodies.WatchForm, answer=str, media_types=_EVENTS),
     Route("GET", "/v1/feeds/{feed}/discovery", discovery.show_feed_discovery),

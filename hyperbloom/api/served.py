@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hyperbloom.store.objects.records import ObjectRecord, Outcome
     from hyperbloom.store.records import (
         Appended,
+        CountSlice,
         DeniedRecord,
         FeedRecord,
         ForgottenFigures,
@@ -104,6 +105,10 @@ class ServedValues(Protocol):
     def read(
         self, start: bytes, end: bytes | None, *, limit: int, max_bytes: int
     ) -> Deferred[RangeSlice]: ...
+
+    def count_slice(
+        self, start: bytes, end: bytes | None, *, limit: int
+    ) -> Deferred[CountSlice]: ...
 
     def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]: ...
 

@@ -72,11 +72,15 @@ class Output:
         except OSError as error:
             raise OutputLost(error) from error
 
-    def values(self, values: Iterable[bytes], *, flush: bool = False) -> None:
-        """Values, one a line: as they are for pipes, harmless for a terminal."""
+    def values(self, values: Iterable[bytes], *, null: bool = False, flush: bool = False) -> None:
+        """Values, one a line: as they are for pipes, harmless for a terminal.
+
+        `null`: each ends in NUL.
+        """
         if self.is_terminal:
             values = (_shown(value) for value in values)
-        self.raw(b"".join(value + b"\n" for value in values), flush=flush)
+        end = b"\0" if null else b"\n"
+        self.raw(b"".join(value + end for value in values), flush=flush)
 
     def line(self, text: str) -> None:
         """One line of text; a terminal gets nothing in it to obey."""

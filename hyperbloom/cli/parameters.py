@@ -12,6 +12,7 @@ import click
 from hyperbloom.addresses import Address
 from hyperbloom.feed_words import Dialect
 from hyperbloom.units import parse_duration, parse_expiry
+from hyperbloom.value_ranges import narrowed
 
 __all__ = [
     "AGE",
@@ -24,7 +25,9 @@ __all__ = [
     "dialect_option",
     "feed_option",
     "hex_option",
+    "null_option",
     "optional_bytes",
+    "range_given",
     "range_options",
     "secret_line",
     "whole_hex",
@@ -184,11 +187,33 @@ def yes_option(command: Any) -> Any:
 
 
 def range_options(command: Any) -> Any:
-    """--start and --end."""
-    command = click.option("--end", metavar="E", help="Values below E only, in byte order.")(
-        command
-    )
-    return click.option("--start", metavar="S", help="Values from S on, in byte order.")(command)
+    """--start, --end and --prefix, for `range_given`."""
+    for option in (
+        click.option("--prefix", metavar="P", help="Values that begin with P."),
+        click.option("--end", metavar="E", help="Values below E only, in byte order."),
+        click.option("--start", metavar="S", help="Values from S on, in byte order."),
+    ):
+        command = option(command)
+    return command
+
+
+def range_given(
+    start: str | None, end: str | None, prefix: str | None, *, as_hex: bool
+) -> tuple[bytes, bytes | None]:
+    """The first value of the range that is meant, and the first behind it (None: to the last)."""
+    given = (optional_bytes(text, as_hex=as_hex) for text in (start, end, prefix))
+    first, beyond, beginning = given
+    return narrowed(first or b"", beyond, beginning)
+
+
+def null_option(command: Any) -> Any:
+    """-0, --null."""
+    return click.option(
+        "-0",
+        "--null",
+        is_flag=True,
+        help="Values end in NUL, not in a line feed, going in and coming out.",
+    )(command)
 
 
 def as_bytes(text: str, *, as_hex: bool) -> bytes:

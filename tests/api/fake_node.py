@@ -33,6 +33,7 @@ from hyperbloom.replication.sync.wait_synced import InSync, NotInSync, UnknownPe
 from hyperbloom.store import StoreError, StoreFull
 from hyperbloom.store.records import (
     Appended,
+    CountSlice,
     DeniedRecord,
     DiskSize,
     FeedFigures,
@@ -160,6 +161,20 @@ class FakeFeed:
             values.append(value)
             size += len(value)
         return succeed(RangeSlice(values=values, next_start=None))
+
+    def count_slice(
+        self, start: bytes = b"", end: bytes | None = None, *, limit: int
+    ) -> Deferred[CountSlice]:
+        self.node.calls.append(("count", start, end))
+        found = [v for v in self.ordered if v >= start and (end is None or v < end)]
+        piece = found[:limit]
+        return succeed(
+            CountSlice(
+                count=len(piece),
+                bytes=sum(map(len, piece)),
+                next_start=piece[-1] + b"\0" if len(found) > limit else None,
+            )
+        )
 
     def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]:
         self.node.calls.append(("log_after", seq))

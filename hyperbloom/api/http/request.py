@@ -17,6 +17,7 @@ from hyperbloom.api.problems import Problem, bad_request
 from hyperbloom.api.schemas.bodies import BoundsForm
 from hyperbloom.errors import ErrorKind
 from hyperbloom.feed_words import feed_name
+from hyperbloom.value_ranges import narrowed
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hyperbloom.api.served import ServedDiscovery, ServedFeed, ServedNode, ServedObjects
 
 __all__ = [
+    "BOUNDS",
     "STREAMED",
     "Answer",
     "Call",
@@ -36,6 +38,10 @@ __all__ = [
 ]
 
 Form = TypeVar("Form")
+
+
+#: The parameters of a query that name a range.
+BOUNDS = ("start", "end", "prefix")
 
 
 class _Streamed:
@@ -178,12 +184,15 @@ class Call:
         return int(text)
 
     def bounds(self) -> BoundsForm:
-        """start and end of the query; both may be absent. Raises `Problem`."""
-        given = {name: text for name, text in self.query.items() if name in ("start", "end")}
+        """start, end and prefix of the query; each may be absent. Raises `Problem`."""
+        given = {name: text for name, text in self.query.items() if name in BOUNDS}
         return check(given, BoundsForm)
 
 
 def range_of(form: BoundsForm) -> tuple[bytes, bytes | None]:
     """The first value of a range, and the first behind it; None: to the last."""
-    end = form.get("end")
-    return bytes.fromhex(form.get("start") or ""), None if end is None else bytes.fromhex(end)
+    end, prefix = (
+        None if found is None else bytes.fromhex(found)
+        for found in (form.get("end"), form.get("prefix"))
+    )
+    return narrowed(bytes.fromhex(form.get("start") or ""), end, prefix)

@@ -34,6 +34,7 @@ __all__ = [
     "PingForm",
     "Problems",
     "PutForm",
+    "RangeCountForm",
     "RangeForm",
     "SessionForm",
     "SessionOfferForm",
@@ -65,6 +66,17 @@ class CountForm(TypedDict):
     bytes: Count
     digest: Key | None
     digest_left: Count
+
+
+class RangeCountForm(TypedDict):
+    """How many values a range has, and of how many bytes.
+
+    Where `next` is not null, the count goes on there, with it as `start`.
+    """
+
+    count: Count
+    bytes: Count
+    next: Hex | None
 
 
 class FetchedForm(TypedDict):

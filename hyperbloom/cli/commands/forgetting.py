@@ -15,7 +15,8 @@ from hyperbloom.cli.parameters import (
     as_bytes,
     feed_option,
     hex_option,
-    optional_bytes,
+    null_option,
+    range_given,
     range_options,
     yes_option,
 )
@@ -39,37 +40,30 @@ def _selections(
     bounds: tuple[str | None, str | None],
     *,
     as_hex: bool,
+    null: bool,
 ) -> Iterator[Selection]:
     """What is meant, in one selection or, for a list of values, in parts that fit a request."""
     start, end = bounds
-    named = [bool(given), by is not None, prefix is not None, start is not None or end is not None]
+    named = [bool(given), by is not None, (prefix, start, end) != (None, None, None)]
     if sum(named) != 1:
         raise click.UsageError("say which values: VALUE… or -, --by, --prefix, or a range")
     if given:
-        yield from ({"values": [v.hex() for v in part]} for part in _parts(given, as_hex=as_hex))
+        yield from (
+            {"values": [v.hex() for v in part]} for part in _parts(given, as_hex=as_hex, null=null)
+        )
     elif by is not None:
         yield {"by": by.hex()}
-    elif prefix is not None:
-        yield _prefix_range(as_bytes(prefix, as_hex=as_hex))
     else:
-        first, beyond = (optional_bytes(bound, as_hex=as_hex) for bound in bounds)
-        selection: dict[str, Any] = {"start": (first or b"").hex()}
+        first, beyond = range_given(start, end, prefix, as_hex=as_hex)
+        selection: dict[str, Any] = {"start": first.hex()}
         yield selection if beyond is None else {**selection, "end": beyond.hex()}
 
 
-def _prefix_range(prefix: bytes) -> Selection:
-    head = prefix.rstrip(b"\xff")
-    selection = {"start": prefix.hex()}
-    if head:
-        selection["end"] = (head[:-1] + bytes([head[-1] + 1])).hex()
-    return selection
-
-
-def _parts(given: tuple[str, ...], *, as_hex: bool) -> Iterator[list[bytes]]:
+def _parts(given: tuple[str, ...], *, as_hex: bool, null: bool) -> Iterator[list[bytes]]:
     from hyperbloom.cli.streams import batches
 
     if given == ("-",):
-        for batch in batches(sys.stdin.fileno(), as_hex=as_hex):
+        for batch in batches(sys.stdin.fileno(), as_hex=as_hex, null=null):
             for start in range(0, len(batch), STEP_VALUES):
                 yield batch[start : start + STEP_VALUES]
         return
@@ -85,7 +79,7 @@ def _parts(given: tuple[str, ...], *, as_hex: bool) -> Iterator[list[bytes]]:
 @click.command(cls=Command)
 @click.option("--by", "key", type=PUBLIC_KEY, required=True, metavar="KEY", help="The peer's key.")
 @feed_option
-@click.option("-0", "--null", is_flag=True, help="End each value with a NUL, not a line feed.")
+@null_option
 @click.option("--hex", "as_hex", is_flag=True, help="Print values in hex.")
 @pass_app
 def values(app: App, key: bytes, feed: str | None, null: bool, as_hex: bool) -> None:
@@ -102,18 +96,15 @@ def values(app: App, key: bytes, feed: str | None, null: bool, as_hex: bool) -> 
                 continue
             found = (one["value"] for one in page)
             shown = (v.encode("ascii") if as_hex else bytes.fromhex(v) for v in found)
-            if null:
-                app.out.raw(b"".join(value + b"\0" for value in shown))
-            else:
-                app.out.values(shown)
+            app.out.values(shown, null=null)
 
 
 @click.command(cls=Command)
 @feed_option
 @click.option("--by", type=PUBLIC_KEY, metavar="KEY", help="What the peer KEY brought.")
-@click.option("--prefix", metavar="P", help="Values that begin with P.")
 @range_options
 @hex_option
+@null_option
 @click.option("--dry-run", is_flag=True, help="Only count what would be done.")
 @click.option("--erase", is_flag=True, help="Keep no copy, only a hash: peers go on sending it.")
 @click.option("--publish", is_flag=True, help="Also ask other nodes to, by tombstones in the feed.")
@@ -126,10 +117,11 @@ def forget(
     app: App,
     feed: str | None,
     by: bytes | None,
-    prefix: str | None,
     start: str | None,
     end: str | None,
+    prefix: str | None,
     as_hex: bool,
+    null: bool,
     dry_run: bool,
     erase: bool,
     publish: bool,
@@ -153,7 +145,7 @@ def forget(
         if hashes:
             _drop_hashes(app, client, feed, undo=undo)
             return
-        selections = _selections(given, by, prefix, (start, end), as_hex=as_hex)
+        selections = _selections(given, by, prefix, (start, end), as_hex=as_hex, null=null)
         if not (given or undo or dry_run):
             whole = list(selections)
             app.ask_first(lambda: _question(client, feed, whole), yes=yes)
@@ -229,6 +221,7 @@ def _report(app: App, steps: Iterator[Mapping[str, Any]], *, undo: bool, dry_run
 @feed_option
 @range_options
 @hex_option
+@null_option
 @click.option("--count", "only_count", is_flag=True, help="Only count them.")
 @pass_app
 def forgotten(
@@ -236,15 +229,17 @@ def forgotten(
     feed: str | None,
     start: str | None,
     end: str | None,
+    prefix: str | None,
     as_hex: bool,
+    null: bool,
     only_count: bool,
 ) -> None:
     """Print the values that this node has forgotten and keeps out, in byte order, one a line.
 
     Those of which only a hash is kept cannot be printed; --json and a remark say how many.
     """
-    position: bytes | None = optional_bytes(start, as_hex=as_hex) or b""
-    beyond = optional_bytes(end, as_hex=as_hex)
+    position: bytes | None
+    position, beyond = range_given(start, end, prefix, as_hex=as_hex)
     count = hashes = 0
     streams = app.out.as_json and not only_count
     if streams:
@@ -256,7 +251,8 @@ def forgotten(
                 shown = ", ".join(f'"{value.hex()}"' for value in page)
                 app.out.raw(((", " if count else "") + shown).encode("ascii"))
             elif not only_count:
-                app.out.values((v.hex().encode("ascii") for v in page) if as_hex else page)
+                shown_page = (v.hex().encode("ascii") for v in page) if as_hex else page
+                app.out.values(shown_page, null=null)
             count += len(page)
     if streams:
         app.out.raw(f'], "count": {count}, "hashes": {hashes}}}\n'.encode("ascii"))
