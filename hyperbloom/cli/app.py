@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hyperbloom.cli.output import Output, OutputClosed, OutputLost, say
-from hyperbloom.errors import HyperbloomError
+from hyperbloom.cli.output import (
+    Output,
+    OutputClosed,
+    OutputLost,
+    say,
+    say_problem,
+    tell_as_json,
+    tells_as_json,
+)
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.exit_codes import EXIT_MEANINGS, ExitCode
 from hyperbloom.units import parse_duration
 
@@ -118,8 +126,7 @@ class App:
                 "to do it without being asked"
             )
         if not click.confirm(question(), err=True):
-            self.out.note("nothing was changed")
-            exit_with(ExitCode.FAILED)
+            raise click.ClickException("nothing was changed")
 
     def command(self, *words: str) -> str:
         """A command about the same node, to be pasted."""
@@ -251,13 +258,19 @@ class Root(Group):
     ) -> Any:
         """Runs the command line and leaves by `SystemExit`."""
         self.is_process = args is None
-        self._named = _command_words(self, sys.argv[1:] if args is None else args)
+        given = list(sys.argv[1:] if args is None else args)
+        self._named = _command_words(self, given)
+        # A command line that cannot be read may ask for JSON, too.
+        ends = given.index("--") if "--" in given else len(given)
+        tell_as_json("--json" in given[:ends])
         try:
             code = self._run(args, prog_name, complete_var, extra)
         except OutputClosed:
             code = ExitCode.OUTPUT_CLOSED
         except (KeyboardInterrupt, Interrupted, click.Abort):
             code = ExitCode.INTERRUPTED
+            if tells_as_json():
+                say_problem(_problem(_INTERRUPTED, "interrupted; what was done stays done", code))
         except OutputLost as error:
             code = report(error, self._named)
             _drop_output()
@@ -320,6 +333,12 @@ def code_of(error: Exception) -> ExitCode | None:
     return ExitCode.FAILED if isinstance(error, click.ClickException) else None
 
 
+#: Type and title of what goes wrong here: the types that a node knows, too, have its meaning.
+_FAILED = (ErrorKind.FAILED.type, ErrorKind.FAILED.title)
+_UNEXPECTED = (ErrorKind.UNEXPECTED.type, "This met an unexpected error")
+_USAGE = ("urn:hyperbloom:problem:usage", "The command line is wrong")
+_INTERRUPTED = ("urn:hyperbloom:problem:interrupted", "This was interrupted")
+
 #: What click raises, from 8.2 on, where a group is called without a command.
 _HELP_INSTEAD: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
@@ -327,23 +346,34 @@ _HELP_INSTEAD: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 def report(error: Exception, command: str = "hyperbloom") -> ExitCode:
     """Says on standard error what went wrong; the exit code for it."""
     code = code_of(error)
+    kind: tuple[str, str] = _FAILED
     if code is None:
         details = _keep_details(error, command)
         told = _without_secrets(f"{type(error).__name__}: {error}")
         sentence = f"unexpected error ({told}); {details}"
-        code = ExitCode.UNEXPECTED
-    elif isinstance(error, _HELP_INSTEAD):
+        code, kind = ExitCode.UNEXPECTED, _UNEXPECTED
+    elif isinstance(error, _HELP_INSTEAD) and not tells_as_json():
         error.show()
         return code
     elif isinstance(error, click.UsageError):
-        command = error.ctx.command_path if error.ctx is not None else "hyperbloom"
-        sentence = f"{error.format_message().rstrip('.')} (see `{command} --help`)"
-    elif isinstance(error, click.ClickException):
-        sentence = error.format_message()
+        command, kind = error.ctx.command_path if error.ctx is not None else "hyperbloom", _USAGE
+        what = "Missing command" if isinstance(error, _HELP_INSTEAD) else error.format_message()
+        sentence = f"{what.rstrip('.')} (see `{command} --help`)"
+    elif isinstance(error, HyperbloomError) and error.kind is not None:
+        sentence, kind = str(error), (error.kind.type, error.kind.title)
     else:
-        sentence = str(error)
-    say(" ".join(sentence.split()))
+        sentence = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    sentence = " ".join(sentence.split())
+    if tells_as_json():
+        say_problem(_problem(kind, sentence, code))
+    else:
+        say(sentence)
     return code
+
+
+def _problem(kind: tuple[str, str], sentence: str, code: ExitCode) -> dict[str, object]:
+    """The members that the API's errors have (RFC 9457), and the exit code for the status."""
+    return {"type": kind[0], "title": kind[1], "detail": sentence, "exit_code": int(code)}
 
 
 def _command_words(root: click.Group, arguments: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +17,17 @@ import click
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Cell, piped, print_table
 
-__all__ = ["Output", "OutputClosed", "OutputLost", "Progress", "counted", "say"]
+__all__ = [
+    "Output",
+    "OutputClosed",
+    "OutputLost",
+    "Progress",
+    "counted",
+    "say",
+    "say_problem",
+    "tell_as_json",
+    "tells_as_json",
+]
 
 #: A command to paste, which stays on one line.
 _COMMAND = re.compile(r"`[^`]*`")
@@ -88,6 +98,18 @@ class Output:
             text = "\t".join(map(printable, text.split("\t")))
         self.raw(text.encode("utf-8", "surrogateescape") + b"\n")
 
+    def json_values(self, pages: Iterable[list[bytes]], end: Callable[[], str] = str) -> None:
+        """One line of JSON with `values` in hex, written page by page; `end`: its last members.
+
+        Nothing is written before the first page has come: what fails by then leaves no half.
+        """
+        begin, separator = '{"values": [', ""
+        for page in pages:
+            shown = ", ".join(f'"{value.hex()}"' for value in page)
+            self.raw(f"{begin}{separator if page else ''}{shown}".encode("ascii"))
+            begin, separator = "", ", " if page else separator
+        self.raw(f"{begin}]{end()}}}\n".encode("ascii"))
+
     def json(self, data: Any, *, flush: bool = False) -> None:
         """One line of JSON."""
         text = json.dumps(data, separators=(",", ":") if flush else (", ", ": "))
@@ -129,8 +151,39 @@ class Output:
             self.line(empty)
 
 
+class _Told:
+    """How standard error is written: `as_json` under --json, as the command line says at its start.
+
+    It is one for the whole process, as standard error is: what reads the command line, and what
+    fails before that is done, has no `App`.
+    """
+
+    as_json = False
+
+
+def tell_as_json(as_json: bool) -> None:
+    """Whether all that `say` and `say_problem` write from now on is an object of JSON a line."""
+    _Told.as_json = as_json
+
+
+def tells_as_json() -> bool:
+    """Whether it is."""
+    return _Told.as_json
+
+
+def say_problem(problem: Mapping[str, object]) -> None:
+    """What ended the command, as JSON: `cli.app` makes it."""
+    click.echo(json.dumps(problem), err=True)
+
+
 def say(text: str) -> None:
-    """A sentence on standard error: wrapped for people, one line for anything else."""
+    """A sentence on standard error: wrapped for people, one line for anything else.
+
+    Under --json it is a remark in an object of its own.
+    """
+    if _Told.as_json:
+        click.echo(json.dumps({"remark": text}), err=True)
+        return
     sentence = printable(f"hyperbloom: {text}")
     lines = _wrapped(sentence, indent=4) if sys.stderr.isatty() else [sentence]
     click.echo("\n".join(lines), err=True)

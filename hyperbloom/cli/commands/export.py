@@ -246,11 +246,14 @@ def _say_choices(report: ExportReport) -> None:
 def _verify(app: App, snapshots: tuple[str, ...]) -> None:
     from hyperbloom.export.snapshots import find_snapshots
     from hyperbloom.store.backup.verify import verify_path
+    from hyperbloom.store.errors import StoreCorrupt
 
     for path in find_snapshots(snapshots):
         with Progress(f"verifying {path}"):
             report = verify_path(path)
         if not report.ok:
+            if app.out.as_json:
+                raise StoreCorrupt(f"{path} is damaged: {'; '.join(report.problems)}")
             for problem in report.problems:
                 app.out.line(f"{path}: {problem}")
             exit_with(ExitCode.STORE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -238,27 +239,32 @@ def forgotten(
 
     Those of which only a hash is kept cannot be printed; --json and a remark say how many.
     """
-    position: bytes | None
-    position, beyond = range_given(start, end, prefix, as_hex=as_hex)
-    count = hashes = 0
-    streams = app.out.as_json and not only_count
-    if streams:
-        app.out.raw(b'{"values": [')
+    first, beyond = range_given(start, end, prefix, as_hex=as_hex)
+    counted = {"count": 0, "hashes": 0}
     with app.client() as client:
-        while position is not None:
-            page, position, hashes = client.forgotten_page(feed=feed, start=position, end=beyond)
-            if streams and page:
-                shown = ", ".join(f'"{value.hex()}"' for value in page)
-                app.out.raw(((", " if count else "") + shown).encode("ascii"))
-            elif not only_count:
-                shown_page = (v.hex().encode("ascii") for v in page) if as_hex else page
-                app.out.values(shown_page, null=null)
-            count += len(page)
-    if streams:
-        app.out.raw(f'], "count": {count}, "hashes": {hashes}}}\n'.encode("ascii"))
-    elif app.out.as_json:
-        app.out.json({"count": count, "hashes": hashes})
-    elif only_count:
-        app.out.line(str(count))
-    if hashes and not app.out.as_json:
-        app.out.note(f"and {hashes} of which only a hash is kept")
+        pages = _forgotten_pages(client, feed, first, beyond, counted)
+        if app.out.as_json and not only_count:
+            app.out.json_values(pages, lambda: ", " + json.dumps(counted)[1:-1])
+            return
+        for page in pages:
+            if not only_count:
+                shown = (v.hex().encode("ascii") for v in page) if as_hex else page
+                app.out.values(shown, null=null)
+    if app.out.as_json:
+        app.out.json(counted)
+        return
+    if only_count:
+        app.out.line(str(counted["count"]))
+    if counted["hashes"]:
+        app.out.note(f"and {counted['hashes']} of which only a hash is kept")
+
+
+def _forgotten_pages(
+    client: Client, feed: str | None, start: bytes, end: bytes | None, counted: dict[str, int]
+) -> Iterator[list[bytes]]:
+    """The forgotten values that are kept whole; `counted` is brought up to date with each page."""
+    position: bytes | None = start
+    while position is not None:
+        page, position, hashes = client.forgotten_page(feed=feed, start=position, end=end)
+        counted.update(count=counted["count"] + len(page), hashes=hashes)
+        yield page

@@ -120,7 +120,7 @@ def get(
             client.fetch(feed=feed, start=first, end=beyond, limit=limit, timeout=wait)
         pages = client.pages(feed=feed, start=first, end=beyond, limit=limit)
         if app.out.as_json:
-            _print_json(app, pages)
+            app.out.json_values(pages)
             return
         count = 0
         for page in pages:
@@ -129,17 +129,6 @@ def get(
     if not count and limit != 0 and app.out.is_terminal:
         # A pipe gets nothing, a person an answer.
         app.out.note("no values in this range" if first or beyond is not None else "no values")
-
-
-def _print_json(app: App, pages: Iterator[list[bytes]]) -> None:
-    """One JSON object, written page by page."""
-    app.out.raw(b'{"values": [')
-    separator = ""
-    for page in pages:
-        if page:
-            app.out.raw((separator + ", ".join(f'"{value.hex()}"' for value in page)).encode())
-            separator = ", "
-    app.out.raw(b"]}\n")
 
 
 @click.command(cls=Command)
