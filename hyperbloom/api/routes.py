@@ -63,7 +63,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/status.js", status_page.show_script, is_page=True),
     Route("GET", "/health", node.show_health, is_open=True, answer=answers.HealthForm,
           statuses=(200, 503)),
-    Route("GET", "/metrics", node.show_metrics, answer=str, media_types=_TEXT),
+    Route("GET", "/metrics", node.show_metrics, is_metrics=True, answer=str, media_types=_TEXT),
     Route("GET", "/v1/openapi.json", show_description),
     Route("GET", "/v1/ping", node.ping, answer=answers.PingForm),
     Route("GET", "/v1/status", node.status, answer=NodeStatus),

@@ -25,6 +25,7 @@ from twisted.logger import Logger, globalLogPublisher
 from twisted.python.threadpool import ThreadPool
 
 from hyperbloom.api.http.access import Access, load_token
+from hyperbloom.api.monitoring.metrics import ExportCollector
 from hyperbloom.api.monitoring.recent_errors import RecentErrors
 from hyperbloom.api.service import ControlService, TcpService
 from hyperbloom.config import Config, ConfigError
@@ -228,8 +229,12 @@ class NodeService(MultiService):
         """The control socket and, if the configuration wants it, the TCP port."""
         settings, access = self._config.api, None
         if settings.listen is not None:
-            token = load_token(settings.token)
-            access = Access(settings.listen, token, clock=self._reactor.seconds)
+            access = Access(
+                settings.listen,
+                load_token(settings.token),
+                metrics_token=load_token(settings.metrics_token),
+                clock=self._reactor.seconds,
+            )
         control = ControlService(
             node,
             self._config.control_socket,
@@ -239,6 +244,7 @@ class NodeService(MultiService):
             reload=self.reload,
             access=access,
             recent=self._recent,
+            collectors=[ExportCollector(self._config.export_note)],
         )
         control.setServiceParent(self)
         if access is not None:

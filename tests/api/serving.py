@@ -128,7 +128,13 @@ class ServedOverTcp(Served):
         self.token_path = self.folder / "api.token"
         self.token = load_token(self.token_path)
         clock = self.thread.reactor
-        self.access = Access(Address("127.0.0.1", self.port), self.token, clock=clock.seconds)
+        self.metrics_token = load_token(self.folder / "metrics.token")
+        self.access = Access(
+            Address("127.0.0.1", self.port),
+            self.token,
+            metrics_token=self.metrics_token,
+            clock=clock.seconds,
+        )
         control = ControlService(
             self.node, self.path, reactor=self.thread.reactor, access=self.access, **self.shown()
         )

@@ -28,6 +28,7 @@ from hyperbloom.api.limits import (
     SESSION_SECONDS,
 )
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
+from hyperbloom.api.routes import ROUTES
 from hyperbloom.client.client import Client
 from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.passphrase import PassphraseError
@@ -87,6 +88,16 @@ def test_the_token_may_everything(access):
     assert access.rights(headers(authorization=[f"Bearer {TOKEN}"])) is Rights.ALL
     assert access.rights(headers(authorization=[f"bearer  {TOKEN} "])) is Rights.ALL
     assert access.rights(headers()) is Rights.NONE
+
+
+def test_the_token_for_metrics_may_read_these_alone(seconds):
+    metrics = "5a" * 32
+    access = Access(Address("127.0.0.1", 4366), TOKEN, metrics_token=metrics, clock=seconds)
+    assert access.rights(headers(authorization=[f"Bearer {metrics}"])) is Rights.METRICS
+    assert access.rights(headers(authorization=[f"Bearer {TOKEN}"])) is Rights.ALL
+    assert refusal(access, authorization=[f"Bearer {metrics}0"]) is ProblemKind.UNAUTHORIZED
+    needing = {route.path for route in ROUTES if Rights.NONE < route.needs <= Rights.METRICS}
+    assert needing == {"/metrics"}
 
 
 @pytest.mark.parametrize(

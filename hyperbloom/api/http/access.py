@@ -6,6 +6,7 @@ its users, and to every web page that one of them looks at. Against those stand:
 - **A token** for everything but what says nothing: `Authorization: Bearer`, from a file with mode
   0600. A header that a page of another origin cannot set without being asked for leave (which is
   never given), unlike a cookie, which browsers add by themselves.
+- **A second token** for the metrics alone, so that what collects them can do nothing else.
 - **The Host header** must name this port by a loopback name. A page whose name is made to lead to
   127.0.0.1 (DNS rebinding) is of the right origin to its browser, but has the wrong Host.
 - **Origin and Sec-Fetch-Site**, where a browser sends them, must be those of our own page.
@@ -48,8 +49,9 @@ class Rights(IntEnum):
     """What a request may do; each right includes those before it."""
 
     NONE = 0
-    READ = 1
-    ALL = 2
+    METRICS = 1
+    READ = 2
+    ALL = 3
 
 
 def load_token(path: Path) -> str:
@@ -120,10 +122,17 @@ class _Expiring:
 class Access:
     """The guard of one TCP port. `clock` gives steady seconds.
 
-    hosts: the values of Host that are meant for it.
+    hosts: the values of Host that are meant for it. metrics_token: what may read the metrics alone.
     """
 
-    def __init__(self, address: Address, token: str, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        token: str,
+        *,
+        metrics_token: str | None = None,
+        clock: Callable[[], float],
+    ) -> None:
         self.address = address
         host, port = address
         names = {str(Address(name, port)) for name in (host, "127.0.0.1", "::1", "localhost")}
@@ -131,6 +140,7 @@ class Access:
             names |= {name.removesuffix(":80") for name in names}
         self.hosts = frozenset(names)
         self._token = _digest(token)
+        self._metrics_token = None if metrics_token is None else _digest(metrics_token)
         self._codes = _Expiring(most=MAX_CODES, seconds=CODE_SECONDS, clock=clock)
         self._sessions = _Expiring(most=MAX_SESSIONS, seconds=SESSION_SECONDS, clock=clock)
 
@@ -163,6 +173,10 @@ class Access:
             token = token.strip()
             if hmac.compare_digest(_digest(token), self._token):
                 return Rights.ALL
+            if self._metrics_token is not None and hmac.compare_digest(
+                _digest(token), self._metrics_token
+            ):
+                return Rights.METRICS
             if self._sessions.knows(token):
                 return Rights.READ
         raise Problem(ErrorKind.UNAUTHORIZED, "the token is not this node's, or no longer valid")

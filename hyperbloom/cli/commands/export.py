@@ -17,6 +17,8 @@ from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_moment, format_size, parse_duration
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hyperbloom.export.job import ExportReport
     from hyperbloom.export.places.place import Place
 
@@ -183,6 +185,11 @@ def _file_size(command: Any) -> Any:
     help="Who may read the tables, old files among them: modes 0700/0600, 0750/0640 or 0755/0644.",
 )
 @_file_size
+@click.option(
+    "--note",
+    is_flag=True,
+    help="When it is done, note it in the node's data folder: /metrics tells how old that is.",
+)
 @pass_app
 def run(
     app: App,
@@ -196,12 +203,14 @@ def run(
     verify: bool,
     share_with: Literal["owner", "group", "all"],
     file_size: int,
+    note: bool,
 ) -> None:
     """Export snapshots into the tables below DIR, each value once.
 
     SNAPSHOT is a folder or a pattern in quotes; of several of one node the newest counts. Run
     again it finishes what was interrupted, or changes nothing. `run` may be left out.
     """
+    noted = app.config.export_note if note else None
     with Progress("exporting") as progress:
         with _extra():
             from hyperbloom.export.engines.choice import Engines
@@ -219,6 +228,8 @@ def run(
                 share_with=share_with,
                 progress=lambda text, part: progress.show(_bar(part, text), at_once=part == 0.0),
             )
+    if noted is not None:
+        _write_note(noted)
     if engine == "auto":
         _say_choices(report)
     if report.settled:
@@ -227,6 +238,16 @@ def run(
             f"readable by {_READERS[share_with]} (--share-with {share_with})"
         )
     _show_report(app, target, report)
+
+
+def _write_note(path: Path) -> None:
+    """The file's age is what counts; its text is for people."""
+    try:
+        path.write_text(f"exported {format_moment(time.time())}\n", encoding="ascii")
+    except OSError as error:
+        raise click.ClickException(
+            f"exported, but {path} cannot be written: {error.strerror}; run it as the node's user"
+        ) from None
 
 
 def _bar(part: float, text: str) -> str:
