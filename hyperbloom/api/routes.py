@@ -75,6 +75,7 @@ ROUTES: tuple[Route, ...] = (
           problems=(ErrorKind.CONFLICT, *_STORE)),
     Route("POST", "/v1/verify", node.verify_store, answer=VerifyReport,
           problems=(ErrorKind.STORE,)),
+    Route("GET", "/v1/work", node.list_work, answer=answers.WorkListForm),
     Route("POST", "/v1/reload", node.reload_config, body=bodies.NothingForm,
           problems=(ErrorKind.NOT_FOUND, ErrorKind.BAD_CONFIG, ErrorKind.STORE)),
     Route("POST", "/v1/invitations", invitations.accept_invitation, body=bodies.JoinForm,

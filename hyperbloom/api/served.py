@@ -61,7 +61,9 @@ class HasJson(Protocol):
 class ServedStore(Protocol):
     """The store's slow operations; they are called in threads."""
 
-    def snapshot(self, target: Path) -> SnapshotInfo: ...
+    def snapshot(
+        self, target: Path, progress: Callable[[int, int], None] | None = None
+    ) -> SnapshotInfo: ...
 
     def forgotten_slice(
         self, feed_key: bytes, start: bytes, end: bytes | None, *, limit: int, max_bytes: int
@@ -71,7 +73,7 @@ class ServedStore(Protocol):
         self, feed_key: bytes, origin: bytes, after_seq: int, *, limit: int, max_bytes: int
     ) -> OriginSlice: ...
 
-    def verify(self, progress: Callable[..., None] | None = None) -> VerifyReport: ...
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport: ...
 
 
 class ServedForgetting(Protocol):

@@ -22,6 +22,7 @@ from hyperbloom.cli.output import (
     Output,
     OutputClosed,
     OutputLost,
+    Progress,
     say,
     say_problem,
     tell_as_json,
@@ -112,6 +113,11 @@ class App:
             run_command=self.command("run"),
         )
 
+    def progress(self, text: str, *, hidden: bool = False) -> Progress:
+        """The line that says how far this command is: none under --json and --quiet."""
+        quiet = bool(self._options.get("quiet")) or self.out.as_json
+        return Progress(text, hidden=hidden or quiet)
+
     def ask_first(self, question: Callable[[], str], *, yes: bool) -> None:
         """Have a person agree to what cannot be taken back; `yes` (--yes) has agreed already.
 
@@ -163,6 +169,15 @@ def _common_options(*, config: bool = True, timeout: bool = True) -> list[click.
                 help="Longest wait for an answer of the node, such as 10s.",
             )
         )
+    options.append(
+        click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember,
+            help="Show no progress.",
+        )
+    )
     options.append(
         click.Option(
             ["--json"],

@@ -16,6 +16,7 @@ import click
 
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Cell, piped, print_table
+from hyperbloom.units import format_duration, format_size
 
 __all__ = [
     "Output",
@@ -23,6 +24,7 @@ __all__ = [
     "OutputLost",
     "Progress",
     "counted",
+    "how_far",
     "say",
     "say_problem",
     "tell_as_json",
@@ -215,6 +217,7 @@ class Progress:
     def __init__(self, text: str, *, hidden: bool = False) -> None:
         self._shown = sys.stderr.isatty() and not hidden
         self._text = text
+        self._begun = time.monotonic()
         self._next = 0.0
         self._width = 0
 
@@ -232,12 +235,51 @@ class Progress:
             sys.stderr.write("\r" + " " * self._width + "\r")
             sys.stderr.flush()
 
-    def show(self, how_far: str, *, at_once: bool = False) -> None:
+    @property
+    def is_shown(self) -> bool:
+        """Whether anybody sees it."""
+        return self._shown
+
+    def at(
+        self, done: int, total: int = 0, unit: str = "values", *, seconds: float | None = None
+    ) -> None:
+        """Says how many are done of so many (0: nobody knows), at what rate, and how long it takes.
+
+        unit: what they are; `bytes` are shown in binary units. seconds: for how long, where it
+        began before this.
+        """
+        if self._shown:
+            took = time.monotonic() - self._begun if seconds is None else seconds
+            self.show(how_far(done, total, unit, took))
+
+    def show(self, text: str, *, at_once: bool = False) -> None:
         """Says how far it is, a few times a second at most; ``at_once`` for what may stand long."""
         if not self._shown or (time.monotonic() < self._next and not at_once):
             return
         self._next = time.monotonic() + self.SECONDS_BETWEEN
-        line = f"{self._text} {how_far}".rstrip()
+        line = f"{self._text} {text}".rstrip()[: shutil.get_terminal_size().columns - 1]
         sys.stderr.write("\r" + line.ljust(self._width))
         sys.stderr.flush()
         self._width = max(self._width, len(line))
+
+
+def how_far(done: int, total: int, unit: str, seconds: float) -> str:
+    """Percentage, amounts, rate and time left, as far as they are known."""
+
+    def amount(count: float) -> str:
+        return format_size(count) if unit == "bytes" else f"{count:,.0f}"
+
+    parts = [amount(done)]
+    if total:
+        parts = [f"{min(done / total, 1):4.0%} {amount(done)} of {amount(total)}"]
+    if unit != "bytes":
+        parts[0] += f" {unit}"
+    if total and done >= total:
+        # What is left is no value more: a last look, or the wait for the disk.
+        parts.append("finishing")
+    elif done and seconds >= 1:
+        parts.append(f"{amount(done / seconds)}/s")
+        if total:
+            left = seconds * (total - done) / done
+            parts.append(f"{format_duration(left)} left" if left >= 1 else "nearly done")
+    return ", ".join(parts)

@@ -241,7 +241,9 @@ class FakeStore:
     def __init__(self, node: FakeNode) -> None:
         self.node = node
 
-    def snapshot(self, target: Path) -> SnapshotInfo:
+    def snapshot(
+        self, target: Path, progress: Callable[[int, int], None] | None = None
+    ) -> SnapshotInfo:
         if target.exists():
             raise StoreError(f"the snapshot {target} exists already; name another folder")
         self.node.calls.append(("snapshot", target))
@@ -263,7 +265,9 @@ class FakeStore:
     def origin_slice(self, *_: object, **__: object) -> OriginSlice:
         return OriginSlice(records=[], next_seq=None)
 
-    def verify(self, progress: object = None) -> VerifyReport:
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+        if progress is not None:
+            self.node.while_verifying(progress)
         return VerifyReport(ok=False, problems=["one value is twice in the log"], values=7)
 
 
@@ -351,6 +355,8 @@ class FakeNode:
         self.denied_keys: dict[bytes, str] = {}
         self.noise: dict[bytes, int] = {}
         self.calls: list[tuple[Any, ...]] = []
+        #: Called in a thread while the store is verified.
+        self.while_verifying: Callable[[Callable[[int, int], None]], None] = lambda tell: None
         self.context = FakeContext()
         self.store = FakeStore(self)
         self.pairs: dict[bytes, Identity] = {}

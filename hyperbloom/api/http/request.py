@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from twisted.web.server import Request
 
     from hyperbloom.api.http.access import Access
+    from hyperbloom.api.monitoring.work import Work
     from hyperbloom.api.served import ServedDiscovery, ServedFeed, ServedNode, ServedObjects
 
 __all__ = [
@@ -68,7 +69,8 @@ class Context:
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
     reactor. discovery: None where it is off. objects: the object pool, None without one. reload:
     reads the node's configuration anew. access: of the TCP port, None where there is none.
-    registry: the metrics. status_frames: what the readers of the status page share.
+    registry: the metrics. work: what takes long. status_frames: what the readers of the status page
+    share.
     """
 
     node: ServedNode
@@ -80,6 +82,7 @@ class Context:
     reload: Callable[[], Deferred[Any]] | None = None
     access: Access | None = None
     registry: CollectorRegistry
+    work: Work
     status_frames: SharedFrames
 
 

@@ -40,6 +40,8 @@ __all__ = [
     "SessionOfferForm",
     "StepForm",
     "TrustWord",
+    "WorkForm",
+    "WorkListForm",
     "WrittenForm",
 ]
 
@@ -181,6 +183,25 @@ class PingForm(TypedDict):
     pid: int
     version: str
     identity: Key
+
+
+class WorkForm(TypedDict):
+    """One request's work: its kind, how much is done, and of how much (both in `unit`).
+
+    `total` is 0 until it is known. `seconds` is how long it has taken so far.
+    """
+
+    kind: str
+    done: int
+    total: int
+    unit: str
+    seconds: float
+
+
+class WorkListForm(TypedDict):
+    """What the node does for requests that take long."""
+
+    work: list[WorkForm]
 
 
 class HealthForm(TypedDict):

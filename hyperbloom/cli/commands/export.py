@@ -11,7 +11,7 @@ import click
 
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
 from hyperbloom.cli.guard import GuardedCommand, ended_orderly
-from hyperbloom.cli.output import Progress, say
+from hyperbloom.cli.output import say
 from hyperbloom.cli.parameters import WholeNumber
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_moment, format_size, parse_duration
@@ -211,7 +211,7 @@ def run(
     again it finishes what was interrupted, or changes nothing. `run` may be left out.
     """
     noted = app.config.export_note if note else None
-    with Progress("exporting") as progress:
+    with app.progress("exporting") as progress:
         with _extra():
             from hyperbloom.export.engines.choice import Engines
             from hyperbloom.export.job import export_snapshots
@@ -270,8 +270,8 @@ def _verify(app: App, snapshots: tuple[str, ...]) -> None:
     from hyperbloom.store.errors import StoreCorrupt
 
     for path in find_snapshots(snapshots):
-        with Progress(f"verifying {path}"):
-            report = verify_path(path)
+        with app.progress(f"verifying {path}") as progress:
+            report = verify_path(path, progress.at)
         if not report.ok:
             if app.out.as_json:
                 raise StoreCorrupt(f"{path} is damaged: {'; '.join(report.problems)}")
@@ -411,7 +411,7 @@ def compact(app: App, target: Place, by: Literal["day", "month"] | None, file_si
     with _extra():
         from hyperbloom.export.upkeep import compact_tables
     begun = time.monotonic()
-    with Progress("joining files"):
+    with app.progress("joining files"):
         done = compact_tables(target, by=by, target_bytes=file_size)
     if app.out.as_json:
         tables = [{"table": name, "removed": c.removed, "added": c.added} for name, c in done]
@@ -455,7 +455,8 @@ def vacuum(app: App, target: Place, keep: int, dry_run: bool) -> None:
     """
     with _extra():
         from hyperbloom.export.upkeep import vacuum_tables
-    done = vacuum_tables(target, keep_hours=keep, dry_run=dry_run)
+    with app.progress("looking for files" if dry_run else "removing files"):
+        done = vacuum_tables(target, keep_hours=keep, dry_run=dry_run)
     if app.out.as_json:
         app.out.json({"dry_run": dry_run, "tables": [{"table": n, "removed": p} for n, p in done]})
         return

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Command, pass_app
-from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import (
     PUBLIC_KEY,
     as_bytes,
@@ -146,15 +145,19 @@ def forget(
         if hashes:
             _drop_hashes(app, client, feed, undo=undo)
             return
+        total = 0
         selections = _selections(given, by, prefix, (start, end), as_hex=as_hex, null=null)
         if not (given or undo or dry_run):
             whole = list(selections)
             app.ask_first(lambda: _question(client, feed, whole), yes=yes)
             selections = iter(whole)
+            if by is None:
+                start_of, beyond = range_given(start, end, prefix, as_hex=as_hex)
+                total = client.count_range(feed=feed, start=start_of, end=beyond).count
         steps = _steps(
             client, selections, feed, undo=undo, dry_run=dry_run, erase=erase, publish=publish
         )
-        _report(app, steps, undo=undo, dry_run=dry_run)
+        _report(app, steps, undo=undo, dry_run=dry_run, total=total)
 
 
 def _drop_hashes(app: App, client: Client, feed: str | None, *, undo: bool) -> None:
@@ -194,16 +197,18 @@ def _steps(
             yield from client.forget(selection, feed=feed, **more)
 
 
-def _report(app: App, steps: Iterator[Mapping[str, Any]], *, undo: bool, dry_run: bool) -> None:
+def _report(
+    app: App, steps: Iterator[Mapping[str, Any]], *, undo: bool, dry_run: bool, total: int
+) -> None:
     done = {"count": 0, "bytes": 0, "absent": 0}
     where: dict[str, str | None] = {"feed": None, "name": None}
     word = "brought back" if undo else "forgotten"
     try:
-        with Progress("bringing back" if undo else "forgetting") as progress:
+        with app.progress("bringing back" if undo else "forgetting") as progress:
             for step in steps:
                 done = {name: number + step[name] for name, number in done.items()}
                 where = {name: step[name] for name in where}
-                progress.show(f"{done['count']:,} values")
+                progress.at(done["count"], total)
     except BaseException:
         if done["count"] and not dry_run:
             app.out.note(f"{word} before it stopped: {done['count']}")

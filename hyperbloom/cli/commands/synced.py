@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from hyperbloom.cli.app import DEFAULT_TIMEOUT, App, Command, pass_app
-from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import feed_option
 
 __all__ = ["wait_synced"]
@@ -30,7 +29,7 @@ def wait_synced(app: App, peers: tuple[str, ...], feed: str | None) -> None:
 
     seconds = app.timeout() or DEFAULT_TIMEOUT
     with (
-        Progress("waiting"),
+        app.progress("waiting"),
         Client(
             app.config.control_socket,
             timeout=seconds + ANSWER_SECONDS,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -10,7 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
-from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import (
     WholeNumber,
     as_bytes,
@@ -65,14 +66,14 @@ def put(app: App, feed: str | None, as_hex: bool, null: bool, values: tuple[str,
     where: dict[str, str | None] = {"feed": None, "name": None}
     try:
         typed = values == ("-",) and sys.stdin.isatty()
-        with app.client() as client, Progress("putting", hidden=typed) as progress:
+        with app.client() as client, app.progress("putting", hidden=typed) as progress:
             for batch in _given(values, as_hex=as_hex, null=null):
                 answer = client.put(batch, feed=feed)
                 new += answer["new"]
                 known += answer["known"]
                 # What follows goes where the first went, whatever feed is the default by then.
                 feed, where = answer["feed"], {"feed": answer["feed"], "name": answer["name"]}
-                progress.show(f"{new + known:,} values")
+                progress.at(*_read_so_far(new + known))
     except BaseException:
         if new + known:
             app.out.note(
@@ -84,6 +85,15 @@ def put(app: App, feed: str | None, as_hex: bool, null: bool, values: tuple[str,
         app.out.json({"new": new, "known": known, **where})
     else:
         app.out.line(f"{new} new, {known} known" + (f" in {where['name']}" if feed else ""))
+
+
+def _read_so_far(values: int) -> tuple[int, int, str]:
+    """How much of standard input was read: of a file its bytes, else the values that came."""
+    if values and not sys.stdin.isatty():
+        found = os.fstat(sys.stdin.fileno())
+        if stat.S_ISREG(found.st_mode) and found.st_size:
+            return os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR), found.st_size, "bytes"
+    return values, 0, "values"
 
 
 @click.command(cls=Command)
