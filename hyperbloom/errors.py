@@ -38,7 +38,7 @@ class ErrorKind(Enum):
         "unknown-object", 404, ExitCode.NOT_FOUND, "There is no such object in the pool",
     )  # fmt: skip
     UNKNOWN_FEED = ("unknown-feed", 404, ExitCode.NOT_FOUND, "There is no such feed on this node")
-    UNKNOWN_PEER = ("unknown-peer", 404, ExitCode.NOT_FOUND, "The feed has no such peer")
+    UNKNOWN_PEER = ("unknown-peer", 404, ExitCode.NOT_FOUND, "There is no such peer")
     METHOD_NOT_ALLOWED = (
         "method-not-allowed", 405, ExitCode.FAILED, "The path does not know this method",
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Literal
 
 __all__ = [
     "DEFAULT_DIALECT",
+    "LEAST_DIGITS",
     "LINK_ENDS_SOON",
     "OWN",
     "Dialect",

@@ -14,6 +14,9 @@ __all__ = [
     "CODE_SECONDS",
     "FRAME_SECONDS",
     "HEAD_SECONDS",
+    "HISTORY_FEEDS",
+    "HISTORY_MINUTES",
+    "HISTORY_TENS",
     "IDLE_SECONDS",
     "KEEP_ALIVE_SECONDS",
     "LATEST_EXPIRY",
@@ -37,7 +40,6 @@ __all__ = [
     "MAX_QUERY_FIELDS",
     "MAX_REFUSED_BYTES",
     "MAX_SEQ",
-    "MAX_SESSIONS",
     "MAX_SYNCED_PEERS",
     "MAX_SYNCED_SECONDS",
     "MAX_TARGET_BYTES",
@@ -123,11 +125,9 @@ control socket, can ask for more; the oldest are dropped."""
 CODE_SECONDS: Final = 120.0
 """How long one waits: it is for the browser that is opened now."""
 
-MAX_SESSIONS: Final = 64
-"""Sessions of browsers, each from a code; the oldest are dropped."""
-
 SESSION_SECONDS: Final = 43_200.0
-"""A working day; the page then asks to be opened anew."""
+"""A working day; the page then asks to be opened anew. A session takes no room in the node, so
+their number has no limit: each is from a code."""
 
 # What one request may name
 
@@ -207,6 +207,19 @@ FRAME_SECONDS: Final = 2.0
 
 SHARED_SECONDS: Final = 1.0
 """A frame is made once for all readers of the status page, and sent for this long."""
+
+# What is remembered of the last days
+
+HISTORY_MINUTES: Final = 360
+"""Rows of figures by the minute: six hours. A row is 8 bytes a figure, of 7 figures of the node and
+3 of each feed: 20 KB, and 9 KB for a feed."""
+
+HISTORY_TENS: Final = 1_008
+"""Rows of figures by ten minutes: a week. 56 KB, and 24 KB for a feed."""
+
+HISTORY_FEEDS: Final = 32
+"""Feeds of which figures are kept, the first ones of the node: 1.1 MB for all, which is copied once
+an hour in some milliseconds. Of the others the page has what is now."""
 
 # The last errors
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ForgottenFigures,
         LinkRecord,
         LogSlice,
+        NameRecord,
         NoiseRecord,
         OriginSlice,
         RangeSlice,
@@ -42,6 +43,7 @@ __all__ = [
     "ServedFeed",
     "ServedForgetting",
     "ServedFound",
+    "ServedNames",
     "ServedNode",
     "ServedObjects",
     "ServedOwnership",
@@ -100,6 +102,9 @@ class ServedForgetting(Protocol):
 class ServedValues(Protocol):
     """`hyperbloom.replication.feed.values.FeedValues`, as far as the API uses it."""
 
+    @property
+    def top_seq(self) -> int: ...
+
     def record(self) -> FeedRecord: ...
 
     def has(self, values: Sequence[bytes]) -> list[bool]: ...
@@ -128,7 +133,9 @@ class ServedTrust(Protocol):
     @property
     def chain(self) -> Chain | None: ...
 
-    def issue_link(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]: ...
+    def invite(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]: ...
+
+    def invited(self) -> Mapping[bytes, float]: ...
 
     def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]: ...
 
@@ -216,6 +223,8 @@ class ServedContext(Protocol):
     @property
     def leeway(self) -> float: ...
 
+    def is_own(self, key: bytes) -> bool: ...
+
 
 class ServedDiscovery(Protocol):
     """`hyperbloom.discovery.service.DiscoveryService`, as far as the API uses it."""
@@ -241,6 +250,26 @@ class ServedOwnership(Protocol):
     async def copy_step(self, source: Any, target: Any, after: int) -> tuple[int, int | None]: ...
 
 
+class ServedNames(Protocol):
+    """`hyperbloom.replication.petnames.Petnames`, as far as the API uses it."""
+
+    def get(self, key: bytes | None) -> str | None: ...
+
+    def named(self, word: str) -> bytes | None: ...
+
+    def records(self) -> list[NameRecord]: ...
+
+    def check_new(self, key: bytes, name: str) -> None: ...
+
+    async def name(self, key: bytes, name: str) -> str | None: ...
+
+    async def unname(self, key: bytes) -> str | None: ...
+
+    async def find(
+        self, word: str, among: Collection[bytes] | None = None, *, those: str = ""
+    ) -> bytes: ...
+
+
 class ServedNode(Protocol):
     """`hyperbloom.replication.node.Node`, as far as the API uses it."""
 
@@ -255,6 +284,9 @@ class ServedNode(Protocol):
 
     @property
     def feeds(self) -> Mapping[bytes, ServedFeed]: ...
+
+    @property
+    def names(self) -> ServedNames: ...
 
     @property
     def discovered(self) -> Mapping[bytes, ServedFound]: ...

@@ -24,6 +24,7 @@ from hyperbloom.api.http.channel import ApiSite
 from hyperbloom.api.http.request import Context
 from hyperbloom.api.http.server import ApiResource
 from hyperbloom.api.limits import BACKLOG, MAX_CONNECTIONS
+from hyperbloom.api.monitoring.history import History
 from hyperbloom.api.monitoring.metrics import NodeCollector, make_registry
 from hyperbloom.api.monitoring.reactor_lag import LagMeter
 from hyperbloom.api.monitoring.work import Work
@@ -66,9 +67,9 @@ class ControlService(_Listening):
     """Listens on the control socket of a node.
 
     reactor: a reactor with `adoptStreamPort` and threads. collectors: of metrics, beside those of
-    the node. recent: what the log said last. Its start raises `SocketBusy` or
-    `SocketError` (`hyperbloom.api.control_socket`); its stop closes every connection, open watches
-    included.
+    the node. recent: what the log said last. save_history keeps what the page shows of the past,
+    and `history` is what it was given last. Its start raises `SocketBusy` or `SocketError`
+    (`hyperbloom.api.control_socket`); its stop closes every connection, open watches included.
     """
 
     def __init__(
@@ -83,11 +84,14 @@ class ControlService(_Listening):
         access: Access | None = None,
         collectors: Iterable[Collector] = (),
         recent: RecentErrors | None = None,
+        history: bytes = b"",
+        save_history: Callable[[bytes], object] = lambda _: None,
     ) -> None:
         self.setName("control")
         self._path = path
         self._reactor = reactor
         self._lag = LagMeter(reactor)
+        self._history = History(node, self._lag, clock=reactor, state=history, save=save_history)
         own = NodeCollector(node, lag=self._lag, discovery=discovery, objects=objects)
         self.context = Context(
             node=node,
@@ -101,8 +105,14 @@ class ControlService(_Listening):
             registry=make_registry((own, *collectors)),
             work=Work(reactor.seconds),
             status_frames=StatusFrames(
-                node, discovery=discovery, objects=objects, recent=recent, clock=reactor
+                node,
+                discovery=discovery,
+                objects=objects,
+                recent=recent,
+                arrived=self._history.arrived,
+                clock=reactor,
             ),
+            history=self._history,
         )
         self.site = ApiSite(ApiResource(self.context, ROUTER), reactor=reactor)
         #: What the socket's address needs while it is listened on.
@@ -126,9 +136,11 @@ class ControlService(_Listening):
             reason = getattr(error, "socketError", error)
             raise SocketError(f"the control socket {self._path} cannot be made: {reason}") from None
         self._lag.start()
+        self._history.start()
 
     def stopService(self) -> Deferred[None]:
         """Takes no more connections and closes those that are open."""
+        self._history.stop()
         self._lag.stop()
         return super().stopService()
 

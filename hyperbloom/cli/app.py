@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hyperbloom.client.client import Client
     from hyperbloom.config import Config
 
-__all__ = ["App", "Command", "Group", "Root", "exit_with", "pass_app"]
+__all__ = ["App", "Command", "Group", "Root", "app_of", "exit_with", "full_option", "pass_app"]
 
 #: Seconds a node is given for an answer where nothing else is said.
 DEFAULT_TIMEOUT = 30.0
@@ -75,7 +75,7 @@ class App:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self._config: Config | None = None
-        self.out = Output(as_json=bool(options.get("json")))
+        self.out = Output(as_json=bool(options.get("json")), full=bool(options.get("full")))
 
     @property
     def config_path(self) -> Path:
@@ -190,6 +190,17 @@ def _common_options(*, config: bool = True, timeout: bool = True) -> list[click.
     return options
 
 
+def full_option(command: Any) -> Any:
+    """--full."""
+    return click.option(
+        "--full",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember,
+        help="Show keys with all their digits.",
+    )(command)
+
+
 def _first_sentence(command: click.Command) -> str:
     """A command's line in the help of its group, whole: click would cut it to the line's width."""
     paragraph, _, _ = (command.help or "").partition("\n\n")
@@ -231,13 +242,17 @@ class Group(click.Group):
 Group.group_class = Group
 
 
+def app_of(ctx: click.Context) -> App:
+    """The `App` of a call of the command."""
+    app: App = ctx.find_root().meta.setdefault("hyperbloom.app", App(ctx.meta.get(_META, {})))
+    return app
+
+
 def pass_app(command: Any) -> Any:
     """Hands the `App` of this call to a command as its first argument."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        ctx = click.get_current_context()
-        app = ctx.find_root().meta.setdefault("hyperbloom.app", App(ctx.meta.get(_META, {})))
-        return command(app, *args, **kwargs)
+        return command(app_of(click.get_current_context()), *args, **kwargs)
 
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     call.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]

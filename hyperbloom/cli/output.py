@@ -60,8 +60,10 @@ class OutputLost(click.ClickException):
 class Output:
     """Standard output of one command."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, full: bool = False) -> None:
         self.as_json = as_json
+        #: Tables show keys with all their digits.
+        self.full = full
 
     @property
     def is_terminal(self) -> bool:
@@ -148,7 +150,7 @@ class Output:
             for row in rows:
                 self.line("\t".join(map(piped, row)))
         elif rows:
-            print_table(columns, rows)
+            print_table(columns, rows, full=self.full)
         else:
             self.line(empty)
 

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import click
 
 from hyperbloom.addresses import Address
+from hyperbloom.cli.offers import offer_feeds
 from hyperbloom.feed_words import Dialect
 from hyperbloom.units import parse_duration, parse_expiry
 from hyperbloom.value_ranges import narrowed
@@ -19,7 +20,7 @@ __all__ = [
     "EXPIRES",
     "HOST_PORT",
     "KEY_BYTES",
-    "PUBLIC_KEY",
+    "PEER_KEY",
     "WholeNumber",
     "as_bytes",
     "dialect_option",
@@ -36,6 +37,8 @@ __all__ = [
 
 #: Bytes of a public key.
 KEY_BYTES = 32
+#: Characters of what may be a key or a name.
+MAX_WORD = 255
 
 
 def whole_hex(text: str, *lengths: int) -> bytes | None:
@@ -47,21 +50,20 @@ def whole_hex(text: str, *lengths: int) -> bytes | None:
     return data if len(data) in lengths and len(text) == 2 * len(data) else None
 
 
-class PublicKey(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A public key: 64 hex digits."""
+class PeerKeyWord(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A peer's key: 64 hex digits, 8 or more of them, or its name; the node looks it up."""
 
     name = "key"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> bytes:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Called by click."""
-        if isinstance(value, bytes):
-            return value
-        key = whole_hex(value, KEY_BYTES)
-        if key is None:
-            self.fail(f"{value!r} is not a public key: that has {2 * KEY_BYTES} hex digits")
-        return key
+        word = str(value).strip()
+        if not word or len(word) > MAX_WORD or not word.isprintable():
+            self.fail(
+                f"{value!r} is no key: give its {2 * KEY_BYTES} hex digits, 8 or more of the first "
+                "of them, or its name (`hyperbloom peer names`)"
+            )
+        return word
 
 
 class Expires(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -137,7 +139,7 @@ class WholeNumber(click.IntRange):
 
 
 AGE = Age()
-PUBLIC_KEY = PublicKey()
+PEER_KEY = PeerKeyWord()
 EXPIRES = Expires()
 HOST_PORT = HostPort()
 
@@ -159,6 +161,7 @@ def feed_option(command: Any) -> Any:
     return click.option(
         "--feed",
         metavar="FEED",
+        shell_complete=offer_feeds,
         help="Its alias, key or the beginning of that; left out: default_feed, or the only feed.",
     )(command)
 

@@ -6,7 +6,17 @@ import click
 
 from hyperbloom import __version__
 from hyperbloom.cli.app import Root
-from hyperbloom.cli.commands import feeds, node, objects, owned, status, trust, upkeep, values
+from hyperbloom.cli.commands import (
+    feeds,
+    names,
+    node,
+    objects,
+    owned,
+    status,
+    trust,
+    upkeep,
+    values,
+)
 from hyperbloom.cli.commands.config import config
 from hyperbloom.cli.commands.dht import dht
 from hyperbloom.cli.commands.discover import discover
@@ -48,6 +58,7 @@ for _command in (
     trust.invite,
     trust.join,
     trust.trust,
+    names.peer,
     feeds.feed,
     objects.object_,
     status.status,

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hyperbloom.cli.printable import printable
+from hyperbloom.feed_words import LEAST_DIGITS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Cell", "Key", "Name", "piped", "print_table"]
+__all__ = ["Cell", "Key", "Name", "PeerKey", "key_text", "piped", "print_table"]
 
 #: Characters of a key where there is room.
 KEY_CHARACTERS = 12
+#: Characters of a name, where it has more, that stay where there is little room.
+LEAST_NAME = 10
 #: Spaces between two columns.
 GAP = 2
 
@@ -44,6 +47,37 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerKey:
+    """A peer's key in a table: the operator's name for it and its first digits; whole for pipes.
+
+    Where there is little room the digits give way, and the name stays.
+    """
+
+    text: str
+    name: str | None = None
+
+    @property
+    def least(self) -> int:
+        """As many characters of a name as tell most of them apart, or 8 digits."""
+        return 8 if self.name is None else min(cell_width(printable(self.name)), LEAST_NAME)
+
+    def whole(self) -> str:
+        """All there is to show."""
+        return key_text(self.text, self.name)
+
+    def wide(self) -> str:
+        """What is shown where there is room."""
+        if self.name is None:
+            return _cut(self.text, KEY_CHARACTERS + 1)
+        return f"{self.name} ({self.text[:KEY_CHARACTERS]})"
+
+
+def key_text(key: str, name: str | None) -> str:
+    """A key with all its digits, and before it what the operator calls it."""
+    return key if name is None else f"{name} ({key})"
+
+
+@dataclass(frozen=True, slots=True)
 class Name:
     """A name that somebody gave; its start is enough beside a key."""
 
@@ -58,7 +92,14 @@ class Name:
     wide = whole
 
 
-Cell = str | Key | Name
+Cell = str | Key | PeerKey | Name
+
+
+def cell_width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _cut(text: str, width: int) -> str:
@@ -85,7 +126,13 @@ def _whole(cell: Cell) -> str:
 
 
 def _fitting(cell: Cell, width: int) -> str:
-    return _wide(cell) if isinstance(cell, str) else _cut(_wide(cell), width)
+    if isinstance(cell, str):
+        return _wide(cell)
+    if isinstance(cell, PeerKey) and cell.name is not None:
+        name = printable(cell.name)
+        digits = min(KEY_CHARACTERS, width - cell_width(f"{name} ()"))
+        return _cut(name if digits < LEAST_DIGITS else f"{name} ({cell.text[:digits]})", width)
+    return _cut(_wide(cell), width)
 
 
 def _widths(names: Sequence[str], rows: Sequence[Sequence[Cell]], room: int) -> list[int] | None:
@@ -99,7 +146,7 @@ def _widths(names: Sequence[str], rows: Sequence[Sequence[Cell]], room: int) -> 
         widths.append(wide)
         least.append(max(head, *(min(cell_len(_wide(c)), _least(c)) for c in column)))
     excess = sum(widths) + GAP * (len(names) - 1) - room
-    for kind in (Key, Name):
+    for kind in ((Key, PeerKey), (Name,)):
         giving = [i for i, row in enumerate(zip(*rows, strict=True)) if _has(row, kind)]
         while excess > 0 and any(widths[i] > least[i] for i in giving):
             widest = max((i for i in giving if widths[i] > least[i]), key=lambda i: widths[i])
@@ -112,17 +159,23 @@ def _least(cell: Cell) -> float:
     return math.inf if isinstance(cell, str) else cell.least
 
 
-def _has(cells: Sequence[Cell], kind: type) -> bool:
-    return any(isinstance(cell, kind) for cell in cells)
+def _has(cells: Sequence[Cell], kinds: tuple[type, ...]) -> bool:
+    return any(isinstance(cell, kinds) for cell in cells)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Prints rows under a heading; columns whose name ends in `>` are aligned to the right."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, full: bool = False
+) -> None:
+    """Prints rows under a heading; columns whose name ends in `>` are aligned to the right.
+
+    full: keys give no digit away.
+    """
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
     names = [column.rstrip(">") for column in columns]
-    widths = _widths(names, rows, console.width)
+    shown = [[_with_whole_key(cell) for cell in row] for row in rows] if full else rows
+    widths = _widths(names, shown, console.width)
     if widths is None:
         _print_blocks(console, names, rows)
         return
@@ -130,9 +183,17 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     gap = " " * GAP
     console.print(gap.join(_padded(names, widths, right)).rstrip(), style="bold", markup=False)
     console.print("─" * (sum(widths) + GAP * (len(widths) - 1)), markup=False)
-    for row in rows:
+    for row in shown:
         cells = [_fitting(cell, width) for cell, width in zip(row, widths, strict=True)]
         _print_cells(console, cells, list(_padded(cells, widths, right)))
+
+
+def _with_whole_key(cell: Cell) -> Cell:
+    if isinstance(cell, PeerKey):
+        return cell.whole()
+    if isinstance(cell, Key):
+        return cell.text or "-" if cell.name is None else f"{cell.name} ({cell.text})"
+    return cell
 
 
 def _padded(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterator[str]:
@@ -154,6 +215,14 @@ def _print_cells(console: Console, cells: Sequence[str], padded: Sequence[str]) 
     console.print(line)
 
 
+def _lines(cell: Cell, room: int) -> list[str]:
+    """All of a cell; a key and its name stand on a line each where one is too short for both."""
+    text = _whole(cell)
+    if isinstance(cell, PeerKey) and cell.name is not None and cell_width(text) > room:
+        return [printable(cell.name), cell.text]
+    return [text]
+
+
 def _print_blocks(console: Console, names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     from rich.text import Text
 
@@ -162,8 +231,9 @@ def _print_blocks(console: Console, names: Sequence[str], rows: Sequence[Sequenc
         if number:
             console.print()
         for name, cell in zip(names, row, strict=True):
-            text = _whole(cell)
-            console.print(Text(f"{name:<{width + GAP}}").append(text, style=_style(text)))
+            for line, text in enumerate(_lines(cell, console.width - width - GAP)):
+                head = f"{'' if line else name:<{width + GAP}}"
+                console.print(Text(head).append(text, style=_style(text)))
 
 
 def _style(cell: str) -> str:

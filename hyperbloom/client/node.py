@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hyperbloom.client.requests import feed_path
+from hyperbloom.client.requests import feed_path, key_path, with_query
 from hyperbloom.client.transport import Transport
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas.answers import NoiseKeyForm, PingForm, SessionOfferForm, WorkForm
+    from hyperbloom.api.schemas.answers import (
+        HistoryForm,
+        HistorySpan,
+        NoiseKeyForm,
+        PingForm,
+        SessionOfferForm,
+        WorkForm,
+    )
     from hyperbloom.api.schemas.status import NodeStatusForm, PeerStatusForm
 
 __all__ = ["NodeRequests"]
@@ -31,13 +38,18 @@ class NodeRequests(Transport):
         """Every peer, see `hyperbloom.replication.status.PeerStatus`."""
         return cast("list[PeerStatusForm]", self.ask("GET", "/v1/peers")["peers"])
 
+    def history(self, span: HistorySpan = "hours", feed: str | None = None) -> HistoryForm:
+        """What the node was like: the last hours by the minute, or a `week` by ten minutes."""
+        path = with_query("/v1/history", span=span, feed=feed)
+        return cast("HistoryForm", self.ask("GET", path))
+
     def noise_keys(self) -> list[NoiseKeyForm]:
         """The keys that have spoken `noise`, those met longest ago first."""
         return cast("list[NoiseKeyForm]", self.ask("GET", "/v1/noise")["keys"])
 
-    def forget_noise(self, key: bytes) -> Mapping[str, Any]:
-        """Has the node speak to a key without `noise` again; `was_remembered`."""
-        return self.ask("DELETE", f"/v1/noise/{key.hex()}")
+    def forget_noise(self, key: bytes | str) -> Mapping[str, Any]:
+        """Has the node speak to a key without `noise` again; `key`, `was_remembered`."""
+        return self.ask("DELETE", key_path("/v1/noise", key))
 
     def discovery(self, feed: str | None = None) -> Mapping[str, Any]:
         """The search for a feed's peers: `enabled`, `dht`, `tracker`, `swarm`, `lan`, `found`."""

@@ -34,6 +34,8 @@ __all__ = [
     "arrivals_of",
     "feed_path",
     "hex_list",
+    "key_path",
+    "key_word",
     "page_of",
     "problem_of",
     "range_request",
@@ -71,12 +73,16 @@ class Closing(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A value as it arrived: its arrival number, the peer that brought it, when (seconds)."""
+    """A value as it arrived: its arrival number, the peer that brought it, when (seconds).
+
+    origin_name: what the node's operator calls that peer, None: nothing.
+    """
 
     seq: int
     value: bytes
     origin: bytes
     received_at: float
+    origin_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +123,16 @@ class ObjectEvent:
 def feed_path(feed: str | None, end: str = "") -> str:
     """The path of what belongs to a feed; None is the node's default."""
     return f"/v1/feeds/{'-' if feed is None else quote(feed, safe='')}{end}"
+
+
+def key_word(key: bytes | str) -> str:
+    """A key as requests have it: bytes as hex; a text (its beginning, a name) as it is."""
+    return key if isinstance(key, str) else key.hex()
+
+
+def key_path(before: str, key: bytes | str) -> str:
+    """The path of what belongs to a key."""
+    return f"{before}/{quote(key_word(key), safe='')}"
 
 
 def with_query(path: str, **query: str | int | None) -> str:
@@ -207,6 +223,7 @@ def arrival_of(event: Mapping[str, Any]) -> Arrival:
         bytes.fromhex(event["value"]),
         bytes.fromhex(event["origin"]),
         event["received_at"],
+        event.get("origin_name"),
     )
 
 

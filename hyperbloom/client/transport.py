@@ -95,13 +95,15 @@ class Transport(Closing):
 
     def steps(self, path: str, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """The answers of a request that is done in steps; each is asked when it is read."""
-        after: Mapping[str, Any] = {}
+        after: dict[str, Any] = {}
         while True:
             answer = self.ask("POST", path, {**body, **after})
             yield answer
             if answer["next"] is None:
                 return
             after = {"after": answer["next"]}
+            if "by" in body:  # whatever that name means by the next step
+                after["by"] = answer.get("by") or body["by"]
 
     def events(
         self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float | None

@@ -36,6 +36,8 @@ from hyperbloom.client.requests import (
     arrival_of,
     feed_path,
     hex_list,
+    key_path,
+    key_word,
     page_of,
     problem_of,
     range_request,
@@ -48,8 +50,11 @@ if TYPE_CHECKING:
     from hyperbloom.api.schemas.answers import (
         CountForm,
         FeedForm,
+        KeyFoundForm,
+        KeyNamedForm,
         LinkForm,
         MemberForm,
+        NamedKeyForm,
         PingForm,
         PutForm,
     )
@@ -319,6 +324,22 @@ class TwistedClient:
         return self._send(*request).addCallback(opened)
 
     # Trust
+
+    def find_key(self, key: str) -> Deferred[KeyFoundForm]:
+        """The key that is meant by its beginning or its name: `key`, `name`."""
+        return self.ask("GET", key_path("/v1/keys", key))
+
+    def names(self) -> Deferred[list[NamedKeyForm]]:
+        """What the node's operator calls keys."""
+        return self.ask("GET", "/v1/names").addCallback(lambda answer: answer["names"])
+
+    def name_key(self, key: bytes | str, name: str) -> Deferred[KeyNamedForm]:
+        """Calls a key so on the node; `key`, `name`, and what it `was` called."""
+        return self.ask("POST", "/v1/names", {"key": key_word(key), "name": name})
+
+    def unname_key(self, key: bytes | str) -> Deferred[KeyNamedForm]:
+        """Calls a key by no name any more; `was` is null if it had none."""
+        return self.ask("DELETE", key_path("/v1/names", key))
 
     def links(self, *, feed: str | None = None) -> Deferred[list[LinkForm]]:
         """Every link stored for the feed."""

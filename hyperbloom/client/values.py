@@ -15,6 +15,7 @@ from hyperbloom.client.requests import (
     arrivals_of,
     feed_path,
     hex_list,
+    key_path,
     page_of,
     range_request,
     with_query,
@@ -183,12 +184,12 @@ class ValueRequests(Transport):
     # What one peer brought, and what is forgotten
 
     def values_by(
-        self, key: bytes, *, feed: str | None = None, page: int = 5_000
+        self, key: bytes | str, *, feed: str | None = None, page: int = 5_000
     ) -> Iterator[list[dict[str, Any]]]:
         """What a peer brought, in the order of arrival: `seq`, `value` (hex), `received_at`."""
         after: int | None = 0
         while after is not None:
-            path = with_query(feed_path(feed, f"/by/{key.hex()}"), after=after, limit=page)
+            path = with_query(key_path(feed_path(feed, "/by"), key), after=after, limit=page)
             answer = self.ask("GET", path)
             yield cast("list[dict[str, Any]]", answer["values"])
             after = cast("int | None", answer["next"])
@@ -198,7 +199,7 @@ class ValueRequests(Transport):
     ) -> Iterator[Mapping[str, Any]]:
         """Forgets values, a step at a time: `count`, `bytes`, `absent` of each.
 
-        `selection`: `{"values": [hex, …]}`, `{"by": key in hex}` or `{"start": hex, "end": hex}`.
+        `selection`: `{"values": [hex, …]}`, `{"by": key or name}` or `{"start": hex, "end": hex}`.
         `more`: erase, dry_run, publish. Goes on only as it is read.
         """
         return self.steps(feed_path(feed, "/forget"), {**selection, **more})

@@ -8,6 +8,7 @@ service has stopped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from twisted.application.service import Service
@@ -34,6 +35,7 @@ from hyperbloom.replication.net.dials import Dials
 from hyperbloom.replication.net.discovered_peers import DiscoveredPeers
 from hyperbloom.replication.overview import Overview
 from hyperbloom.replication.ownership import Ownership
+from hyperbloom.replication.petnames import Petnames
 from hyperbloom.replication.settings import FeedSettings, NoisePolicy, SyncSettings
 from hyperbloom.replication.status import NodeStatus, NodeTraffic, PeerStatus
 from hyperbloom.replication.sync.wait_synced import InSync, wait_synced
@@ -86,6 +88,8 @@ class Node(Service):
         #: Feeds are made, and their keys come and go, in the same turn.
         self.ownership = Ownership(self, context)
         self.connections = Admission(context, self._feeds.by_discovery_key)
+        #: What the operator calls keys.
+        self.names = Petnames(context, self.connections.keys)
         self._dials = Dials(self.connections)
         self._overview = Overview(context, self._feeds, self.connections, self._dials)
         self._sweep = LoopingCall(self._look)
@@ -118,6 +122,7 @@ class Node(Service):
         self.started = self.context.now()
         self.context.denied.load(self.context.store.denied())
         self.connections.noise.load()
+        self.names.load()
         for settings in self._configured:
             record = self.context.store.feed(settings.key)
             if record is None:
@@ -382,7 +387,11 @@ class Node(Service):
 
     def peers(self) -> list[PeerStatus]:
         """The secure connections."""
-        return self.connections.peers()
+        return [self._with_name(peer) for peer in self.connections.peers()]
+
+    def _with_name(self, peer: PeerStatus) -> PeerStatus:
+        name = self.names.get(peer.key)
+        return peer if name is None else replace(peer, name=name)
 
     def status(self) -> NodeStatus:
         """The node as a whole."""

@@ -135,4 +135,5 @@ class Overview:
             forgotten_hashes=forgotten.hashes,
             forgotten_refused=feed.values.forgotten_refused,
             retained_out=self._feeds.upkeep(feed).retention.forgotten,
+            invited=len(feed.trust.invited()),
         )

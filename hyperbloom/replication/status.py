@@ -80,7 +80,9 @@ class PeerStatus(_Picture):
     `protected`: nobody between both nodes can read or alter the stream (`noise`).
     `last_round`: how this node last asked the peer for what differs. `in_sync`: whether the peer
     held the same at `in_sync_at`, as a digest or Sync showed (`in_sync_by`); None while nothing is
-    known.
+    known. `expected`: how many values there will be here once everything has come that the peer
+    told of last; None: it tells no digests, or this node keeps a part of the feed. `name`: what the
+    operator calls the key.
     """
 
     feed: bytes
@@ -106,7 +108,9 @@ class PeerStatus(_Picture):
     in_sync: bool | None = None
     in_sync_at: float | None = None
     in_sync_by: str | None = None
+    expected: int | None = None
     last_round: SyncRound | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +123,7 @@ class FeedStatus(_Picture):
     `peers` are connected; of these `peers_in_sync` held the same values when last compared, and the
     streams of `peers_unprotected` can be read and altered by who knows the feed's key. `noise`:
     with whom streams are protected: prefer, require or off.
+    `invited`: keys that this node has invited and that have not come yet.
     `last_round`: how one of them was last asked for what differs.
     `forgotten` values are remembered whole and `forgotten_hashes` by their hashes;
     `forgotten_refused` came again since the start and were kept out; `retained_out` were forgotten
@@ -153,6 +158,7 @@ class FeedStatus(_Picture):
     forgotten_hashes: int
     forgotten_refused: int
     retained_out: int
+    invited: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

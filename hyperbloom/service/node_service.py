@@ -67,6 +67,9 @@ PEER_ID_BYTES = 32
 #: The name under which the store keeps the table of the DHT node.
 DHT_STATE = "dht"
 
+#: The same of what the status page shows of the last days.
+HISTORY = "history"
+
 #: Seconds a scanning thread may keep the interpreter to itself while the reactor waits for it.
 #: Python's 5 ms add up over the system calls of one turn of the reactor.
 SWITCH_SECONDS = 0.0005
@@ -205,7 +208,7 @@ class NodeService(MultiService):
             self._in_thread,
             forget=context.shares.forget_gone,
         ).setServiceParent(self)
-        self._build_api(node, discovery, objects)
+        self._build_api(node, store, self._writer, discovery, objects)
 
     def _make_room(self, config: Config) -> None:
         """Have descriptors for all connections there may be."""
@@ -223,6 +226,8 @@ class NodeService(MultiService):
     def _build_api(
         self,
         node: Node,
+        store: Store,
+        writer: Writer,
         discovery: DiscoveryService | None,
         objects: ObjectsService | None,
     ) -> None:
@@ -233,7 +238,9 @@ class NodeService(MultiService):
                 settings.listen,
                 load_token(settings.token),
                 metrics_token=load_token(settings.metrics_token),
+                secret=self._identity.seed,
                 clock=self._reactor.seconds,
+                now=time.time,
             )
         control = ControlService(
             node,
@@ -245,6 +252,8 @@ class NodeService(MultiService):
             access=access,
             recent=self._recent,
             collectors=[ExportCollector(self._config.export_note)],
+            history=store.get_meta(HISTORY) or b"",
+            save_history=lambda state: writer.submit(PutMeta(name=HISTORY, value=state), _logged),
         )
         control.setServiceParent(self)
         if access is not None:

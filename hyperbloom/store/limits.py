@@ -107,6 +107,12 @@ MAX_NOISE_KEYS = 10_000
 """Peer keys remembered as speaking `noise`, all of them in memory, some 250 bytes each on disk. Any
 member can make keys without end, so beyond it the one that was met longest ago goes."""
 
+MAX_PETNAMES = 10_000
+"""Keys that have names, all of them in memory. Only the node's operator gives names."""
+
+MAX_PETNAME_CHARACTERS = 64
+"""A name stands in tables beside a key's digits, in a path of the API, and is typed."""
+
 GROUP_OPERATIONS = 1_024
 """Operations in one transaction: enough that the disk's sync is shared, few enough that the first
 caller does not wait long for the last."""

@@ -25,10 +25,12 @@ __all__ = [
     "LinkRecord",
     "LogRecord",
     "LogSlice",
+    "NameRecord",
     "NoiseRecord",
     "ObjectFigures",
     "OriginSlice",
     "PeerRecord",
+    "PendingRecord",
     "RangeSlice",
     "RefusedRecord",
     "SetFigures",
@@ -197,6 +199,24 @@ class NoiseRecord:
     key: Octets
     first_met: int
     last_met: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRecord:
+    """What the operator calls a key, and since when (µs)."""
+
+    key: Octets
+    name: str
+    named_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRecord:
+    """A key that was invited to a feed (µs) and has not come yet."""
+
+    feed_key: Octets
+    key: Octets
+    invited_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

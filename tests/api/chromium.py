@@ -1,6 +1,6 @@
 """A headless Chromium, told what to do through the DevTools protocol over a pair of pipes.
 
-The browser is Debian's, or any that is there; nothing is downloaded. Messages are JSON with a NUL
+Which browser, says `debian_chromium`. Messages are JSON with a NUL
 behind each (`--remote-debugging-pipe`), so that no WebSocket is needed.
 """
 
@@ -18,23 +18,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
 PATIENCE = 120.0
-
-
-def browser_path() -> str | None:
-    """Where a browser is, if one is there."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Chromium:
     """One browser process with a profile of its own, and one page in it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, command: list[str]) -> None:
         self.profile = tempfile.mkdtemp(prefix="hb-chromium-")
         (commands_out, commands), (events, events_in) = os.pipe(), os.pipe()
         arguments = [
-            path, "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self.profile}",
+            *command,
+            "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self.profile}",
             "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
             "--disable-background-networking", "--disable-component-update", "--disable-sync",
             "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
@@ -129,6 +124,35 @@ class Chromium:
         shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(shot["data"]))
 
+    def scheme(self, name: str) -> None:
+        """What the system prefers: `light` or `dark`."""
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        self.send("Emulation.setEmulatedMedia", features=features)
+
+    def press(self, key: str) -> None:
+        """A key, by its name of the DOM: Tab, Enter, ArrowRight or a space."""
+        code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39}[key]
+        text = {"Enter": "\r", " ": " "}.get(key, "")
+        parameters = {"key": key, "windowsVirtualKeyCode": code, "text": text}
+        self.send("Input.dispatchKeyEvent", type="keyDown", **parameters)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **parameters)
+
+    def violations(self, axe: str) -> list[str]:
+        """What axe-core, given as text, finds wrong for those who do not see or use a mouse.
+
+        Each as the rule, what to do about it, and the elements.
+        """
+        if not self.eval("typeof axe === 'object'"):
+            self.eval(f"{axe};true")
+        found = self.eval(
+            "axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations)"
+        )
+        return [
+            f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes']]}"
+            f" {one['nodes'][0]['any'][:1]}"
+            for one in found
+        ]
+
     def requests(self) -> list[str]:
         """The addresses that were asked for."""
         return [
@@ -160,3 +184,13 @@ class Chromium:
             self.process.kill()
             self.process.wait(240)
         shutil.rmtree(self.profile, ignore_errors=True)
+
+
+def opened(browser: Chromium, served: Any) -> None:
+    """The page of a node that is served, let in by a code, with its first frame."""
+    browser.go("about:blank")
+    browser.wait("location.href === 'about:blank'")
+    browser.seen.clear()
+    browser.scheme("light")
+    browser.go(served.client().offer_session()["url"])
+    browser.wait("document.body?.dataset.frames >= 1")

@@ -1,13 +1,47 @@
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
+import npm_packages
 import pytest
+from chromium import Chromium
+from debian_chromium import UnavailableError, browser
 from serving import ReactorThread, Served, ServedOverTcp
 
 from hyperbloom.objects.classes.types import Types
 from hyperbloom.objects.pool import ObjectPool
 from hyperbloom.store import Store, WriterInline
+
+REQUIRE = "HYPERBLOOM_REQUIRE_BROWSER"
+"""Set (by .ci/run) where a missing browser is a failure and not a skip."""
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A browser, or a skip that says why there is none; a failure where it is required."""
+    try:
+        command = browser()
+    except UnavailableError as reason:
+        if os.environ.get(REQUIRE):
+            pytest.fail(f"{reason}; {REQUIRE} is set", pytrace=False)
+        pytest.skip(f"no browser is available: {reason}")
+    made = Chromium(command)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """The program of axe-core, or a skip that says why it is not here."""
+    try:
+        modules = npm_packages.install(Path(__file__).with_name("axe"))
+    except npm_packages.UnavailableError as reason:
+        if os.environ.get(REQUIRE):
+            pytest.fail(f"{reason}; {REQUIRE} is set", pytrace=False)
+        pytest.skip(f"axe-core is not available: {reason}")
+    return (modules / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from hyperbloom.api.served import ServedNode
 from hyperbloom.connections.bandwidth import RateFigures
 from hyperbloom.connections.close_reason import ClosedConnection
 from hyperbloom.digests import element_sum, set_digest
-from hyperbloom.keys import Identity, discovery_key
+from hyperbloom.keys import Identity, discovery_key, parse_public_key
 from hyperbloom.replication.feed.forgetting import Selection, Step
 from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.feeds import UnknownFeed
+from hyperbloom.replication.petnames import UnknownKey
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.replication.status import (
     FeedStatus,
@@ -42,6 +44,7 @@ from hyperbloom.store.records import (
     LinkRecord,
     LogRecord,
     LogSlice,
+    NameRecord,
     NoiseRecord,
     OriginSlice,
     RangeSlice,
@@ -49,6 +52,7 @@ from hyperbloom.store.records import (
     StoreSize,
     VerifyReport,
 )
+from hyperbloom.store.tables.names import NameTaken, check_petname
 from hyperbloom.store.writer import CommitFigures
 from hyperbloom.trust import Chain, LinkGraph, Member, TrustLink, issue_link, verify_chain
 
@@ -90,6 +94,7 @@ class FakeFeed:
         self.failure: Exception | None = None
         self.forgetting = FakeForgetting()
         self.digest_left = 0
+        self.pending: dict[bytes, float] = {}
 
     @property
     def values(self) -> FakeFeed:
@@ -106,6 +111,10 @@ class FakeFeed:
     @property
     def chain(self) -> Chain | None:
         return self.graph.shortest_chain(self.identity.public_key, now=time.time())
+
+    @property
+    def top_seq(self) -> int:
+        return len(self.log)
 
     def record(self) -> FeedRecord:
         return FeedRecord(
@@ -201,6 +210,13 @@ class FakeFeed:
         self.subscribers.append(subscriber)
         return lambda: self.subscribers.remove(subscriber)
 
+    def invite(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]:
+        self.pending[trustee] = 3.0
+        return self.issue_link(trustee, expires=expires)
+
+    def invited(self) -> dict[bytes, float]:
+        return self.pending
+
     def issue_link(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]:
         chain = self.chain
         if chain is None:
@@ -274,6 +290,59 @@ class FakeStore:
 class FakeContext:
     now = staticmethod(time.time)
     leeway = 0.0
+
+    def __init__(self, node: FakeNode) -> None:
+        self.node = node
+
+    def is_own(self, key: bytes) -> bool:
+        return key == self.node.identity.public_key or key in self.node.pairs
+
+
+class FakeNames:
+    """Names without a store; `seen` are keys of which the beginning is enough."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[bytes, str] = {}
+        self.seen: set[bytes] = set()
+
+    def get(self, key: bytes | None) -> str | None:
+        return None if key is None else self.by_key.get(key)
+
+    def named(self, word: str) -> bytes | None:
+        return next((key for key, name in self.by_key.items() if name == word), None)
+
+    def records(self) -> list[NameRecord]:
+        return [
+            NameRecord(key=key, name=name, named_at=1_000_000)
+            for key, name in sorted(self.by_key.items())
+        ]
+
+    def check_new(self, key: bytes, name: str) -> None:
+        check_petname(name)
+        holder = self.named(name)
+        if holder not in (None, key):
+            raise NameTaken(f"{name} is what {holder.hex()} is called; choose another name")
+
+    async def name(self, key: bytes, name: str) -> str | None:
+        self.check_new(key, name)
+        was, self.by_key[key] = self.by_key.get(key), name
+        return was
+
+    async def unname(self, key: bytes) -> str | None:
+        return self.by_key.pop(key, None)
+
+    async def find(
+        self, word: str, among: Collection[bytes] | None = None, *, those: str = ""
+    ) -> bytes:
+        known = {*self.seen, *self.by_key} if among is None else set(among)
+        found = [key for key in known if len(word) >= 8 and key.hex().startswith(word.lower())]
+        named = self.named(word)
+        if named is not None or len(found) == 1:
+            return found[0] if named is None else named
+        try:
+            return parse_public_key(word)
+        except ValueError:
+            raise UnknownKey(f"{len(found)} keys are meant by {word!r}") from None
 
 
 def a_peer(feed: bytes, **other: Any) -> PeerStatus:
@@ -357,7 +426,8 @@ class FakeNode:
         self.calls: list[tuple[Any, ...]] = []
         #: Called in a thread while the store is verified.
         self.while_verifying: Callable[[Callable[[int, int], None]], None] = lambda tell: None
-        self.context = FakeContext()
+        self.context = FakeContext(self)
+        self.names = FakeNames()
         self.store = FakeStore(self)
         self.pairs: dict[bytes, Identity] = {}
         self.ownership = FakeOwnership(self)
@@ -442,7 +512,7 @@ class FakeNode:
         ]
 
     def peers(self) -> list[PeerStatus]:
-        return self.connected
+        return [replace(peer, name=self.names.get(peer.key)) for peer in self.connected]
 
     def fetch(
         self,
@@ -531,6 +601,7 @@ class FakeNode:
             store=self.sizes,
             queued_bytes=0,
             denied=0,
+            store_problem=self.broken_store,
         )
 
     def store_problem(self) -> str | None:

@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,9 @@ class ServedOverTcp(Served):
             Address("127.0.0.1", self.port),
             self.token,
             metrics_token=self.metrics_token,
+            secret=self.node.identity.seed,
             clock=clock.seconds,
+            now=time.time,
         )
         control = ControlService(
             self.node, self.path, reactor=self.thread.reactor, access=self.access, **self.shown()

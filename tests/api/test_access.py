@@ -24,7 +24,6 @@ from hyperbloom.api.limits import (
     MAX_CODES,
     MAX_CONNECTIONS,
     MAX_OPEN_BODY_BYTES,
-    MAX_SESSIONS,
     SESSION_SECONDS,
 )
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
@@ -58,6 +57,11 @@ class Seconds:
         return self.now
 
 
+def guard(seconds, *, port=4366, token=TOKEN, secret=bytes(32)):
+    address = Address("127.0.0.1", port)
+    return Access(address, token, secret=secret, clock=seconds, now=seconds)
+
+
 @pytest.fixture
 def seconds():
     return Seconds()
@@ -65,7 +69,7 @@ def seconds():
 
 @pytest.fixture
 def access(seconds):
-    return Access(Address("127.0.0.1", 4366), TOKEN, clock=seconds)
+    return guard(seconds)
 
 
 def headers(**given):
@@ -156,7 +160,7 @@ def test_our_own_page_is_not(access):
 
 
 def test_port_80_is_not_named(seconds):
-    access = Access(Address("127.0.0.1", 80), TOKEN, clock=seconds)
+    access = guard(seconds, port=80)
     assert access.rights(headers(host=["localhost"])) is Rights.NONE
 
 
@@ -195,10 +199,37 @@ def test_one_code_more_than_may_wait_drops_the_oldest(access):
     assert access.claim(codes[1])
 
 
-def test_one_session_more_than_there_may_be_drops_the_oldest(access):
-    sessions = [access.claim(access.issue_code()) for _ in range(MAX_SESSIONS + 1)]
-    assert refusal(access, authorization=[f"Bearer {sessions[0]}"]) is ProblemKind.UNAUTHORIZED
-    assert access.rights(bearer(sessions[1])) is Rights.READ
+def test_a_session_outlives_a_restart_and_no_new_token(access, seconds):
+    session = access.claim(access.issue_code())
+    assert guard(seconds).rights(bearer(session)) is Rights.READ
+    for other in (guard(seconds, token="cd" * 32), guard(seconds, secret=b"x" * 32)):
+        assert refusal(other, authorization=[f"Bearer {session}"]) is ProblemKind.UNAUTHORIZED
+
+
+def test_no_part_of_a_session_can_be_changed(access, seconds):
+    session = access.claim(access.issue_code())
+    end, nonce, proof = session.split(".")
+    later = str(int(end) + 1)
+    forged = [
+        f"{later}.{nonce}.{proof}",
+        f"{end}.{nonce}x.{proof}",
+        f"{end}.{nonce}.{proof[:-1]}",
+        f"{end}.{nonce}.",
+        f"{end}.{nonce}",
+        f".{proof}",
+        f"x.{nonce}.{proof}",
+        session.upper(),
+        session + "\xff",
+    ]
+    for text in forged:
+        assert refusal(access, authorization=[f"Bearer {text}"]) is ProblemKind.UNAUTHORIZED, text
+
+
+def test_a_session_of_a_clock_that_was_wrong_does_not_hold_for_years(access, seconds):
+    seconds.now += 365 * 86_400
+    session = access.claim(access.issue_code())
+    seconds.now -= 365 * 86_400
+    assert refusal(access, authorization=[f"Bearer {session}"]) is ProblemKind.UNAUTHORIZED
 
 
 # The token's file

@@ -357,27 +357,40 @@ def test_links_members_and_chains(served):
     onward = issue_link(FRIEND, OTHER.public_key, expires=FAR - 1, nonce=bytes(32))
     own = served.node.own.key
     added = client.add_links([bytes.fromhex(answer["link"]), onward.to_bytes()])
-    assert added == {"holder": OTHER.public_key.hex(), "links": 2, "expires": FAR - 1}
+    assert added == {
+        "holder": OTHER.public_key.hex(),
+        "holder_name": None,
+        "links": 2,
+        "expires": FAR - 1,
+    }
+    client.name_key(FRIEND.public_key, "friend")
+    nobody = {"name": None, "introduced_by_name": None, "connected": False, "invited_at": None}
     assert client.members() == [
-        {"key": own.hex(), "depth": 0, "introduced_by": None, "expires": None, "connected": False},
+        {**nobody, "key": own.hex(), "depth": 0, "introduced_by": None, "expires": None},
         {
+            **nobody,
             "key": FRIEND.public_key.hex(),
+            "name": "friend",
             "depth": 1,
             "introduced_by": own.hex(),
             "expires": FAR,
-            "connected": False,
+            "invited_at": 3.0,
         },
         {
+            **nobody,
             "key": OTHER.public_key.hex(),
             "depth": 2,
             "introduced_by": FRIEND.public_key.hex(),
+            "introduced_by_name": "friend",
             "expires": FAR - 1,
-            "connected": False,
         },
     ]
+    assert client.ask("GET", "/v1/feeds/-/members")["invited"] == 1
     assert client.links()[0] == {
         "issuer": own.hex(),
+        "issuer_name": None,
         "trustee": FRIEND.public_key.hex(),
+        "trustee_name": "friend",
         "expires": FAR,
         "first_seen": 2.0,
         "introduced_by": own.hex(),

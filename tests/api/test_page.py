@@ -8,7 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from chromium import Chromium, browser_path
+from chromium import opened
 from crowd import Crowded
 from fake_node import a_peer
 from serving import ServedOverTcp
@@ -17,7 +17,7 @@ from twisted.internet.task import Clock
 from twisted.logger import Logger, LogLevel, LogPublisher
 from twisted.web.http_headers import Headers
 
-from hyperbloom.api.endpoints.status_page import CONTENT_SECURITY_POLICY
+from hyperbloom.api.endpoints.status_page import CONTENT_SECURITY_POLICY, SCRIPTS
 from hyperbloom.api.endpoints.status_stream import (
     ANSWER_SECONDS,
     StatusFrames,
@@ -48,7 +48,6 @@ new MutationObserver((changes) => {
 }).observe(document.body, { childList: true, subtree: true });
 true
 """
-needs_chromium = pytest.mark.skipif(browser_path() is None, reason="no Chromium is installed")
 
 
 # Served
@@ -56,7 +55,11 @@ needs_chromium = pytest.mark.skipif(browser_path() is None, reason="no Chromium 
 
 @pytest.mark.parametrize(
     ("path", "kind"),
-    [("/", "text/html"), ("/status.css", "text/css"), ("/status.js", "text/javascript")],
+    [
+        ("/", "text/html"),
+        ("/status.css", "text/css"),
+        *((f"/scripts/{name}", "text/javascript") for name in SCRIPTS),
+    ],
 )
 def test_the_files_need_no_token_and_may_do_little(over_tcp, path, kind):
     status, head, body = over_tcp.ask_tcp(path, headers={"Sec-Fetch-Site": "cross-site"})
@@ -163,7 +166,7 @@ def test_a_reader_that_is_behind_is_sent_nothing_but_the_newest_frame():
 
 
 def frames_of(node, clock):
-    return StatusFrames(node, discovery=None, objects=None, recent=None, clock=clock)
+    return StatusFrames(node, discovery=None, objects=None, recent=None, arrived=dict, clock=clock)
 
 
 def test_readers_share_a_frame(over_tcp):
@@ -229,13 +232,6 @@ def test_the_last_errors_are_kept_and_no_more():
 # In a browser
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    browser = Chromium(browser_path())
-    yield browser
-    browser.close()
-
-
 @pytest.fixture
 def crowded(reactor_thread):
     served = Crowded(reactor_thread, feeds=FEEDS, peers=PEERS)
@@ -243,16 +239,6 @@ def crowded(reactor_thread):
     served.close()
 
 
-def opened(browser, served):
-    """The page, let in by a code, with its first frame."""
-    browser.go("about:blank")
-    browser.wait("location.href === 'about:blank'")
-    browser.seen.clear()
-    browser.go(served.client().offer_session()["url"])
-    browser.wait("document.body?.dataset.frames >= 1")
-
-
-@needs_chromium
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_with_a_thousand_peers_and_a_hundred_feeds(chromium, crowded, tmp_path, width):
     wide, high, mobile = WIDTHS[width]
@@ -278,7 +264,6 @@ def test_the_page_with_a_thousand_peers_and_a_hundred_feeds(chromium, crowded, t
     assert all(url.startswith(crowded.url) for url in chromium.requests())
 
 
-@needs_chromium
 def test_what_a_person_does(chromium, crowded):
     chromium.size(1280, 900)
     opened(chromium, crowded)
@@ -303,7 +288,6 @@ def test_what_a_person_does(chromium, crowded):
     chromium.wait("document.querySelector('#feed-name').textContent.startsWith('sightings')")
 
 
-@needs_chromium
 def test_peers_that_go_take_no_page_with_them(chromium, crowded):
     opened(chromium, crowded)
     chromium.wait("document.querySelector('#shown').textContent.startsWith('1 to 50 of 9')")
@@ -316,7 +300,6 @@ def test_peers_that_go_take_no_page_with_them(chromium, crowded):
     assert chromium.eval("document.querySelector('#pages').offsetHeight") == 0
 
 
-@needs_chromium
 def test_what_is_protected_is_seen(chromium, over_tcp):
     own = over_tcp.node.own.key
     over_tcp.node.connected = [
@@ -343,7 +326,6 @@ def test_what_is_protected_is_seen(chromium, over_tcp):
     chromium.wait(f"{column('feeds')}[0] === '–'")
 
 
-@needs_chromium
 def test_the_page_follows_the_node(chromium, over_tcp):
     over_tcp.node.refusals = ()
     opened(chromium, over_tcp)
@@ -361,7 +343,6 @@ def test_the_page_follows_the_node(chromium, over_tcp):
     assert chromium.complaints() == []
 
 
-@needs_chromium
 @pytest.mark.parametrize(("days", "is_told"), [(6.5, True), (7.5, False)])
 def test_the_page_says_when_a_link_ends_soon(chromium, over_tcp, days, is_told):
     node, owner = over_tcp.node, Identity(b"o" * 32)
@@ -395,7 +376,6 @@ class ShownPool:
         return self.form
 
 
-@needs_chromium
 def test_the_page_shows_the_pool_its_types_and_what_is_left_out(chromium, reactor_thread, tmp_path):
     pool = ShownPool()
     served = ServedOverTcp(reactor_thread, objects=pool)
@@ -422,7 +402,6 @@ def test_the_page_shows_the_pool_its_types_and_what_is_left_out(chromium, reacto
         served.close()
 
 
-@needs_chromium
 def test_without_a_code_the_page_says_how_to_come_in(chromium, over_tcp):
     chromium.go(f"{over_tcp.url}/#" + "x" * 43)
     chromium.wait("document.querySelector('#door')?.hidden === false")
@@ -431,7 +410,6 @@ def test_without_a_code_the_page_says_how_to_come_in(chromium, over_tcp):
     assert chromium.eval("document.querySelector('#all').hidden")
 
 
-@needs_chromium
 def test_a_page_of_another_origin_cannot_use_the_api(chromium, over_tcp, reactor_thread):
     """The other origin is another port; even with the token it gets nowhere."""
     other = ServedOverTcp(reactor_thread)

@@ -223,6 +223,7 @@ def test_watch_what_is_there(node, served):
         "seq": 1,
         "value": "62",
         "origin": served.node.identity.public_key.hex(),
+        "origin_name": None,
         "received_at": 1.0,
     }
 
@@ -271,7 +272,7 @@ def test_trust_add(node, served):
     out = node.out("trust", "add", own, *chain)
     assert out.startswith(f"{OTHER_KEY} may write until 2096-10-02 07:06 UTC (in ")
     form = json.loads(node.out("trust", "add", own, *chain, "--json"))
-    assert form == {"holder": OTHER_KEY, "links": 2, "expires": FAR}
+    assert form == {"holder": OTHER_KEY, "holder_name": None, "links": 2, "expires": FAR}
     forged = issue_link(OTHER, FRIEND.public_key, expires=FAR, nonce=bytes(32))
     assert "signed" in node.refusal(5, "trust", "add", own, forged.to_bytes().hex())
     old = issue_link(served.node.identity, FRIEND.public_key, expires=5.0, nonce=bytes(32))
@@ -287,9 +288,10 @@ def test_trust_list_and_show(node, served):
     assert row[2].startswith("2097-01-01 00:00 UTC (in ")
     assert row[3] == "1970-01-01 00:00 UTC"
     head, owner, friend = (line.split("\t") for line in node.out("trust", "show").splitlines())
-    assert head == ["who", "through", "links", "until"]
-    assert owner == [own, "owner", "0", "never expires"]
+    assert head == ["who", "through", "links", "until", "name", "invited"]
+    assert owner == [own, "owner", "0", "never expires", "-", "-"]
     assert friend[:3] == [FRIEND_KEY, own, "1"]
+    assert friend[4:] == ["-", "1970-01-01 00:00 UTC"]
     form = json.loads(node.out("trust", "show", "--json"))
     assert form["feed"] == own
     assert [member["key"] for member in form["members"]] == [own, FRIEND_KEY]
@@ -369,7 +371,8 @@ def test_what_names_each_value_or_takes_nothing_away_does_not_ask(node, more):
 @pytest.mark.parametrize("command", [["invite"], ["trust", "issue"]], ids=" ".join)
 def test_a_key_that_nobody_can_hold_is_not_trusted(node, served, command):
     assert "look for a slip" in node.refusal(1, *command, "02" + "00" * 31)
-    assert "64 hex digits" in node.refusal(2, *command, FRIEND_KEY[:-2])
+    assert "0 keys are meant" in node.refusal(8, *command, FRIEND_KEY[:-2])
+    assert "64 hex digits" in node.refusal(2, *command, "")
     assert served.node.own.raw_links == []
 
 
@@ -485,8 +488,8 @@ def test_status_says_when_a_link_ends_soon(node, served, days, told):
 
 def test_status_gives_a_link_for_a_browser(node, served):
     assert "set listen under [api]" in node.refusal(1, "status", "--web")
-    clock = served.thread.reactor.seconds
-    access = Access(Address("127.0.0.1", 4366), "token", clock=clock)
+    own = {"secret": bytes(32), "clock": served.thread.reactor.seconds, "now": time.time}
+    access = Access(Address("127.0.0.1", 4366), "token", **own)
     object.__setattr__(served.service.context, "access", access)
     url = node.out("status", "--web").strip()
     assert url.startswith("http://127.0.0.1:4366/#")
@@ -526,11 +529,11 @@ def test_who_was_refused_again_and_again_is_told_of_once(node, served):
 def test_peers(node, served):
     head, peer = (line.split("\t") for line in node.out("peers").splitlines())
     names = ["address", "key", "feed", "way", "for", "got/sent", "synced", "by"]
-    assert head == [*names, "in sync", "protected"]
+    assert head == [*names, "in sync", "protected", "name"]
     own = served.node.own.key.hex()
     assert peer[:4] == ["192.0.2.7:4365", bytes(range(32)).hex(), own, "out"]
     by = "sketch, 200 differed, 283 symbols, 7.1 KiB"
-    assert peer[4:] == ["1h 1m", "1234/5", "5s ago", by, "yes, 5s ago, digest", "yes"]
+    assert peer[4:] == ["1h 1m", "1234/5", "5s ago", by, "yes, 5s ago, digest", "yes", "-"]
     assert json.loads(node.out("peers", "--json"))["peers"][0]["values_in"] == 1_234
 
 
@@ -548,7 +551,7 @@ def test_streams_that_are_not_protected_are_named(node, served, bare_peers, monk
     remark = "own: not protected by noise: 10 of 11 streams (noise is prefer here); see "
     config = served.folder / "hyperbloom.toml"
     assert f"{remark}`hyperbloom peers -c {config}`" in node.out("status").splitlines()
-    marks = [line.split("\t")[-1] for line in node.out("peers").splitlines()]
+    marks = [line.split("\t")[-2] for line in node.out("peers").splitlines()]
     assert marks == ["protected", *["no"] * 10, "yes"]
     shown = json.loads(node.out("peers", "--json"))["peers"]
     assert [peer["protected"] for peer in shown] == [False] * 10 + [True]
@@ -569,42 +572,7 @@ def test_a_node_of_an_older_version_protects_nothing(node, served, monkeypatch):
     one = a_peer(served.node.own.key).as_json()
     del one["protected"]
     monkeypatch.setattr(Client, "peers", lambda self: [{**one, "expires": None}])
-    assert node.out("peers").splitlines()[1].split("\t")[-1] == "no"
-
-
-def test_keys_that_speak_noise_are_listed_and_forgotten(node, served):
-    assert node.out("peers", "noise") == "key\tfirst met\tlast met\n"
-    served.node.noise = {bytes.fromhex(FRIEND_KEY): 86_400_000_000, b"\xab" * 32: 2_000_000}
-    lines = node.out("peers", "noise").splitlines()[1:]
-    assert lines == [
-        f"{'ab' * 32}\t1970-01-01 00:00 UTC\t1970-01-01 00:00 UTC",
-        f"{FRIEND_KEY}\t1970-01-01 00:00 UTC\t1970-01-02 00:00 UTC",
-    ]
-    keys = json.loads(node.out("peers", "noise", "--json"))["keys"]
-    assert keys[0] == {"key": FRIEND_KEY, "first_met": 1.0, "last_met": 86_400.0}
-    # The beginning that the log has, in either case.
-    told = node.out("peers", "forget-noise", FRIEND_KEY[:16].upper())
-    assert told == f"{FRIEND_KEY} may be spoken to without noise, until it speaks it again\n"
-    assert list(served.node.noise) == [b"\xab" * 32]
-    gone = node("peers", "forget-noise", FRIEND_KEY)
-    assert (gone.exit_code, gone.stderr) == (1, "")
-    assert gone.stdout == f"no key that begins with {FRIEND_KEY} is remembered as speaking noise\n"
-    answer = json.loads(node.out("peers", "forget-noise", "ab" * 4, "--json"))
-    assert answer == {"key": "ab" * 32, "was_remembered": True}
-    assert json.loads(node("peers", "forget-noise", "ab" * 4, "--json").stdout) == {
-        "key": "ab" * 4,
-        "was_remembered": False,
-    }
-
-
-def test_what_is_no_key_to_forget_is_said(node, served):
-    for name in ("blocklist", "192.0.2.7:4365", "abcdef0", "ab" * 33):
-        refusal = node.refusal(2, "peers", "forget-noise", name)
-        assert refusal.startswith(f"'{name}' is no key: KEY is 8 to 64 hex digits, as `hyperbloom")
-    served.node.noise = {b"\xab" * 31 + end: 1 for end in (b"1", b"2")}
-    refusal = node.refusal(2, "peers", "forget-noise", "ab" * 4)
-    assert refusal.startswith("2 keys begin with abababab: give more of its digits")
-    assert len(served.node.noise) == 2
+    assert node.out("peers").splitlines()[1].split("\t")[-2:] == ["no", "-"]
 
 
 def test_a_feeds_policy_of_noise_is_kept_until_another_is_said(node, served):
@@ -670,13 +638,14 @@ def test_a_command_that_fails_prints_nothing(node):
 
 
 def test_a_key_is_denied_and_allowed(node, served):
-    assert node.out("trust", "denied").splitlines() == ["key\tdenied since\twhy"]
+    assert node.out("trust", "denied").splitlines() == ["key\tdenied since\twhy\tname"]
     assert node.out("trust", "deny", OTHER_KEY, "--reason", "spam") == f"{OTHER_KEY} is denied\n"
     assert node.out("trust", "deny", OTHER_KEY) == f"{OTHER_KEY} is denied, as it was before\n"
     (found,) = json.loads(node.out("trust", "denied", "--json"))["denied"]
     assert (found["key"], found["denied_at"]) == (OTHER_KEY, 1.0)
     assert json.loads(node.out("trust", "deny", FRIEND_KEY, "--json")) == {
         "key": FRIEND_KEY,
+        "name": None,
         "new": True,
     }
     assert node.out("trust", "allow", OTHER_KEY) == f"{OTHER_KEY} is allowed\n"

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from nodes import HYPERBLOOM
 
+from hyperbloom.replication.settings import FeedSettings
+
 IN_BASH = """
 source "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
@@ -71,6 +73,54 @@ def test_bash_completes(tmp_path: Path, words: list[str], offered: set[str]) -> 
     # `snapshot` may have neighbours.
     assert offered <= set(found.split())
     assert all(one.startswith(words[-1]) for one in found.split())
+
+
+@pytest.fixture
+def named(served):
+    """A node with feeds, names and keys to offer; its configuration."""
+    node = served.node
+    node.add(FeedSettings(key=b"\xfe" * 32, alias="notes"))
+    node.add(FeedSettings(key=b"\xfd" * 32))
+    node.names.by_key = {
+        b"\xab" * 32: "alice",
+        b"\xac" * 32: "Alan",
+        b"\xad" * 32: "all of us",
+        b"\xae" * 32: "al,*",
+    }
+    node.denied_keys = {b"\xab" * 32: "spam", b"\xcd" * 32: ""}
+    node.noise = {b"\xef" * 32: 5}
+    return str(served.folder / "hyperbloom.toml")
+
+
+@shell("bash")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["trust", "deny", "al"], {"alice", "Alan"}),
+        (["invite", "0001"], {"000102030405"}),
+        (["invite", "0001020304050"], {bytes(range(32)).hex()}),
+        (["trust", "allow", ""], {"alice", "cd" * 6}),
+        (["peers", "forget-noise", "e"], {"ef" * 6}),
+        (["peer", "unname", "ali"], {"alice"}),
+        (["forget", "--by", "ali"], {"alice"}),
+        (["put", "--feed", ""], {"own", "notes", "fd" * 6}),
+        (["feed", "leave", "n"], {"notes"}),
+        (["trust", "deny", "nobody"], set()),
+    ],
+)
+def test_bash_completes_what_the_node_knows(
+    tmp_path: Path, named: str, words: list[str], offered: set[str]
+) -> None:
+    """Words that a shell would have to quote are left out: its script would break them up."""
+    line = ["hyperbloom", "-c", named, *words]
+    found = run(["bash", "-c", IN_BASH, "bash", str(script("bash", tmp_path)), *line])
+    assert set(found.split()) == offered
+
+
+@shell("bash")
+def test_where_no_node_answers_nothing_is_offered(tmp_path: Path) -> None:
+    line = ["hyperbloom", "-c", str(tmp_path / "none.toml"), "trust", "deny", ""]
+    assert run(["bash", "-c", IN_BASH, "bash", str(script("bash", tmp_path)), *line]) == "\n"
 
 
 @shell("bash")

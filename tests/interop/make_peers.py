@@ -1,6 +1,6 @@
-"""Makes what the tests of this folder talk to: the npm packages and the Rust program.
+"""Makes what tests talk to or look with: the npm packages and the Rust program.
 
-    python tests/interop/make_peers.py
+    PYTHONPATH=tests python tests/interop/make_peers.py
 
 Each test makes what it needs by itself. Run before the tests, this makes all of it meanwhile; it
 needs no package of Python's.
@@ -16,6 +16,8 @@ import tracker_crate
 
 DHT_NODES = npm_peer.HERE / "dht"
 """The folder of the package files of the DHT nodes that npm has."""
+PAGE_RULES = npm_peer.HERE.parent / "api" / "axe"
+"""The same of the rules by which the status page is looked at."""
 
 
 def main() -> None:
@@ -25,6 +27,7 @@ def main() -> None:
             threads.submit(tracker_crate.build),
             threads.submit(npm_peer.install),
             threads.submit(npm_peer.install, manifests=DHT_NODES),
+            threads.submit(npm_peer.install, manifests=PAGE_RULES),
         ]
     for each in made:
         each.result()

@@ -1,6 +1,5 @@
 """The npm reference as a peer: its installation, and one process of it driven from Python.
 
-`install()` puts the locked packages under the checkout's `.cache/`, once for each lock file.
 `NpmPeer` is one process of `driver.js`, or of another driver that speaks the same lines. Every wait
 has a time limit, and what a failing wait saw is in its message; a process that ends by itself is a
 `PeerDiedError` with what it said last.
@@ -9,11 +8,8 @@ has a time limit, and what a failing wait saw is in its message; a process that 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -22,30 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-HERE = Path(__file__).resolve().parent
-CACHE = HERE.parents[1] / ".cache" / "npm-peer"
-MANIFESTS = ("package.json", "package-lock.json", ".npmrc")
+import npm_packages
+from npm_packages import CACHE
 
-INSTALL_SECONDS = 360.0
+HERE = Path(__file__).resolve().parent
+
 ANSWER_SECONDS = 180.0
 STOP_SECONDS = 30.0
 
-NO_REGISTRY = (
-    "EAI_AGAIN",
-    "ECONNREFUSED",
-    "ECONNRESET",
-    "EHOSTUNREACH",
-    "ENETUNREACH",
-    "ENOTCACHED",
-    "ENOTFOUND",
-    "ERR_SOCKET_TIMEOUT",
-    "ETIMEDOUT",
-)
-"""What npm names its error when it reached no registry. Any other failure is ours."""
-
-
-class UnavailableError(Exception):
-    """This machine cannot run the npm reference; the message says what it lacks."""
+UnavailableError = npm_packages.UnavailableError
 
 
 class PeerError(Exception):
@@ -61,54 +42,8 @@ class PeerDiedError(Exception):
 
 
 def install(cache: Path = CACHE, *, manifests: Path = HERE, extra: Sequence[str] = ()) -> Path:
-    """The folder of the installed packages, installed now if this checkout has not got them.
-
-    `manifests` is the folder of the package files and their lock. `extra` are further arguments of
-    `npm ci`. Raises UnavailableError without Node.js, npm or a registry, and RuntimeError when
-    `npm ci` fails for any other reason.
-    """
-    if shutil.which("node") is None:
-        raise UnavailableError("Node.js is not installed (no `node` in PATH)")
-    npm = shutil.which("npm")
-    if npm is None:
-        raise UnavailableError("npm is not installed (no `npm` in PATH)")
-
-    digest = hashlib.sha256(b"".join((manifests / name).read_bytes() for name in MANIFESTS))
-    folder = cache / digest.hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
-    done = folder / "installed"
-    with open(folder / "lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            for name in MANIFESTS:
-                shutil.copy(manifests / name, folder / name)
-            _npm_ci(npm, folder, extra)
-            done.touch()
-    return folder / "node_modules"
-
-
-def _npm_ci(npm: str, folder: Path, extra: Sequence[str]) -> None:
-    command = [npm, "ci", "--ignore-scripts", "--prefer-offline", *extra]
-    try:
-        run = subprocess.run(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise UnavailableError(
-            f"`npm ci` got no answer from the registry in {INSTALL_SECONDS:.0f} s"
-        ) from error
-    if run.returncode == 0:
-        return
-    for name in NO_REGISTRY:
-        if name in run.stderr:
-            raise UnavailableError(f"`npm ci` reached no registry ({name})")
-    raise RuntimeError(f"`npm ci` failed with status {run.returncode}:\n{run.stderr}")
+    """The folder of the installed packages of the reference; see `npm_packages.install`."""
+    return npm_packages.install(manifests, cache, extra=extra)
 
 
 class NpmPeer:

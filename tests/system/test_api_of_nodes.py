@@ -118,7 +118,7 @@ def test_answers_are_as_described(pair):
 def test_the_page_is_in_the_package_and_the_code_in_no_log(pair):
     web, _ = pair
     assert "status.js" in web.get("/", token=False)[2]
-    assert "main();" in web.get("/status.js", token=False)[2]
+    assert "followNode(" in web.get("/scripts/status.js", token=False)[2]
     done = web.node.command("status", "--web")
     url = done.stdout.decode().strip()
     assert url.startswith(f"http://127.0.0.1:{web.port}/#")

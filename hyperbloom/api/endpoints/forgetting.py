@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperbloom.api.endpoints.values import page_form
-from hyperbloom.api.http.request import BOUNDS, Answer, Call, range_of
+from hyperbloom.api.http.request import BOUNDS, Call, range_of
 from hyperbloom.api.limits import MAX_SEQ, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
-from hyperbloom.api.problems import bad_request, value_errors_as_problems
+from hyperbloom.api.problems import bad_request
 from hyperbloom.api.schemas.bodies import BoundsForm, ForgetForm, PageForm, SelectionForm
-from hyperbloom.keys import parse_public_key
 from hyperbloom.replication.feed.forgetting import Selection, Step
 from hyperbloom.replication.feed.tombstones import make_tombstone
 from hyperbloom.store.limits import FORGET_STEP
@@ -32,33 +31,27 @@ __all__ = [
 ]
 
 
-def values_by(call: Call) -> Answer:
+async def values_by(call: Call) -> Mapping[str, Any]:
     """`after`, `limit`: what one peer brought, in the order of arrival.
 
     A page may be empty though `next` is not null: a request looks at a part of the log only.
     """
     call.only_query("after", "limit")
     feed, store = call.feed(), call.node.store
-    with value_errors_as_problems():
-        key = parse_public_key(call.arguments[1])
     after = call.number("after", 0, 0, MAX_SEQ)
     limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
+    key = await call.key_named(call.arguments[1])
 
     def read() -> OriginSlice:
         return store.origin_slice(feed.key, key, after, limit=limit, max_bytes=PAGE_BYTES)
 
-    def answer(found: OriginSlice) -> Mapping[str, Any]:
-        values = [
-            {
-                "seq": record.seq,
-                "value": record.value.hex(),
-                "received_at": record.received_at / 1e6,
-            }
-            for record in found.records
-        ]
-        return {"values": values, "next": found.next_seq}
-
-    return call.context.in_thread(read).addCallback(answer)
+    found: OriginSlice = await call.context.in_thread(read)
+    values = [
+        {"seq": record.seq, "value": record.value.hex(), "received_at": record.received_at / 1e6}
+        for record in found.records
+    ]
+    by = {"by": key.hex(), "by_name": call.node.names.get(key)}
+    return {"values": values, "next": found.next_seq, **by}
 
 
 async def forget_values(call: Call) -> Mapping[str, Any]:
@@ -69,7 +62,7 @@ async def forget_values(call: Call) -> Mapping[str, Any]:
     tombstones into the feed, signed by this node.
     """
     feed, form = call.feed(), call.body(ForgetForm)
-    selection, position = _selection(form)
+    selection, position = await _selection(call, form)
     dry_run, erase = bool(form.get("dry_run")), bool(form.get("erase"))
     publish = bool(form.get("publish"))
     if publish and (selection.values is None or erase):
@@ -80,16 +73,16 @@ async def forget_values(call: Call) -> Mapping[str, Any]:
         except ValueError as error:
             raise bad_request(f"its tombstone would be too long: {error}") from None
     done = await feed.forgetting.step(selection, position, erase=erase, dry_run=dry_run)
-    return {**_step_form(done), **call.name_of(feed)}
+    return {**_step_form(call, done, selection), **call.name_of(feed)}
 
 
 async def undo_forgetting(call: Call) -> Mapping[str, Any]:
     """The same selections: one step of bringing forgotten values back."""
     feed, form = call.feed(), call.body(SelectionForm)
-    selection, position = _selection(form)
+    selection, position = await _selection(call, form)
     dry_run = bool(form.get("dry_run"))
     done = await feed.forgetting.undo_step(selection, position, dry_run=dry_run)
-    return {**_step_form(done), **call.name_of(feed)}
+    return {**_step_form(call, done, selection), **call.name_of(feed)}
 
 
 async def drop_hashes(call: Call) -> None:
@@ -127,13 +120,24 @@ def _tombstones(call: Call, selection: Selection) -> list[bytes]:
     ]
 
 
-def _step_form(step: Step) -> Mapping[str, Any]:
+def _step_form(call: Call, step: Step, selection: Selection) -> Mapping[str, Any]:
     following = step.next.hex() if isinstance(step.next, bytes) else step.next
-    return {"count": step.count, "bytes": step.size, "absent": step.absent, "next": following}
+    by = selection.origin
+    return {
+        "by": None if by is None else by.hex(),
+        "by_name": call.node.names.get(by),
+        "count": step.count,
+        "bytes": step.size,
+        "absent": step.absent,
+        "next": following,
+    }
 
 
-def _selection(form: SelectionForm) -> tuple[Selection, bytes | int | None]:
-    """What is meant, and the position in it; raises `Problem` where members do not go together."""
+async def _selection(call: Call, form: SelectionForm) -> tuple[Selection, bytes | int | None]:
+    """What is meant, and the position in it.
+
+    Raises `Problem` where members do not go together, `UnknownKey`.
+    """
     after = form.get("after")
     if "values" in form:
         if form.keys() & {"by", *BOUNDS, "after"}:
@@ -146,7 +150,7 @@ def _selection(form: SelectionForm) -> tuple[Selection, bytes | int | None]:
             raise bad_request("by goes without start, end and prefix")
         if isinstance(after, str) or not 0 <= (after or 0) <= MAX_SEQ:
             raise bad_request("after must be the next of the step before")
-        return Selection(origin=bytes.fromhex(form["by"])), after
+        return Selection(origin=await call.key_named(form["by"])), after
     if form.get("start") is None and form.get("prefix") is None:
         raise bad_request('say what is meant: values, by, prefix, or start ("": the first value)')
     if isinstance(after, int):

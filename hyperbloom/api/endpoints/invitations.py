@@ -21,7 +21,7 @@ from hyperbloom.invitation import (
     decode_invitation,
     encode_invitation,
 )
-from hyperbloom.trust import ChainError, ChainExpired, ChainMalformed, verify_chain
+from hyperbloom.trust import Chain, ChainError, ChainExpired, ChainMalformed, verify_chain
 from hyperbloom.wire import DIALECTS, Dialect
 
 if TYPE_CHECKING:
@@ -47,9 +47,14 @@ async def invite(call: Call) -> Mapping[str, Any]:
     It is what the trustee joins by, and holds the chain of this node and a fresh link.
     """
     feed, form = call.feed(), call.body(InviteForm)
-    addresses, trustee = _addresses(call, form), trustee_of(form["trustee"])
+    addresses, trustee = _addresses(call, form), await trustee_of(call, form["trustee"])
+    name = form.get("trustee_name")
     with value_errors_as_problems():
-        link = await feed.trust.issue_link(trustee, expires=expiry_of(form["expires"]))
+        if name is not None:
+            call.node.names.check_new(trustee, name)
+        link = await feed.trust.invite(trustee, expires=expiry_of(form["expires"]))
+        if name is not None:
+            await call.node.names.name(trustee, name)
     chain = feed.trust.chain
     if chain is None:
         raise Problem(ErrorKind.NOT_TRUSTED, "this node's own link has just expired")
@@ -66,6 +71,7 @@ async def invite(call: Call) -> Mapping[str, Any]:
         "name": call.name_of(feed)["name"],
         "dialect": feed.settings.dialect,
         "trustee": trustee.hex(),
+        "trustee_name": call.node.names.get(trustee),
         "expires": expiry_form(invited.expires),
         "addresses": addresses,
     }
@@ -83,20 +89,21 @@ def _open_invitation(text: str) -> Invitation:
     return invitation
 
 
-def _check_invited(call: Call, invitation: Invitation, dialect: Dialect) -> None:
-    """The invitation's chain must hold now and end at this node's identity."""
+def _check_invited(call: Call, invitation: Invitation, dialect: Dialect) -> bytes:
+    """The key that has signed the invitation, which must hold now and be for this node."""
     identity = call.node.identity.public_key
-    holder = _invited(call, invitation, dialect)
+    *_, inviter, holder = _verified(call, invitation, dialect).keys
     if holder != identity:
         raise Problem(
             ErrorKind.BAD_INVITATION,
             f"the invitation is for {holder.hex()}, this node is {identity.hex()}; ask for one "
             "for this node's key (`hyperbloom key`)",
         )
+    return inviter
 
 
-def _invited(call: Call, invitation: Invitation, dialect: Dialect) -> bytes:
-    """The key that the invitation is for.
+def _verified(call: Call, invitation: Invitation, dialect: Dialect) -> Chain:
+    """The invitation's chain, which leads to the key that it is for.
 
     Looked at before anything is changed: a bad invitation must leave no feed behind.
     """
@@ -129,7 +136,7 @@ def _invited(call: Call, invitation: Invitation, dialect: Dialect) -> bytes:
             "the invitation's chain leads through a key that this node denies; ask another member, "
             "or allow the key (`trust allow`)",
         )
-    return chain.holder
+    return chain
 
 
 def _joined_settings(
@@ -139,7 +146,8 @@ def _joined_settings(
     present = call.node.feeds.get(invitation.feed_key)
     joined: dict[str, Any] = {} if present is None else present.settings.to_json()
     known = joined.get("peers", ())
-    joined |= {name: given for name, given in form.items() if name != "invitation"}
+    of_feed = form.keys() - {"invitation", "inviter_name"}
+    joined |= {name: given for name, given in form.items() if name in of_feed}
     joined["key"] = invitation.feed_key.hex()
     joined["peers"] = list(dict.fromkeys((*known, *invitation.addresses)))
     settings = feed_settings(cast("FeedSettingsForm", joined))
@@ -147,19 +155,25 @@ def _joined_settings(
 
 
 async def accept_invitation(call: Call) -> Mapping[str, Any]:
-    """`{"invitation": line, "alias"?, "mode"?, "ranges"?, "dialect"?}`: joins its feed.
+    """`{"invitation": line, "inviter_name"?, "alias"?, "mode"?, "ranges"?, "dialect"?}`: joins.
 
     The chain is taken, too. It has to be in the form of the dialect.
     """
     form = call.body(JoinForm)
     invitation = _open_invitation(form["invitation"])
     settings, changed = _joined_settings(call, invitation, form)
-    _check_invited(call, invitation, DIALECTS[settings.dialect])
+    inviter = _check_invited(call, invitation, DIALECTS[settings.dialect])
     call.check_alias_is_free(settings.key, settings.alias)
+    name = form.get("inviter_name")
     with value_errors_as_problems():
+        if name is not None:
+            call.node.names.check_new(inviter, name)
         if changed:
             await call.node.join(settings)
         feed = call.feed_of(invitation.feed_key)
         await feed.trust.add_links(invitation.links)
+        if name is not None:
+            await call.node.names.name(inviter, name)
     call.status = 201
-    return feed_form(feed, call.node.identity.public_key)
+    joined = feed_form(feed, call.node.identity.public_key)
+    return {**joined, "inviter": inviter.hex(), "inviter_name": call.node.names.get(inviter)}

@@ -15,7 +15,8 @@ from hyperbloom.api.endpoints.feed_forms import trust_word
 from hyperbloom.api.endpoints.own_addresses import own_addresses
 from hyperbloom.api.http.request import Answer, Call
 from hyperbloom.api.limits import MAX_OFFSET, MAX_VALUES
-from hyperbloom.api.problems import Problem
+from hyperbloom.api.problems import Problem, bad_request
+from hyperbloom.api.schemas.answers import is_span
 from hyperbloom.api.schemas.bodies import NothingForm, TargetForm
 from hyperbloom.api.schemas.flat import flat_json, snapshot_form
 from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
@@ -30,6 +31,7 @@ __all__ = [
     "ping",
     "reload_config",
     "show_health",
+    "show_history",
     "show_metrics",
     "status",
     "status_form",
@@ -93,6 +95,16 @@ def list_peers(call: Call) -> Answer:
     # One at a time: a thousand as dicts would hold some megabytes for as long as the node runs.
     forms = (json.dumps(flat_json(peer), separators=(",", ":"), allow_nan=False) for peer in page)
     return f'{{"peers":[{",".join(forms)}],"total":{len(found)}}}'.encode("ascii")
+
+
+def show_history(call: Call) -> Answer:
+    """What the node was like: `span` is `hours` (by the minute) or `week` (by ten minutes)."""
+    call.only_query("span", "feed")
+    name, span = call.query.get("feed"), call.query.get("span", "hours")
+    if not is_span(span):
+        raise bad_request("span must be hours or week")
+    feed = None if name is None else call.feed_named(name).key
+    return call.context.history.form(span, feed)
 
 
 async def take_snapshot(call: Call) -> Mapping[str, Any]:

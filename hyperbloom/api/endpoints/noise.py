@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hyperbloom.api.http.request import Answer, Call
-from hyperbloom.api.problems import value_errors_as_problems
 from hyperbloom.api.schemas.answers import NoiseKeyForm
-from hyperbloom.keys import parse_public_key
 
 __all__ = ["forget_key", "list_keys"]
 
@@ -18,6 +16,7 @@ def list_keys(call: Call) -> Answer:
     keys: list[NoiseKeyForm] = [
         {
             "key": found.key.hex(),
+            "name": call.node.names.get(found.key),
             "first_met": found.first_met / 1e6,
             "last_met": found.last_met / 1e6,
         }
@@ -28,6 +27,8 @@ def list_keys(call: Call) -> Answer:
 
 async def forget_key(call: Call) -> Mapping[str, Any]:
     """Forgets that a key has spoken it: it may be spoken to without, until it speaks it again."""
-    with value_errors_as_problems():
-        key = parse_public_key(call.arguments[0])
-    return {"key": key.hex(), "was_remembered": await call.node.forget_noise(key)}
+    known = [found.key for found in call.node.noise_keys()]
+    key = await call.key_named(call.arguments[0], known, those="that has spoken noise")
+    was_remembered = await call.node.forget_noise(key)
+    named = {"key": key.hex(), "name": call.node.names.get(key)}
+    return {**named, "was_remembered": was_remembered}

@@ -1,4 +1,4 @@
-"""The status page: three files of the package, and a browser's way to a session of its own.
+"""The status page: some files of the package, and a browser's way to a session of its own.
 
 The page holds nothing of the node's; all it shows it asks for with its session (`access`). Nothing
 in it comes from elsewhere, and the policy sent with it lets it run, load and reach nothing else.
@@ -19,6 +19,7 @@ from hyperbloom.errors import ErrorKind
 
 __all__ = [
     "CONTENT_SECURITY_POLICY",
+    "SCRIPTS",
     "claim_session",
     "offer_session",
     "show_page",
@@ -30,6 +31,17 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
+)
+
+#: The page's program: the browser asks for the first, which names the others.
+SCRIPTS = (
+    "status.js",
+    "elements.js",
+    "feed_state.js",
+    "history.js",
+    "node_link.js",
+    "trust_graph.js",
+    "words.js",
 )
 
 
@@ -57,8 +69,11 @@ def show_style(call: Call) -> Answer:
 
 
 def show_script(call: Call) -> Answer:
-    """Its program."""
-    return _show(call, "status.js", b"text/javascript")
+    """A file of its program."""
+    (name,) = call.arguments
+    if name not in SCRIPTS:
+        raise Problem(ErrorKind.NOT_FOUND, "the page has no such file")
+    return _show(call, name, b"text/javascript")
 
 
 def _access(call: Call) -> Access:

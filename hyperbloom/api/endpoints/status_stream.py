@@ -8,8 +8,8 @@ memory of one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from hyperbloom.api.endpoints.node import status_form
 from hyperbloom.api.http.events import EventStream
@@ -32,6 +32,8 @@ __all__ = [
     "watch_node",
 ]
 
+N = TypeVar("N", int, float)
+
 #: What an answer to a Sync may take; before that nothing can be said.
 ANSWER_SECONDS = 2.0
 
@@ -41,10 +43,16 @@ Step = Literal["asking", "receiving", "in-step"]
 
 
 class SyncStepForm(TypedDict):
-    """How the peers of a feed stand; `last_sync`: seconds since 1970, null: none yet."""
+    """How the peers of a feed stand; `last_sync`: seconds since 1970, null: none yet.
+
+    `receiving`: from how many of them values come that were missing here. `expected`: how many
+    values there will be at least, by what these told of themselves; null: none of them has.
+    """
 
     peers: int
     in_step: int
+    receiving: int
+    expected: int | None
     last_sync: float | None
 
 
@@ -64,25 +72,36 @@ def step(peer: PeerStatus, *, now: float) -> Step:
 def _asked_at(peer: PeerStatus) -> float | None:
     """When the peer was last asked for what differs, in either way."""
     by_round = None if peer.last_round is None else peer.last_round.at
-    return max((at for at in (peer.last_sync_sent, by_round) if at is not None), default=None)
+    return _greatest(peer.last_sync_sent, by_round)
 
 
 def _steps(peers: Iterable[PeerStatus], now: float) -> dict[str, SyncStepForm]:
     found: dict[str, SyncStepForm] = {}
     for peer in peers:
-        form = found.setdefault(peer.feed.hex(), {"peers": 0, "in_step": 0, "last_sync": None})
+        form = found.setdefault(
+            peer.feed.hex(),
+            {"peers": 0, "in_step": 0, "receiving": 0, "expected": None, "last_sync": None},
+        )
         form["peers"] += 1
-        form["in_step"] += step(peer, now=now) == "in-step"
-        moments = (form["last_sync"], _asked_at(peer), peer.in_sync_at)
-        syncs = [moment for moment in moments if moment is not None]
-        form["last_sync"] = max(syncs, default=None)
+        stands = step(peer, now=now)
+        form["in_step"] += stands == "in-step"
+        if stands == "receiving":
+            form["receiving"] += 1
+            form["expected"] = _greatest(form["expected"], peer.expected)
+        form["last_sync"] = _greatest(form["last_sync"], _asked_at(peer), peer.in_sync_at)
     return found
+
+
+def _greatest(*found: N | None) -> N | None:
+    """The greatest of those that there are."""
+    return max((one for one in found if one is not None), default=None)
 
 
 class StatusFrames:
     """Makes the frames for all readers of the status page.
 
-    recent: what the log said last; the other arguments are those of the API's `Context`.
+    recent: what the log said last. arrived: how many values came to each feed lately. The other
+    arguments are those of the API's `Context`.
     """
 
     def __init__(
@@ -92,11 +111,12 @@ class StatusFrames:
         discovery: ServedDiscovery | None,
         objects: ServedObjects | None,
         recent: RecentErrors | None,
+        arrived: Callable[[], Mapping[bytes, int]],
         clock: Any,
     ) -> None:
         self._node = node
         self._discovery, self._objects = discovery, objects
-        self._recent = recent
+        self._recent, self._arrived = recent, arrived
         self._clock = clock
         self._made: bytes = b""
         self._at = float("-inf")
@@ -117,6 +137,7 @@ class StatusFrames:
             "at": now,
             "status": status_form(self._node, self._discovery, self._objects),
             "steps": _steps(self._node.peers(), now),
+            "busy": {feed.hex(): count for feed, count in self._arrived().items()},
             "errors": errors,
         }
 

@@ -4,7 +4,9 @@ the same.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from twisted.logger import Logger
@@ -112,7 +114,8 @@ async def list_arrivals(call: Call) -> bytes:
     limit = call.number("limit", PAGE_VALUES, 1, MAX_VALUES)
     top_seq, (life, forgotten) = feed.values.record().top_seq, feed.values.life()
     records = (await feed.values.log_after(after, limit=limit, max_bytes=PAGE_BYTES)).records
-    arrivals = ",".join(map(arrival_text, records))
+    name = call.node.names.get
+    arrivals = ",".join(arrival_text(record, name(record.origin)) for record in records)
     following = records[-1].seq if records and records[-1].seq < top_seq else "null"
     return (
         f'{{"arrivals":[{arrivals}],"next":{following},"top_seq":{top_seq},"life":{life},'
@@ -120,11 +123,12 @@ async def list_arrivals(call: Call) -> bytes:
     ).encode("ascii")
 
 
-def arrival_text(record: LogRecord) -> str:
+def arrival_text(record: LogRecord, origin_name: str | None) -> str:
     """A value as it arrived, as JSON; by hand like `page_form`."""
+    named = "" if origin_name is None else f'"origin_name":{json.dumps(origin_name)},'
     return (
-        f'{{"seq":{record.seq},"value":"{record.value.hex()}",'
-        f'"origin":"{record.origin.hex()}","received_at":{record.received_at / 1e6:.6f}}}'
+        f'{{"seq":{record.seq},"value":"{record.value.hex()}","origin":"{record.origin.hex()}",'
+        f'{named}"received_at":{record.received_at / 1e6:.6f}}}'
     )
 
 
@@ -189,13 +193,14 @@ async def fetch_values(call: Call) -> Mapping[str, Any]:
 async def wait_synced(call: Call) -> Mapping[str, Any]:
     """`{"peers": [name, …], "timeout"?}`: answers once each peer was seen to hold the same.
 
-    A name is a key, the beginning of one, or an address. `at` is when, `source` whether by
+    A name is a key, its beginning or its name, or an address. `at` is when, `source` whether by
     `digest` or by `sync` alone. Count and digest are this node's at the end.
     """
     feed, form = call.feed(), call.body(SyncedForm)
     timeout = form.get("timeout", SYNCED_SECONDS)
+    given = {_peer_word(call, word): word for word in form["peers"]}
     with value_errors_as_problems():
-        waiting = call.node.wait_synced(feed.key, form["peers"], timeout=timeout)
+        waiting = call.node.wait_synced(feed.key, list(given), timeout=timeout)
         # Who asked may go before it is answered: nobody waits then.
         call.request.notifyFinish().addErrback(lambda _: waiting.cancel())
         found = await waiting
@@ -205,5 +210,11 @@ async def wait_synced(call: Call) -> Mapping[str, Any]:
         "count": record.count,
         "digest": digest_hex(record),
         "digest_left": record.digest_left,
-        "peers": [flat_json(one) for one in found],
+        "peers": [flat_json(replace(one, name=given[one.name])) for one in found],
     }
+
+
+def _peer_word(call: Call, word: str) -> str:
+    """What the node knows a peer by: for a name its key."""
+    key = call.node.names.named(word)
+    return word if key is None else key.hex()

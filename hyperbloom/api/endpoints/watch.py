@@ -134,9 +134,9 @@ class Watcher(EventStream):
         value = record.value
         return value >= self._start and (self._end is None or value < self._end)
 
-    @staticmethod
-    def _event(record: LogRecord) -> str:
-        return f"id: {record.seq}\ndata: {arrival_text(record)}\n\n"
+    def _event(self, record: LogRecord) -> str:
+        text = arrival_text(record, self._node.names.get(record.origin))
+        return f"id: {record.seq}\ndata: {text}\n\n"
 
     def _fail(self, failure: Failure) -> None:
         if self.over:

@@ -26,12 +26,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hyperbloom.addresses import Address
-from hyperbloom.api.limits import CODE_SECONDS, MAX_CODES, MAX_SESSIONS, SESSION_SECONDS
+from hyperbloom.api.limits import CODE_SECONDS, MAX_CODES, SESSION_SECONDS
 from hyperbloom.api.problems import Problem
 from hyperbloom.credentials import is_credential
 from hyperbloom.errors import ErrorKind
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["Access", "Rights", "load_token"]
 
 TOKEN_BYTES: Final = 32
+NONCE_BYTES: Final = 16
+_SESSION_KEY: Final = b"hb-page-session"
 
 
 class Rights(IntEnum):
@@ -94,35 +96,64 @@ def _digest(text: str) -> bytes:
     return sha256(text.encode()).digest()
 
 
-class _Expiring:
-    """A bounded set of texts, each good for a time; kept as hashes, so that a look-up tells no
-    more of them than whether they are there."""
+class _Codes:
+    """A bounded set of texts, each good once and for a time; kept as hashes, so that a look-up
+    tells no more of them than whether they are there."""
 
-    def __init__(self, *, most: int, seconds: float, clock: Callable[[], float]) -> None:
-        self._most, self._seconds, self._clock = most, seconds, clock
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._until: OrderedDict[bytes, float] = OrderedDict()
 
     def issue(self) -> str:
         """A new text."""
         text = secrets.token_urlsafe(TOKEN_BYTES)
-        self._until[_digest(text)] = self._clock() + self._seconds
-        while len(self._until) > self._most:
+        self._until[_digest(text)] = self._clock() + CODE_SECONDS
+        while len(self._until) > MAX_CODES:
             self._until.popitem(last=False)
         return text
 
-    def knows(self, text: str) -> bool:
-        """Whether the text was issued and still holds."""
-        return self._until.get(_digest(text), 0.0) > self._clock()
-
     def take(self, text: str) -> bool:
-        """Like `knows`, once: the text is used up."""
+        """Whether the text was issued and still holds; it is used up."""
         return self._until.pop(_digest(text), 0.0) > self._clock()
 
 
-class Access:
-    """The guard of one TCP port. `clock` gives steady seconds.
+class _Sessions:
+    """Texts by which a node knows that it issued them, and until when they hold.
 
-    hosts: the values of Host that are meant for it. metrics_token: what may read the metrics alone.
+    now: seconds since 1970. `secret` never leaves the node.
+    """
+
+    def __init__(self, secret: bytes, token: str, *, now: Callable[[], float]) -> None:
+        made_of = blake2b(_digest(token), key=secret, person=_SESSION_KEY, digest_size=32)
+        self._key = made_of.digest()
+        self._now = now
+
+    def issue(self) -> str:
+        """A new one."""
+        end = int(self._now() + SESSION_SECONDS)
+        text = f"{end}.{secrets.token_urlsafe(NONCE_BYTES)}"
+        return f"{text}.{self._proof(text)}"
+
+    def knows(self, session: str) -> bool:
+        """Whether it was issued here and still holds.
+
+        One that ends later than any could was issued while the clock was wrong.
+        """
+        text, _, proof = session.rpartition(".")
+        if not hmac.compare_digest(self._proof(text).encode(), proof.encode()):
+            return False
+        end = int(text.partition(".")[0])
+        return self._now() < end <= self._now() + SESSION_SECONDS
+
+    def _proof(self, text: str) -> str:
+        return blake2b(text.encode(), key=self._key, digest_size=32).hexdigest()
+
+
+class Access:
+    """The guard of one TCP port. `clock` gives steady seconds, `now` those since 1970.
+
+    secret: 32 bytes of the node's own, by which it knows its sessions again. hosts: the values of
+    Host that are meant for it. metrics_token: what may read the metrics alone.
     """
 
     def __init__(
@@ -131,7 +162,9 @@ class Access:
         token: str,
         *,
         metrics_token: str | None = None,
+        secret: bytes,
         clock: Callable[[], float],
+        now: Callable[[], float],
     ) -> None:
         self.address = address
         host, port = address
@@ -141,8 +174,8 @@ class Access:
         self.hosts = frozenset(names)
         self._token = _digest(token)
         self._metrics_token = None if metrics_token is None else _digest(metrics_token)
-        self._codes = _Expiring(most=MAX_CODES, seconds=CODE_SECONDS, clock=clock)
-        self._sessions = _Expiring(most=MAX_SESSIONS, seconds=SESSION_SECONDS, clock=clock)
+        self._codes = _Codes(clock=clock)
+        self._sessions = _Sessions(secret, token, now=now)
 
     @property
     def url(self) -> str:

@@ -33,6 +33,10 @@ _QUERY: dict[str, tuple[Schema, str]] = {
         {"type": "string", "enum": ["yes", "no"]},
         "`yes`: a feed's key that the node holds goes, too, for good",
     ),
+    "span": (
+        {"type": "string", "enum": ["hours", "week"]},
+        "`hours`: the last six, by the minute, as where it is left out; `week`: by ten minutes",
+    ),
     "feed": ({"type": "string"}, "a feed's key, its alias, `own`, or `-` for the default"),
 }
 _ARGUMENTS = {
@@ -40,6 +44,7 @@ _ARGUMENTS = {
     "hash": "an object's hash, 16 hex digits",
     "key": "a node's public key, 64 hex digits",
     "name": "the name of a declared type",
+    "script": "the name of a file",
 }
 
 

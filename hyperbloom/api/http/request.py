@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hyperbloom.api.http.access import Access
     from hyperbloom.api.monitoring.work import Work
+    from hyperbloom.api.schemas.answers import HistoryForm, HistorySpan
     from hyperbloom.api.served import ServedDiscovery, ServedFeed, ServedNode, ServedObjects
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Answer",
     "Call",
     "Context",
+    "KeptHistory",
     "Result",
     "SharedFrames",
     "range_of",
@@ -62,6 +64,12 @@ class SharedFrames(Protocol):
     def newest(self) -> bytes: ...
 
 
+class KeptHistory(Protocol):
+    """`hyperbloom.api.monitoring.history.History`, as far as endpoints use it."""
+
+    def form(self, span: HistorySpan, feed: bytes | None) -> HistoryForm: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What the endpoints share.
@@ -70,7 +78,7 @@ class Context:
     reactor. discovery: None where it is off. objects: the object pool, None without one. reload:
     reads the node's configuration anew. access: of the TCP port, None where there is none.
     registry: the metrics. work: what takes long. status_frames: what the readers of the status page
-    share.
+    share. history: what the node was like.
     """
 
     node: ServedNode
@@ -84,6 +92,7 @@ class Context:
     registry: CollectorRegistry
     work: Work
     status_frames: SharedFrames
+    history: KeptHistory
 
 
 class Call:
@@ -119,6 +128,12 @@ class Call:
         own_key = self.node.identity.public_key
         name = feed_name(feed.key, feed.settings.alias, own_key)
         return {"feed": feed.key.hex(), "name": name}
+
+    async def key_named(
+        self, word: str, among: Collection[bytes] | None = None, *, those: str = ""
+    ) -> bytes:
+        """The key that a word means, see `Petnames.find`; raises `UnknownKey`."""
+        return await self.node.names.find(word, among, those=those)
 
     def check_alias_is_free(self, key: bytes, alias: str | None) -> None:
         """Raises `Problem` where an alias for the feed `key` names another one already."""

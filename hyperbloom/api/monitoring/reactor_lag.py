@@ -20,6 +20,7 @@ class LagMeter:
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
         self.seconds = Histogram()
+        self._worst = 0.0
         self._due = 0.0
         self._call: Any = None
 
@@ -33,6 +34,13 @@ class LagMeter:
         if self._call is not None and self._call.active():
             self._call.cancel()
 
+    def take_worst(self) -> float:
+        """The latest that it was since this was called last, in seconds."""
+        worst, self._worst = self._worst, 0.0
+        return worst
+
     def _look(self) -> None:
-        self.seconds.observe(max(0.0, self._clock.seconds() - self._due))
+        late = max(0.0, self._clock.seconds() - self._due)
+        self.seconds.observe(late)
+        self._worst = max(self._worst, late)
         self.start()

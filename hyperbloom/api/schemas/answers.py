@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypeAlias, TypedDict, TypeGuard, get_args
 
 from hyperbloom.api.schemas.scalars import Count, Hex, Key
 
@@ -18,16 +18,25 @@ __all__ = [
     "DeniedKeyForm",
     "DenyListForm",
     "FeedForm",
+    "FeedHistoryForm",
     "FeedsForm",
     "FetchedForm",
     "HasForm",
     "HealthForm",
+    "HistoryForm",
+    "HistorySpan",
     "InvitationForm",
     "IssuedForm",
+    "JoinedForm",
+    "KeyFoundForm",
+    "KeyNamedForm",
     "LinkForm",
+    "LinkIssuedForm",
     "LinksForm",
     "MemberForm",
     "MembersForm",
+    "NamedKeyForm",
+    "NamesForm",
     "NoiseForgottenForm",
     "NoiseKeyForm",
     "NoiseKeysForm",
@@ -43,6 +52,7 @@ __all__ = [
     "WorkForm",
     "WorkListForm",
     "WrittenForm",
+    "is_span",
 ]
 
 
@@ -53,6 +63,41 @@ class Problems(TypedDict):
     title: str
     status: int
     detail: str
+
+
+class FeedHistoryForm(TypedDict):
+    """Figures of a feed, a row each; `arrived`: values that came since the row before."""
+
+    values: list[float | None]
+    arrived: list[float | None]
+    peers: list[float | None]
+
+
+#: The last hours by the minute, or a week by ten minutes.
+HistorySpan: TypeAlias = Literal["hours", "week"]
+
+
+def is_span(text: str) -> TypeGuard[HistorySpan]:
+    """Whether a text names one."""
+    return text in get_args(HistorySpan)
+
+
+class HistoryForm(TypedDict):
+    """Figures of the node, a row each `step` seconds, the oldest first; null: not known.
+
+    `at`: seconds since 1970. `received_bytes` and `sent_bytes`: since the row before.
+    `lag_seconds`: the longest that the reactor was late. `feed`: of the one that was asked about.
+    """
+
+    step: float
+    at: list[float]
+    peers: list[float | None]
+    received_bytes: list[float | None]
+    sent_bytes: list[float | None]
+    lag_seconds: list[float | None]
+    used_bytes: list[float | None]
+    disk_free_bytes: list[float | None]
+    feed: FeedHistoryForm | None
 
 
 class HasForm(TypedDict):
@@ -88,23 +133,26 @@ class FetchedForm(TypedDict):
 
 
 class DeniedKeyForm(TypedDict):
-    """A key that is denied now; `new` if it was not before."""
+    """A key that is denied now; `new` if it was not before. `name`: what it is called here."""
 
     key: Key
+    name: str | None
     new: bool
 
 
 class AllowedKeyForm(TypedDict):
-    """A key that is denied no more."""
+    """A key that is denied no more. `name`: what it is called here."""
 
     key: Key
+    name: str | None
     was_denied: bool
 
 
 class DeniedForm(TypedDict):
-    """A denied key, since when (seconds since 1970), and why."""
+    """A denied key, what it is called here, since when (seconds since 1970), and why."""
 
     key: Key
+    name: str | None
     denied_at: float
     reason: str
 
@@ -116,9 +164,10 @@ class DenyListForm(TypedDict):
 
 
 class NoiseKeyForm(TypedDict):
-    """A key that has spoken `noise`, first and last (seconds since 1970)."""
+    """A key that has spoken `noise`, what it is called here, first and last (s since 1970)."""
 
     key: Key
+    name: str | None
     first_met: float
     last_met: float
 
@@ -130,10 +179,40 @@ class NoiseKeysForm(TypedDict):
 
 
 class NoiseForgottenForm(TypedDict):
-    """A key that may be spoken to without `noise` again."""
+    """A key that may be spoken to without `noise` again. `name`: what it is called here."""
 
     key: Key
+    name: str | None
     was_remembered: bool
+
+
+class NamedKeyForm(TypedDict):
+    """A key that the operator has named, and since when (seconds since 1970)."""
+
+    key: Key
+    name: str
+    named_at: float
+
+
+class NamesForm(TypedDict):
+    """Every name, by its key."""
+
+    names: list[NamedKeyForm]
+
+
+class KeyFoundForm(TypedDict):
+    """A key, and what it is called here."""
+
+    key: Key
+    name: str | None
+
+
+class KeyNamedForm(TypedDict):
+    """A key and what it is called now (null: nothing); `was`: what it was called before."""
+
+    key: Key
+    name: str | None
+    was: str | None
 
 
 class WrittenForm(TypedDict):
@@ -147,8 +226,14 @@ class WrittenForm(TypedDict):
 
 
 class StepForm(WrittenForm):
-    """What one step did; `next` goes into the next one, null at the end."""
+    """What one step did; `next` goes into the next one, null at the end.
 
+    `by`: the key whose values were meant, null: they were selected otherwise. `by_name`: what it is
+    called here.
+    """
+
+    by: Key | None
+    by_name: str | None
     count: Count
     bytes: Count
     absent: Count
@@ -169,10 +254,21 @@ class IssuedForm(WrittenForm):
     expires: float | None
 
 
+class LinkIssuedForm(IssuedForm):
+    """The same, for another node's key. `trustee_name`: what it is called here."""
+
+    trustee: Key
+    trustee_name: str | None
+
+
 class ChainAddedForm(TypedDict):
-    """Whom the chain ends at, its number of links, until when it holds."""
+    """Whom the chain ends at, its number of links, until when it holds.
+
+    `holder_name`: what that key is called here.
+    """
 
     holder: Key
+    holder_name: str | None
     links: Count
     expires: float | None
 
@@ -226,11 +322,15 @@ class RangeForm(TypedDict):
 
 
 class ArrivalForm(TypedDict):
-    """A value as it arrived: its arrival number, the peer that brought it, when (seconds)."""
+    """A value as it arrived: its arrival number, the peer that brought it, when (seconds).
+
+    `origin_name`: what that peer's key is called here; left out where it has no name.
+    """
 
     seq: Count
     value: Hex
     origin: Key
+    origin_name: NotRequired[str]
     received_at: float
 
 
@@ -292,11 +392,23 @@ class FeedForm(TypedDict):
     chain: ChainForm | None
 
 
+class JoinedForm(FeedForm):
+    """A feed that an invitation was taken to.
+
+    `inviter`: the key that has signed it; `inviter_name`: what that is called here.
+    """
+
+    inviter: Key
+    inviter_name: str | None
+
+
 class LinkForm(TypedDict):
-    """A stored trust link."""
+    """A stored trust link; the names are what its keys are called here."""
 
     issuer: str
+    issuer_name: str | None
     trustee: str
+    trustee_name: str | None
     expires: float | None
     first_seen: float
     introduced_by: str
@@ -306,14 +418,19 @@ class LinkForm(TypedDict):
 class MemberForm(TypedDict):
     """Who may write, through whom (null: the owner), in how many links, until when.
 
-    connected: whether there is a secure connection now.
+    The names are what the keys are called here. connected: whether there is a secure connection
+    now. invited_at: this node has invited the key then (seconds since 1970), and has not seen it
+    since; null: it has come, or was invited by another node.
     """
 
     key: str
+    name: str | None
     depth: int
     introduced_by: str | None
+    introduced_by_name: str | None
     expires: float | None
     connected: bool
+    invited_at: float | None
 
 
 class FeedsForm(TypedDict):
@@ -329,17 +446,22 @@ class LinksForm(TypedDict):
 
 
 class MembersForm(TypedDict):
-    """Who may write; the owner first."""
+    """Who may write; the owner first. `invited`: how many of them have not come yet."""
 
     members: list[MemberForm]
+    invited: int
 
 
 class InvitationForm(WrittenForm):
-    """An invitation, what it holds, and when its last link expires."""
+    """An invitation, what it holds, and when its last link expires.
+
+    `trustee_name`: what the invited key is called here.
+    """
 
     invitation: str
     dialect: str
     trustee: str
+    trustee_name: str | None
     expires: float | None
     addresses: list[str]
 

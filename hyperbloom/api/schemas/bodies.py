@@ -19,6 +19,7 @@ from hyperbloom.api.schemas.scalars import (
     Hex,
     Key,
     KeyRange,
+    KeyWord,
     Moment,
     Seq,
     Value,
@@ -39,6 +40,7 @@ __all__ = [
     "InviteForm",
     "JoinForm",
     "LinksGivenForm",
+    "NameForm",
     "NothingForm",
     "PageForm",
     "ReleaseForm",
@@ -93,10 +95,17 @@ class FetchForm(BoundsForm):
     ]
 
 
+class NameForm(TypedDict):
+    """A key, and what it is to be called on this node."""
+
+    key: KeyWord
+    name: str
+
+
 class DenyForm(TypedDict):
     """A key to deny, and why, for whoever reads the list."""
 
-    key: Key
+    key: KeyWord
     reason: NotRequired[str | None]
 
 
@@ -107,7 +116,7 @@ class SelectionForm(BoundsForm):
     """
 
     values: NotRequired[Values]
-    by: NotRequired[Key]
+    by: NotRequired[KeyWord]
     after: NotRequired[Hex | Count | None]
     dry_run: NotRequired[bool | None]
 
@@ -120,7 +129,7 @@ class ForgetForm(SelectionForm):
 
 
 class SyncedForm(TypedDict):
-    """Peers to wait for (a key, the beginning of one, an address); `timeout` in seconds."""
+    """Peers to wait for (a key, its beginning, its name, an address); `timeout` in seconds."""
 
     peers: Annotated[list[str], ("minItems", 1), ("maxItems", MAX_SYNCED_PEERS)]
     timeout: NotRequired[
@@ -151,9 +160,13 @@ class FeedSettingsForm(FeedOptionsForm):
 
 
 class JoinForm(FeedOptionsForm):
-    """An invitation to take, and the settings to join its feed with."""
+    """An invitation to take, and the settings to join its feed with.
+
+    `inviter_name`: what the key that has signed it is to be called here.
+    """
 
     invitation: str
+    inviter_name: NotRequired[str | None]
 
 
 class CreateForm(TypedDict):
@@ -179,15 +192,19 @@ class ReleaseForm(TypedDict):
 class TrusteeForm(TypedDict):
     """Whom to trust, and until when (null: for ever, in dialects whose links do not expire)."""
 
-    trustee: Key
+    trustee: KeyWord
     expires: Moment | None
 
 
 class InviteForm(TypedDict):
-    """Whom to invite, until when, and where this node is reached (left out: as it knows)."""
+    """Whom to invite, until when, and where this node is reached (left out: as it knows).
 
-    trustee: Key
+    `trustee_name`: what the invited key is to be called here.
+    """
+
+    trustee: KeyWord
     expires: Moment | None
+    trustee_name: NotRequired[str | None]
     addresses: NotRequired[list[str] | None]
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "Hex",
     "Key",
     "KeyRange",
+    "KeyWord",
     "Moment",
     "Seq",
     "Value",
@@ -41,6 +42,12 @@ Value: TypeAlias = Annotated[
 ]
 Key: TypeAlias = Annotated[
     str, ("pattern", "^[0-9a-fA-F]{64}$"), ("description", "a public key: 64 hex digits")
+]
+#: Which key is meant, by its operator's name for it, too; the node looks it up.
+KeyWord: TypeAlias = Annotated[
+    str,
+    ("pattern", "^.{1,255}$"),
+    ("description", "a public key (64 hex digits), 8 or more of its first digits, or its name"),
 ]
 Values: TypeAlias = Annotated[list[Value], ("minItems", 1), ("maxItems", MAX_VALUES)]
 Count: TypeAlias = Annotated[int, ("minimum", 0)]

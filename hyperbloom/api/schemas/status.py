@@ -27,7 +27,10 @@ class SyncRoundForm(TypedDict):
 
 
 class PeerStatusForm(TypedDict):
-    """One secure connection; times are seconds since 1970, null: not yet."""
+    """One secure connection; times are seconds since 1970, null: not yet.
+
+    `name`: what the key is called here.
+    """
 
     feed: str
     address: str
@@ -52,11 +55,16 @@ class PeerStatusForm(TypedDict):
     in_sync: bool | None
     in_sync_at: float | None
     in_sync_by: str | None
+    expected: int | None
     last_round: SyncRoundForm | None
+    name: str | None
 
 
 class FeedStatusForm(TypedDict):
-    """One feed; `trust`: whether this node may write, `dials`: addresses that are dialled."""
+    """One feed; `trust`: whether this node may write, `dials`: addresses that are dialled.
+
+    `invited`: how many keys this node has invited that have not come yet.
+    """
 
     key: str
     discovery_key: str
@@ -86,6 +94,7 @@ class FeedStatusForm(TypedDict):
     forgotten_hashes: int
     forgotten_refused: int
     retained_out: int
+    invited: int
     trust: TrustWord
     dials: list[str]
 

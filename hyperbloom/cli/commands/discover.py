@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
+from hyperbloom.cli.offers import offer_feeds
 from hyperbloom.cli.output import counted
 from hyperbloom.exit_codes import ExitCode
 
@@ -25,7 +26,7 @@ _KEY = 12
 
 
 @click.command(cls=Command)
-@click.argument("feed", required=False, metavar="[FEED]")
+@click.argument("feed", required=False, metavar="[FEED]", shell_complete=offer_feeds)
 @click.option("--until-joined", is_flag=True, help="Stop as soon as a peer is connected.")
 @pass_app
 def discover(app: App, feed: str | None, until_joined: bool) -> None:

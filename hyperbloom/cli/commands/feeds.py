@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from hyperbloom.api.schemas.bodies import FeedSettingsForm
-from hyperbloom.cli.app import App, Group, pass_app
+from hyperbloom.cli.app import App, Group, full_option, pass_app
 from hyperbloom.cli.commands.trust import note_file_wins, note_lacks, own_trust
+from hyperbloom.cli.offers import offer_feeds
 from hyperbloom.cli.parameters import (
     AGE,
     HOST_PORT,
@@ -121,7 +122,7 @@ def _word(found: Any) -> str:
 
 
 @feed.command("join")
-@click.argument("given", required=False, metavar="[FEED|-]")
+@click.argument("given", required=False, metavar="[FEED|-]", shell_complete=offer_feeds)
 @click.option(
     "--peer", "peers", multiple=True, type=HOST_PORT, metavar="HOST:PORT", help="A node to dial."
 )
@@ -210,6 +211,7 @@ def join(
 
 
 @feed.command("list")
+@full_option
 @pass_app
 def list_feeds(app: App) -> None:
     """List the feeds."""
@@ -244,7 +246,7 @@ def _leaving(form: FeedForm) -> str:
 
 
 @feed.command("leave")
-@click.argument("name", metavar="FEED")
+@click.argument("name", metavar="FEED", shell_complete=offer_feeds)
 @yes_option
 @click.option("--delete-key", is_flag=True, help="Lose the feed's key, too, for good.")
 @pass_app

@@ -10,21 +10,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Command, pass_app
+from hyperbloom.cli.offers import offer_peers
 from hyperbloom.cli.parameters import (
-    PUBLIC_KEY,
+    KEY_BYTES,
+    PEER_KEY,
     as_bytes,
     feed_option,
     hex_option,
     null_option,
     range_given,
     range_options,
+    whole_hex,
     yes_option,
 )
+from hyperbloom.cli.tables import key_text
 
 if TYPE_CHECKING:
+    from hyperbloom.api.schemas.answers import KeyFoundForm
     from hyperbloom.client.client import Client
 
 __all__ = ["forget", "forgotten", "values"]
+
+_BY = "its key, 8 or more of the first digits, or its name."
 
 #: Values of one request of `forget`: one step of the node, and below the API's bound in bytes.
 STEP_VALUES = 2_000
@@ -35,7 +42,7 @@ Selection = Mapping[str, Any]
 
 def _selections(
     given: tuple[str, ...],
-    by: bytes | None,
+    by: str | None,
     prefix: str | None,
     bounds: tuple[str | None, str | None],
     *,
@@ -52,7 +59,7 @@ def _selections(
             {"values": [v.hex() for v in part]} for part in _parts(given, as_hex=as_hex, null=null)
         )
     elif by is not None:
-        yield {"by": by.hex()}
+        yield {"by": by}
     else:
         first, beyond = range_given(start, end, prefix, as_hex=as_hex)
         selection: dict[str, Any] = {"start": first.hex()}
@@ -77,19 +84,27 @@ def _parts(given: tuple[str, ...], *, as_hex: bool, null: bool) -> Iterator[list
 
 
 @click.command(cls=Command)
-@click.option("--by", "key", type=PUBLIC_KEY, required=True, metavar="KEY", help="The peer's key.")
+@click.option(
+    "--by",
+    "key",
+    type=PEER_KEY,
+    required=True,
+    metavar="KEY",
+    shell_complete=offer_peers,
+    help=f"Whose values: {_BY}",
+)
 @feed_option
 @null_option
 @click.option("--hex", "as_hex", is_flag=True, help="Print values in hex.")
 @pass_app
-def values(app: App, key: bytes, feed: str | None, null: bool, as_hex: bool) -> None:
+def values(app: App, key: str, feed: str | None, null: bool, as_hex: bool) -> None:
     """Print the values that the peer KEY brought to this node, one a line, as they arrived.
 
     It is who passed a value on that is known, not who wrote it first. --json prints one object a
     line, with the arrival number and when.
     """
     with app.client() as client:
-        for page in client.values_by(key, feed=feed):
+        for page in client.values_by(_found(client, key)["key"], feed=feed):
             if app.out.as_json:
                 for one in page:
                     app.out.json(one)
@@ -101,7 +116,13 @@ def values(app: App, key: bytes, feed: str | None, null: bool, as_hex: bool) -> 
 
 @click.command(cls=Command)
 @feed_option
-@click.option("--by", type=PUBLIC_KEY, metavar="KEY", help="What the peer KEY brought.")
+@click.option(
+    "--by",
+    type=PEER_KEY,
+    metavar="KEY",
+    shell_complete=offer_peers,
+    help=f"What a peer brought: {_BY}",
+)
 @range_options
 @hex_option
 @null_option
@@ -116,7 +137,7 @@ def values(app: App, key: bytes, feed: str | None, null: bool, as_hex: bool) -> 
 def forget(
     app: App,
     feed: str | None,
-    by: bytes | None,
+    by: str | None,
     start: str | None,
     end: str | None,
     prefix: str | None,
@@ -146,10 +167,13 @@ def forget(
             _drop_hashes(app, client, feed, undo=undo)
             return
         total = 0
-        selections = _selections(given, by, prefix, (start, end), as_hex=as_hex, null=null)
+        # And one key, whatever it is called by then.
+        source = None if by is None else _found(client, by)
+        key = None if source is None else source["key"]
+        selections = _selections(given, key, prefix, (start, end), as_hex=as_hex, null=null)
         if not (given or undo or dry_run):
             whole = list(selections)
-            app.ask_first(lambda: _question(client, feed, whole), yes=yes)
+            app.ask_first(lambda: _question(client, feed, whole, source), yes=yes)
             selections = iter(whole)
             if by is None:
                 start_of, beyond = range_given(start, end, prefix, as_hex=as_hex)
@@ -157,7 +181,7 @@ def forget(
         steps = _steps(
             client, selections, feed, undo=undo, dry_run=dry_run, erase=erase, publish=publish
         )
-        _report(app, steps, undo=undo, dry_run=dry_run, total=total)
+        _report(app, steps, source, undo=undo, dry_run=dry_run, total=total)
 
 
 def _drop_hashes(app: App, client: Client, feed: str | None, *, undo: bool) -> None:
@@ -170,13 +194,27 @@ def _drop_hashes(app: App, client: Client, feed: str | None, *, undo: bool) -> N
         app.out.line("No hashes are kept any more; what was erased may come again.")
 
 
-def _question(client: Client, feed: str | None, selections: list[Selection]) -> str:
+def _found(client: Client, word: str) -> KeyFoundForm:
+    """The key that is meant from here on, whatever happens to its name."""
+    if whole_hex(word, KEY_BYTES) is not None:
+        return {"key": word.lower(), "name": None}
+    return client.find_key(word)
+
+
+def _of(source: KeyFoundForm | None) -> str:
+    """Whose values are meant, for a sentence."""
+    return "" if source is None else f" of {key_text(source['key'], source['name'])}"
+
+
+def _question(
+    client: Client, feed: str | None, selections: list[Selection], source: KeyFoundForm | None
+) -> str:
     counted = sum(
         step["count"]
         for selection in selections
         for step in client.forget(selection, feed=feed, dry_run=True)
     )
-    return f"Forget {counted:,} values on this node?"
+    return f"Forget {counted:,} values{_of(source)} on this node?"
 
 
 def _steps(
@@ -198,7 +236,13 @@ def _steps(
 
 
 def _report(
-    app: App, steps: Iterator[Mapping[str, Any]], *, undo: bool, dry_run: bool, total: int
+    app: App,
+    steps: Iterator[Mapping[str, Any]],
+    source: KeyFoundForm | None,
+    *,
+    undo: bool,
+    dry_run: bool,
+    total: int,
 ) -> None:
     done = {"count": 0, "bytes": 0, "absent": 0}
     where: dict[str, str | None] = {"feed": None, "name": None}
@@ -214,11 +258,12 @@ def _report(
             app.out.note(f"{word} before it stopped: {done['count']}")
         raise
     if app.out.as_json:
-        app.out.json({**done, "dry_run": dry_run, **where})
+        by = {} if source is None else {"by": source["key"], "by_name": source["name"]}
+        app.out.json({**done, "dry_run": dry_run, **where, **by})
         return
     would = "would be " if dry_run else ""
     place = f" in {where['name']}" if where["name"] else ""
-    app.out.line(f"{done['count']} {would}{word}{place}, {done['bytes']} bytes")
+    app.out.line(f"{done['count']}{_of(source)} {would}{word}{place}, {done['bytes']} bytes")
     if done["absent"]:
         app.out.line(f"{done['absent']} not here, {would}kept from coming")
 

@@ -14,6 +14,7 @@ import click
 
 from hyperbloom.cli.app import App, Command, pass_app
 from hyperbloom.cli.commands.trust import expiry_text
+from hyperbloom.cli.offers import offer_feeds
 from hyperbloom.cli.parameters import EXPIRES, dialect_option
 from hyperbloom.units import parse_expiry
 
@@ -30,7 +31,11 @@ __all__ = ["adopt", "create", "key"]
 @click.argument("name", metavar="NAME")
 @dialect_option
 @click.option(
-    "--from", "source", metavar="FEED", help="Also copy the values of FEED, such as own, into it."
+    "--from",
+    "source",
+    metavar="FEED",
+    shell_complete=offer_feeds,
+    help="Also copy the values of FEED, such as own, into it.",
 )
 @pass_app
 def create(app: App, name: str, dialect: str | None, source: str | None) -> None:
@@ -113,7 +118,7 @@ def _held(app: App, name: str) -> tuple[FeedKeys, HeldKey]:
 
 
 @click.command("key", cls=Command)
-@click.argument("name", metavar="FEED")
+@click.argument("name", metavar="FEED", shell_complete=offer_feeds)
 @click.option(
     "--to", "target", required=True, metavar="FILE", type=click.Path(path_type=Path),
     help="A new file for the key.",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hyperbloom.cli.app import App, Command, Group, exit_with, pass_app
+from hyperbloom.cli.app import App, Command, Group, exit_with, full_option, pass_app
 from hyperbloom.cli.commands.feeds import alias_cell, own_key_remark, trust_cell
+from hyperbloom.cli.offers import offer_noise
 from hyperbloom.cli.output import counted
-from hyperbloom.cli.tables import Key
+from hyperbloom.cli.parameters import PEER_KEY
+from hyperbloom.cli.tables import Key, PeerKey, key_text
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.feed_words import LINK_ENDS_SOON
 from hyperbloom.units import format_duration, format_moment, format_size
@@ -25,9 +26,6 @@ __all__ = ["peers", "status"]
 #: Peers turned away that the status tells of, and peers without protection that `peers` names.
 REFUSALS_SHOWN = 5
 BARE_SHOWN = 8
-
-#: Enough of a key to tell it from others.
-_BEGINNING = re.compile(r"[0-9a-f]{8,64}")
 
 
 def _ago(moment: float | None) -> str:
@@ -47,6 +45,7 @@ def _digest_cell(app: App, feed: Mapping[str, Any]) -> str:
 
 
 @click.command(cls=Command)
+@full_option
 @click.option("--web", is_flag=True, help="Print a link that lets a browser in, once.")
 @pass_app
 def status(app: App, *, web: bool) -> None:
@@ -180,6 +179,10 @@ def _remarks(app: App, feed: Mapping[str, Any], *, searched: bool) -> Iterator[s
                 f"{name}: this node may write for {format_duration(left)} more; have its link "
                 "renewed by who invited it"
             )
+    # A node that was not restarted yet may be older than this command.
+    if feed.get("invited"):
+        show = app.command("trust", "show", "--feed", feed["alias"] or feed["key"])
+        yield f"{name}: {counted(feed['invited'], 'invitation')} not used here yet: `{show}`"
     if feed["forgotten"] or feed["forgotten_hashes"]:
         forgotten = feed["forgotten"] + feed["forgotten_hashes"]
         yield f"{name}: {counted(forgotten, 'value')} forgotten, so that the digest differs"
@@ -251,6 +254,7 @@ def _discovery(form: Mapping[str, Any]) -> str:
 
 
 @click.group(cls=Group, invoke_without_command=True)
+@full_option
 @click.pass_context
 def peers(ctx: click.Context) -> None:
     """List the peers this node is connected with: since when, values got and sent, last Sync.
@@ -279,28 +283,33 @@ def list_peers(app: App) -> None:
     rows = [
         (
             peer["address"],
-            Key(peer["key"]),
+            PeerKey(peer["key"], peer.get("name")),
             Key(peer["feed"], names.get(peer["feed"])),
             "out" if peer["outgoing"] else "in",
             format_duration(time.time() - peer["since"]),
             f"{app.out.number(peer['values_in'])}/{app.out.number(peer['values_out'])}",
             *(() if app.out.is_terminal else _last_round(peer)),
             _sync_cell(peer),
-            *(() if app.out.is_terminal else ("yes" if _is_protected(peer) else "no",)),
+            *(() if app.out.is_terminal else _for_pipes(peer)),
         )
         for peer in found
     ]
     # A terminal has no room for both, and the newest proof is the one that counts.
     last_sync = () if app.out.is_terminal else ("synced", "by")
-    protected = () if app.out.is_terminal else ("protected",)
+    at_last = () if app.out.is_terminal else ("protected", "name")
     app.out.table(
-        ("address", "key", "feed", "way", "for", "got/sent>", *last_sync, "in sync", *protected),
+        ("address", "key", "feed", "way", "for", "got/sent>", *last_sync, "in sync", *at_last),
         rows,
         empty=f"No peer is connected; see `{app.command('status')}`.",
     )
     if found and app.out.is_terminal:
         app.out.line("")
         app.out.sentence(_protection(found))
+
+
+def _for_pipes(peer: Mapping[str, Any]) -> tuple[str, str]:
+    """What a pipe gets beside what a terminal has room for."""
+    return "yes" if _is_protected(peer) else "no", peer.get("name") or "-"
 
 
 def _is_protected(peer: Mapping[str, Any]) -> bool:
@@ -322,6 +331,7 @@ def _protection(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 @peers.command("noise")
+@full_option
 @pass_app
 def noise_keys(app: App) -> None:
     """List the keys that have spoken `noise`, since when, and when last (to the day).
@@ -334,41 +344,36 @@ def noise_keys(app: App) -> None:
         app.out.json({"keys": found})
         return
     rows = [
-        (Key(one["key"]), format_moment(one["first_met"]), format_moment(one["last_met"]))
+        (
+            PeerKey(one["key"], one.get("name")),
+            format_moment(one["first_met"]),
+            format_moment(one["last_met"]),
+        )
         for one in reversed(found)
     ]
     app.out.table(("key", "first met", "last met"), rows, empty="No key has spoken noise yet.")
 
 
 @peers.command("forget-noise")
-@click.argument("key")
+@click.argument("key", type=PEER_KEY, shell_complete=offer_noise)
 @pass_app
 def forget_noise(app: App, key: str) -> None:
     """Speak to KEY without `noise` again, though it has spoken it before.
 
-    KEY is a peer's public key, or the first 8 or more of its digits, as the log and `peers noise`
-    show them. Give it when you know that the peer runs software that does not speak `noise` any
-    more. Once it speaks it again, it is remembered again. Exit code 1 if no such key is remembered.
+    KEY is a peer's public key, the first 8 or more of its digits, as the log and `peers noise`
+    show them, or its name. Give it when you know that the peer runs software that does not speak
+    `noise` any more. Once it speaks it again, it is remembered again. Exit code 1 if the key is not
+    remembered, 8 if none that is begins with those digits.
     """
-    beginning = key.lower()
-    if not _BEGINNING.fullmatch(beginning):
-        raise click.UsageError(
-            f"{key!r} is no key: KEY is 8 to 64 hex digits, as `hyperbloom peers noise` lists them"
-        )
     with app.client() as client:
-        keys = [one["key"] for one in client.noise_keys()]
-        found = [one for one in keys if one.startswith(beginning)]
-        if len(found) > 1:
-            raise click.UsageError(f"{len(found)} keys begin with {key}: give more of its digits")
-        answer = client.forget_noise(bytes.fromhex(found[0])) if found else None
-    was_remembered = answer is not None and answer["was_remembered"]
+        answer = client.forget_noise(key)
+    was_remembered, named = answer["was_remembered"], key_text(answer["key"], answer.get("name"))
     if app.out.as_json:
-        whole = found[0] if found else beginning
-        app.out.json({"key": whole, "was_remembered": was_remembered})
+        app.out.json(answer)
     elif was_remembered:
-        app.out.line(f"{found[0]} may be spoken to without noise, until it speaks it again")
+        app.out.line(f"{named} may be spoken to without noise, until it speaks it again")
     else:
-        app.out.line(f"no key that begins with {key} is remembered as speaking noise")
+        app.out.line(f"{named} is not remembered as speaking noise")
     exit_with(ExitCode.OK if was_remembered else ExitCode.FAILED)
 
 

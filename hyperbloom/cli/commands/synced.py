@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hyperbloom.cli.app import DEFAULT_TIMEOUT, App, Command, pass_app
+from hyperbloom.cli.offers import offer_peers
 from hyperbloom.cli.parameters import feed_option
 
 __all__ = ["wait_synced"]
@@ -14,16 +15,16 @@ ANSWER_SECONDS = 10.0
 
 
 @click.command("wait-synced", cls=Command)
-@click.argument("peers", metavar="PEER…", nargs=-1, required=True)
+@click.argument("peers", metavar="PEER…", nargs=-1, required=True, shell_complete=offer_peers)
 @feed_option
 @pass_app
 def wait_synced(app: App, peers: tuple[str, ...], feed: str | None) -> None:
     """Wait until each PEER holds the same values as this node, for --timeout at the longest.
 
-    PEER is a key, the beginning of one (6 digits at least), or an address. Of a peer that announces
-    the extension set-digest, count and digest are compared; of another, Sync alone has to show it:
-    a full plan each way that brought nothing new here. Exit code 6 when the time is up, 8 if there
-    is no such peer.
+    PEER is a key, its beginning (6 digits at least), its name, or an address. Of a peer that
+    announces the extension set-digest, count and digest are compared; of another, Sync alone has to
+    show it: a full plan each way that brought nothing new here. Exit code 6 when the time is up, 8
+    if there is no such peer.
     """
     from hyperbloom.client.client import Client
 

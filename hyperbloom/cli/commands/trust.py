@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hyperbloom.cli.app import App, Command, Group, exit_with, pass_app
+from hyperbloom.cli.app import App, Command, Group, exit_with, full_option, pass_app
+from hyperbloom.cli.offers import offer_denied, offer_feeds, offer_peers
 from hyperbloom.cli.parameters import (
     EXPIRES,
     HOST_PORT,
-    PUBLIC_KEY,
+    PEER_KEY,
     dialect_option,
     feed_option,
     secret_line,
 )
-from hyperbloom.cli.tables import Key
+from hyperbloom.cli.tables import Cell, PeerKey, key_text
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_moment
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas.answers import FeedForm
+    from hyperbloom.api.schemas.answers import FeedForm, MemberForm
 
 __all__ = ["expiry_text", "invite", "join", "note_file_wins", "note_lacks", "own_trust", "trust"]
 
@@ -66,12 +67,12 @@ def trust() -> None:
 
 
 @trust.command("issue")
-@click.argument("trustee", type=PUBLIC_KEY)
+@click.argument("trustee", type=PEER_KEY, shell_complete=offer_peers)
 @_expires_option
 @feed_option
 @pass_app
-def issue(app: App, trustee: bytes, expires: float, feed: str | None) -> None:
-    """Let TRUSTEE (a public key) write: sign a link and print it in hex.
+def issue(app: App, trustee: str, expires: float, feed: str | None) -> None:
+    """Let TRUSTEE (a public key, or whom this node knows) write: sign a link and print it in hex.
 
     The trustee takes it with `trust add`, together with the links that lead to this node if this
     node is not the feed's owner. `invite` does all of that in one line.
@@ -81,12 +82,21 @@ def issue(app: App, trustee: bytes, expires: float, feed: str | None) -> None:
     _note_clipped(app, expires, answer["expires"])
     if app.out.as_json:
         app.out.json(answer)
-    else:
-        app.out.line(answer["link"])
+        return
+    if (whom := _other_than(trustee, answer)) is not None:
+        app.out.note(f"the link is for {whom}")
+    app.out.line(answer["link"])
+
+
+def _other_than(given: str, answer: Mapping[str, Any]) -> str | None:
+    """The trustee's key and name, where there is more to say of it than was given."""
+    # A node that was not restarted yet may be older than this command.
+    key, name = answer.get("trustee", given.lower()), answer.get("trustee_name")
+    return None if given.lower() == key and name is None else key_text(key, name)
 
 
 @trust.command("add")
-@click.argument("feed")
+@click.argument("feed", shell_complete=offer_feeds)
 @click.argument("links", nargs=-1, required=True, metavar="LINK…")
 @pass_app
 def add(app: App, feed: str, links: tuple[str, ...]) -> None:
@@ -100,10 +110,12 @@ def add(app: App, feed: str, links: tuple[str, ...]) -> None:
     if app.out.as_json:
         app.out.json(answer)
     else:
-        app.out.line(f"{answer['holder']} may write {_until(answer['expires'])}")
+        holder = key_text(answer["holder"], answer.get("holder_name"))
+        app.out.line(f"{holder} may write {_until(answer['expires'])}")
 
 
 @trust.command("list")
+@full_option
 @feed_option
 @pass_app
 def list_links(app: App, feed: str | None) -> None:
@@ -115,8 +127,8 @@ def list_links(app: App, feed: str | None) -> None:
         return
     rows = [
         (
-            Key(link["issuer"]),
-            Key(link["trustee"]),
+            PeerKey(link["issuer"], link.get("issuer_name")),
+            PeerKey(link["trustee"], link.get("trustee_name")),
             expiry_text(link["expires"]),
             format_moment(link["first_seen"]),
         )
@@ -128,37 +140,62 @@ def list_links(app: App, feed: str | None) -> None:
 
 
 @trust.command("show")
+@full_option
 @feed_option
 @pass_app
 def show(app: App, feed: str | None) -> None:
-    """Show who may write to a feed now, through whom, until when."""
+    """Show who may write to a feed now, through whom, until when.
+
+    Apart stand those whom this node has invited and that have not shown themselves here yet: they
+    may write, too, once they come. Nobody may have the invitation, or somebody else's node does
+    know them; `trust deny` keeps them out.
+    """
     with app.client() as client:
         form = client.feed(feed)
         members = client.members(feed=feed)
+    pending = [found for found in members if found.get("invited_at") is not None]
     if app.out.as_json:
-        app.out.json({"feed": form["key"], "chain": form["chain"], "members": members})
+        counted_apart = {"members": members, "invited": len(pending)}
+        app.out.json({"feed": form["key"], "chain": form["chain"], **counted_apart})
         return
-    rows = [
-        (
-            Key(found["key"]),
-            "owner" if found["introduced_by"] is None else Key(found["introduced_by"]),
-            str(found["depth"]),
-            expiry_text(found["expires"]),
-        )
-        for found in members
-    ]
-    app.out.table(("who", "through", "links>", "until"), rows, empty="")
-    if app.out.is_terminal:
+    if not app.out.is_terminal:
+        more = ("who", "through", "links>", "until", "name", "invited")
+        rows = [(*_member(found), found.get("name") or "-", _invited(found)) for found in members]
+        app.out.table(more, rows, empty="")
+        return
+    came = [found for found in members if found.get("invited_at") is None]
+    columns = ("who", "through", "links>", "until")
+    app.out.table(columns, [_member(found) for found in came], empty="")
+    app.out.line("")
+    if pending:
+        app.out.sentence(f"Invited, and not seen here yet ({len(pending)}):")
+        app.out.table(columns, [_member(found) for found in pending], empty="")
         app.out.line("")
-        app.out.sentence(own_trust(form))
+    app.out.sentence(own_trust(form))
+
+
+def _member(found: MemberForm) -> tuple[Cell, ...]:
+    by = found["introduced_by"]
+    return (
+        PeerKey(found["key"], found.get("name")),
+        "owner" if by is None else PeerKey(by, found.get("introduced_by_name")),
+        str(found["depth"]),
+        expiry_text(found["expires"]),
+    )
+
+
+def _invited(found: MemberForm) -> str:
+    """When a key was invited that has not come; - for one that has."""
+    at = found.get("invited_at")
+    return "-" if at is None else format_moment(at)
 
 
 @trust.command("deny")
-@click.argument("key", type=PUBLIC_KEY)
+@click.argument("key", type=PEER_KEY, shell_complete=offer_peers)
 @click.option("--reason", default="", metavar="TEXT", help="Why, for `trust denied`.")
 @pass_app
-def deny(app: App, key: bytes, reason: str) -> None:
-    """Put KEY (a public key) on the deny list: out of every feed of this node, until `trust allow`.
+def deny(app: App, key: str, reason: str) -> None:
+    """Put KEY on the deny list: out of every feed of this node, until `trust allow`.
 
     Its connections are closed, and those of everyone whose chain of links leads through it, this
     node's own chain too. What it brought stays: see `values --by` and `forget --by`. Other nodes
@@ -170,7 +207,8 @@ def deny(app: App, key: bytes, reason: str) -> None:
     if app.out.as_json:
         app.out.json(answer)
     else:
-        app.out.line(f"{key.hex()} is denied" + ("" if answer["new"] else ", as it was before"))
+        named = key_text(answer["key"], answer.get("name"))
+        app.out.line(f"{named} is denied" + ("" if answer["new"] else ", as it was before"))
     for form in lost:
         name = form["alias"] or form["key"]
         app.out.note(f"this node may not write to {name} any more: {form['problem']}")
@@ -182,12 +220,12 @@ def _is_cut_off(form: Mapping[str, Any]) -> bool:
 
 
 @trust.command("allow")
-@click.argument("key", type=PUBLIC_KEY)
+@click.argument("key", type=PEER_KEY, shell_complete=offer_denied)
 @pass_app
-def allow(app: App, key: bytes) -> None:
+def allow(app: App, key: str) -> None:
     """Take KEY off the deny list; its links count again if they still hold.
 
-    Exit code 1 if it was not denied.
+    Exit code 1 if it was not denied, 8 if no denied key begins with those digits.
 
     What of it was forgotten stays forgotten.
     """
@@ -196,11 +234,13 @@ def allow(app: App, key: bytes) -> None:
     if app.out.as_json:
         app.out.json(answer)
     else:
-        app.out.line(f"{key.hex()} is " + ("allowed" if answer["was_denied"] else "not denied"))
+        named = key_text(answer["key"], answer.get("name"))
+        app.out.line(f"{named} is " + ("allowed" if answer["was_denied"] else "not denied"))
     exit_with(ExitCode.OK if answer["was_denied"] else ExitCode.FAILED)
 
 
 @trust.command("denied")
+@full_option
 @pass_app
 def denied(app: App) -> None:
     """List the keys that are denied, since when and why."""
@@ -209,8 +249,17 @@ def denied(app: App) -> None:
     if app.out.as_json:
         app.out.json({"denied": found})
         return
-    rows = [(Key(one["key"]), format_moment(one["denied_at"]), one["reason"]) for one in found]
-    app.out.table(("key", "denied since", "why"), rows, empty="No key is denied.")
+    names: tuple[str, ...] = () if app.out.is_terminal else ("name",)
+    rows = [
+        (
+            PeerKey(one["key"], one.get("name")),
+            format_moment(one["denied_at"]),
+            one["reason"],
+            *(one.get("name") or "-" for _ in names),
+        )
+        for one in found
+    ]
+    app.out.table(("key", "denied since", "why", *names), rows, empty="No key is denied.")
 
 
 def own_trust(form: FeedForm) -> str:
@@ -251,9 +300,10 @@ def note_file_wins(app: App, form: FeedForm) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("trustee", type=PUBLIC_KEY)
+@click.argument("trustee", type=PEER_KEY, shell_complete=offer_peers)
 @_expires_option
 @feed_option
+@click.option("--name", metavar="NAME", help="What TRUSTEE is to be called here (`peer name`).")
 @click.option(
     "--address",
     "addresses",
@@ -264,17 +314,29 @@ def note_file_wins(app: App, form: FeedForm) -> None:
 )
 @pass_app
 def invite(
-    app: App, trustee: bytes, expires: float, feed: str | None, addresses: tuple[str, ...]
+    app: App,
+    trustee: str,
+    expires: float,
+    feed: str | None,
+    name: str | None,
+    addresses: tuple[str, ...],
 ) -> None:
-    """Let TRUSTEE (a public key) write: print one line for `join`.
+    """Let TRUSTEE write: print one line for `join`.
 
-    The trustee's key may come in the open. The line holds the feed's key, so send it in private:
-    whoever knows that can read the feed.
+    TRUSTEE is the key that `hyperbloom key` prints on the other node; it may come in the open. Of
+    somebody whom this node knows, its first digits or its name will do. The line holds the feed's
+    key, so send it in private: whoever knows that can read the feed. Until TRUSTEE comes, `trust
+    show` lists it apart.
     """
     with app.client() as client:
-        answer = client.invite(trustee, expires=expires, addresses=addresses or None, feed=feed)
+        answer = client.invite(
+            trustee, expires=expires, addresses=addresses or None, name=name, feed=feed
+        )
     _note_clipped(app, expires, answer["expires"])
-    if feed is None and not app.out.as_json:
+    whom = _other_than(trustee, answer)
+    if whom is not None and not app.out.as_json:
+        app.out.note(f"the invitation to {answer['name']} is for {whom}")
+    elif feed is None and not app.out.as_json:
         app.out.note(f"the invitation is to {answer['name']}")
     if not addresses:
         _note_addresses(app, answer["addresses"])
@@ -314,12 +376,20 @@ def _note_addresses(app: App, addresses: list[str]) -> None:
 @click.argument("line", required=False, metavar="[-|LINE]")
 @click.option("--alias", help="A short name for the feed on this node.")
 @click.option(
+    "--inviter", metavar="NAME", help="What who invites is to be called here (`peer name`)."
+)
+@click.option(
     "--mode", type=click.Choice(["full", "light"]), help="full: keep all values (default)."
 )
 @dialect_option
 @pass_app
 def join(
-    app: App, line: str | None, alias: str | None, mode: str | None, dialect: str | None
+    app: App,
+    line: str | None,
+    alias: str | None,
+    inviter: str | None,
+    mode: str | None,
+    dialect: str | None,
 ) -> None:
     """Take an invitation: the line that `invite` printed, from standard input.
 
@@ -330,7 +400,7 @@ def join(
 
     text = secret_line(line, "Invitation")
     decode_invitation(text)
-    named = {"alias": alias, "mode": mode, "dialect": dialect}
+    named = {"alias": alias, "mode": mode, "dialect": dialect, "inviter_name": inviter}
     settings = {name: found for name, found in named.items() if found is not None}
     with app.client() as client:
         form = client.accept(text, **settings)
@@ -340,5 +410,8 @@ def join(
         app.out.json(form)
     else:
         app.out.sentence(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
+        if "inviter" in form:  # a node that was not restarted yet may be older than this command
+            by = PeerKey(form["inviter"], form["inviter_name"]).wide()
+            app.out.sentence(f"Invited by {by}.")
     note_lacks(app, form)
     note_file_wins(app, form)

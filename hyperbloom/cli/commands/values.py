@@ -283,6 +283,7 @@ def _print_arrivals(
                 "seq": arrival.seq,
                 "value": arrival.value.hex(),
                 "origin": arrival.origin.hex(),
+                "origin_name": arrival.origin_name,
                 "received_at": arrival.received_at,
             }
             app.out.json(form, flush=True)

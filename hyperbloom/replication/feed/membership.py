@@ -234,6 +234,11 @@ class Membership:
         links = self._graph.between(self._identity.public_key, trustee)
         return next((link for link in links if link.expires == expires), None)
 
+    def holders(self, *, now: float) -> set[bytes]:
+        """The keys that hold a link of this node at `now`; reads all its links."""
+        expiries = self._graph.expiries_of(self._identity.public_key)
+        return {key for key, expires in expiries.items() if expires >= now}
+
     def shortest_chain(self, identity: bytes, *, now: float) -> Chain | None:
         """The chain by which `identity` may write at `now`, or None."""
         return self._graph.shortest_chain(identity, now=now, without=self._denied)

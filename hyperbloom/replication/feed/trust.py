@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from twisted.internet.defer import Deferred, succeed
@@ -12,6 +12,7 @@ from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.membership import IssuedLinks, Membership
 from hyperbloom.store.records import LinkRecord
 from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
+from hyperbloom.store.tables.pending import DropPending, PutPending
 from hyperbloom.trust import Chain, Member, TrustLink
 from hyperbloom.wire import Credentials, Dialect
 
@@ -31,6 +32,8 @@ class FeedTrust:
         self._dialect = dialect
         self._context = context
         self._credentials: Credentials | None = None
+        #: Keys that were invited by hand and have not come yet, and when they were (µs).
+        self._pending = {found.key: found.invited_at for found in context.store.pending(key)}
         self.membership = Membership(
             key,
             self.identity,
@@ -80,6 +83,7 @@ class FeedTrust:
 
     def learn(self, chain: Chain, introduced_by: bytes) -> None:
         """Store the links of a chain that a peer proved."""
+        self._have_come(chain.keys)
         put = self.membership.learn(chain, introduced_by=introduced_by, now=self._context.now())
         if put is not None:
             self._context.write(put, introduced_by)
@@ -109,6 +113,36 @@ class FeedTrust:
         )
         return self._when_stored(put, link)
 
+    def invite(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]:
+        """Like `issue_link`, by hand: a key that could not write is `invited` until it comes."""
+        now = self._context.now()
+        is_member = bool(self.membership.writers_among((trustee,), now=now))
+        issued = self.issue_link(trustee, expires=expires)
+        if not is_member:
+            self._pending[trustee] = at = int(now * 1e6)
+            self._context.write(PutPending(self.key, trustee, at))
+        return issued
+
+    def invited(self) -> dict[bytes, float]:
+        """The keys that this node has invited and not seen here yet, and when it did (seconds).
+
+        They may write, should they come: somebody may have the invitation, or nobody.
+        """
+        if not self._pending:
+            return {}
+        holders = self.membership.holders(now=self._context.now())
+        return {
+            key: at / 1e6
+            for key, at in self._pending.items()
+            if key in holders and key not in self._context.denied
+        }
+
+    def _have_come(self, keys: Iterable[bytes]) -> None:
+        """These keys are pending no more: they have proved themselves, or their links are gone."""
+        came = [key for key in keys if self._pending.pop(key, None) is not None]
+        if came:
+            self._context.write(DropPending(self.key, came))
+
     def _when_stored(self, put: PutLinks | None, value: T) -> Deferred[T]:
         if put is None:
             return succeed(value)
@@ -130,4 +164,6 @@ class FeedTrust:
     def remove_expired(self, *, before: float) -> None:
         """Remove the links that expired before a moment, from graph and store."""
         self.membership.forget_expired(now=before)
+        if self._pending:
+            self._have_come(self._pending.keys() - self.membership.holders(now=before))
         self._context.write(DropExpiredLinks(feed_key=self.key, now=before))

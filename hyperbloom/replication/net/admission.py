@@ -318,6 +318,10 @@ class Admission(Registry[AdmittedPeer]):
         self.found.stop()
         return super().close_all(why)
 
+    def keys(self) -> set[bytes]:
+        """The keys of the secure ones."""
+        return {key for peer in self._open if (key := _key_of(peer)) is not None}
+
     def peers(self) -> list[PeerStatus]:
         """The secure ones."""
         return [

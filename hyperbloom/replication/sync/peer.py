@@ -449,8 +449,16 @@ class Peering:
             in_sync=None if state is None else state.in_sync,
             in_sync_at=None if state is None else state.at,
             in_sync_by=None if state is None else state.source,
+            expected=self._expected(),
             last_round=self.last_round,
         )
+
+    def _expected(self) -> int | None:
+        """How many values there are here with all that the peer had when it was compared last."""
+        if self.told is None or self.feed.settings.mode != "full":
+            return None
+        there, here = self.told
+        return here.here.count + max(0, there.here.count - here.settled.count)
 
     def _issue_link(self) -> None:
         expires = self._session.link_due() if self.feed.settings.issue_links else None

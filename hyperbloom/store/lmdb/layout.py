@@ -19,6 +19,8 @@ aside    feed id u32, tag u8 (see forgotten.py)         ``FEED`` struct of a set
 sketches feed id u32, tag u8, of a run: first seq u64   see kept_sketch.py
 gone     feed id u32, of a note: number u64             see gone.py
 noise    tag u8, of ages: last met u64; peer key (32)   see tables/noise.py
+names    tag u8; peer key (32), or folded name (UTF-8)  see tables/names.py
+pending  feed key (32), invited key (32)                invited-at u64 µs
 ======== ============================================== =========================================
 
 Among ``meta`` are also ``store.sum.`` and a feed id: the ``SUM`` struct of that set, and, while not
@@ -75,14 +77,15 @@ __all__ = [
 
 DATABASES: Final = (
     "meta", "feeds", "log", "index", "links", "peers", "objects", "refused", "denied", "aside",
-    "sketches", "noise", "gone",
+    "sketches", "noise", "gone", "names", "pending",
 )  # fmt: skip
 
-ADDED_LATER: Final = frozenset({"sketches", "noise", "gone"})
+ADDED_LATER: Final = frozenset({"sketches", "noise", "gone", "names", "pending"})
 """Databases that a snapshot of OLDEST_READABLE (migrations.py) may lack: there they are empty.
 
-``noise`` and ``gone`` came without another schema: a program that does not know them may go on with
-the store. It does ``noise`` no harm, and what it forgets without a note shows (gone.py)."""
+All but ``sketches`` came without another schema: a program that does not know them may go on with
+the store. It does ``noise`` and ``names`` no harm, what it forgets without a note shows (gone.py),
+and of a feed that it leaves some keys stay in ``pending`` that name no feed."""
 
 STORE_FORMAT: Final = b"hyperbloom store"
 META_FORMAT: Final = b"store.format"

@@ -26,6 +26,7 @@ from hyperbloom.store.operations import Operation
 from hyperbloom.store.records import FeedFigures
 from hyperbloom.store.store import NEW_FOLDER, Store
 from hyperbloom.store.tables.denied import DenyKey
+from hyperbloom.store.tables.names import NameKey
 from hyperbloom.store.tables.noise import RememberNoise
 from hyperbloom.store.writer import commit_group
 
@@ -99,7 +100,7 @@ def _check_free(target: Path, kept: Path, replace: bool) -> None:
 
 
 def handed_on(target: Path, warn: Callable[[str], None]) -> list[Operation]:
-    """What has the new store deny, and know as speaking Noise, the keys that the replaced one does.
+    """What the new store takes over of keys: those denied, those that speak Noise, and names.
 
     `warn` is told if they cannot be read.
     """
@@ -109,6 +110,7 @@ def handed_on(target: Path, warn: Callable[[str], None]) -> list[Operation]:
         with closing(Store.open_readonly(target)) as store:
             return [
                 *(DenyKey(one.key, one.denied_at, one.reason) for one in store.denied()),
+                *(NameKey(one.key, one.name, one.named_at, takes=True) for one in store.names()),
                 *(
                     RememberNoise(one.key, at)
                     for one in store.noise_keys()

@@ -71,6 +71,7 @@ class DropFeed(FeedOperation):
             transaction.put("meta", META_DROPPING + state.prefix, b"1")
         transaction.remove_feed(self.feed_key)
         transaction.delete_prefix("peers", self.feed_key, DELETE_STEP)
+        transaction.delete_prefix("pending", self.feed_key, DELETE_STEP)
         return Unfinished(SweepDropped())
 
 

@@ -1,22 +1,41 @@
-"""Reading the small tables: feeds, links, addresses, keys of two kinds, and what has a name."""
+"""Reading the small tables: feeds, links, addresses, keys, their names, and entries of meta."""
 
-from hyperbloom.store.lmdb.layout import FeedState
-from hyperbloom.store.lmdb.transaction import Reader, read
+from collections.abc import Iterator
+
+from hyperbloom.store.lmdb.layout import KEY_BYTES, U32, FeedState
+from hyperbloom.store.lmdb.transaction import Reader, ReadTransaction, read
 from hyperbloom.store.records import (
     DeniedRecord,
     FeedRecord,
     LinkRecord,
+    NameRecord,
     NoiseRecord,
     PeerRecord,
+    PendingRecord,
 )
 from hyperbloom.store.tables.denied import parse_denied_record
 from hyperbloom.store.tables.feeds import feed_record
 from hyperbloom.store.tables.links import parse_link_record
 from hyperbloom.store.tables.meta import meta_key
+from hyperbloom.store.tables.names import name_records
 from hyperbloom.store.tables.noise import noise_records
 from hyperbloom.store.tables.peers import parse_peer_record
+from hyperbloom.store.tables.pending import parse_pending_record
 
 __all__ = ["TableReader"]
+
+
+def _keys_in(transaction: ReadTransaction) -> Iterator[bytes]:
+    """Every public key that the small tables hold, some of them often."""
+    for database in ("feeds", "denied"):
+        for key, _ in transaction.scan(database):
+            yield key
+    for database in ("noise", "names"):
+        for key, _ in transaction.scan(database, b"k"):
+            yield key[1:]
+    for key, data in transaction.scan("links"):
+        yield key[U32.size : U32.size + KEY_BYTES]
+        yield data[:KEY_BYTES]
 
 
 class TableReader(Reader):
@@ -58,6 +77,28 @@ class TableReader(Reader):
         """The keys that have completed protected streams, those met longest ago first."""
         with read(self.environment) as transaction:
             return noise_records(transaction)
+
+    def names(self) -> list[NameRecord]:
+        """What the operator calls keys, by key."""
+        with read(self.environment) as transaction:
+            return name_records(transaction)
+
+    def pending(self, feed_key: bytes) -> list[PendingRecord]:
+        """The keys that were invited to a feed and have not come yet."""
+        with read(self.environment) as transaction:
+            found = list(transaction.scan("pending", feed_key))
+        return [parse_pending_record(key, data) for key, data in found]
+
+    def keys_beginning(self, digits: str) -> set[bytes]:
+        """The public keys in the small tables whose hex form begins so (lower case).
+
+        Feeds, issuers and trustees of links, keys that are denied, named, or speak Noise. A feed
+        with MAX_LINKS_PER_FEED links takes some milliseconds, so not in the event loop's thread.
+        """
+        head = bytes.fromhex(digits[: len(digits) & ~1])
+        with read(self.environment) as transaction:
+            near = {key for key in _keys_in(transaction) if key.startswith(head)}
+        return {key for key in near if key.hex().startswith(digits)}
 
     def get_meta(self, name: str) -> bytes | None:
         """What PutMeta keeps under this name."""

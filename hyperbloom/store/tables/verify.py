@@ -7,8 +7,10 @@ from hyperbloom.store.lmdb.layout import FeedState
 from hyperbloom.store.lmdb.transaction import ReadTransaction
 from hyperbloom.store.tables.denied import parse_denied_record
 from hyperbloom.store.tables.links import link_key, parse_link_record
+from hyperbloom.store.tables.names import verify_names
 from hyperbloom.store.tables.noise import verify_noise
 from hyperbloom.store.tables.peers import parse_peer_record
+from hyperbloom.store.tables.pending import parse_pending_record
 
 __all__ = ["verify_links", "verify_records"]
 
@@ -34,7 +36,7 @@ def verify_links(
 
 
 def verify_records(transaction: ReadTransaction, problem: Callable[[str], None]) -> None:
-    """Addresses of peers, denied keys and those that speak Noise can be read."""
+    """Addresses of peers, keys that are denied, named, invited or speak Noise can be read."""
     for key, data in transaction.scan("peers"):
         try:
             parse_peer_record(key, data)
@@ -45,4 +47,10 @@ def verify_records(transaction: ReadTransaction, problem: Callable[[str], None])
             parse_denied_record(key, data)
         except (ValueError, struct.error):
             problem(f"denied: the record {key.hex()} cannot be read")
+    for key, data in transaction.scan("pending"):
+        try:
+            parse_pending_record(key, data)
+        except (ValueError, struct.error):
+            problem(f"pending: the record {key.hex()} cannot be read")
+    verify_names(transaction, problem)
     verify_noise(transaction, problem)

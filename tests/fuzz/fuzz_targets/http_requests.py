@@ -61,7 +61,10 @@ def fuzz(data: bytes) -> bool:
     clock = Threadless()
     service = ControlService(FakeNode(), _FOLDER / "control.sock", reactor=clock)
     guarded = choices.one_of((False, True))
-    access = Access(Address("127.0.0.1", _PORT), _TOKEN, clock=clock.seconds) if guarded else None
+    access = None
+    if guarded:
+        address, now = Address("127.0.0.1", _PORT), clock.seconds
+        access = Access(address, _TOKEN, secret=bytes(32), clock=clock.seconds, now=now)
     site = ApiSite(ApiResource(service.context, ROUTER), reactor=clock, access=access)
     channel = site.buildProtocol(None)
     transport = StringTransport()
