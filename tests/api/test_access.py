@@ -57,9 +57,9 @@ class Seconds:
         return self.now
 
 
-def guard(seconds, *, port=4366, token=TOKEN, secret=bytes(32)):
+def guard(seconds, *, port=4366, token=TOKEN, secret=bytes(32), **more):
     address = Address("127.0.0.1", port)
-    return Access(address, token, secret=secret, clock=seconds, now=seconds)
+    return Access(address, token, secret=secret, clock=seconds, now=seconds, **more)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_the_token_may_everything(access):
 
 def test_the_token_for_metrics_may_read_these_alone(seconds):
     metrics = "5a" * 32
-    access = Access(Address("127.0.0.1", 4366), TOKEN, metrics_token=metrics, clock=seconds)
+    access = guard(seconds, metrics_token=metrics)
     assert access.rights(headers(authorization=[f"Bearer {metrics}"])) is Rights.METRICS
     assert access.rights(headers(authorization=[f"Bearer {TOKEN}"])) is Rights.ALL
     assert refusal(access, authorization=[f"Bearer {metrics}0"]) is ProblemKind.UNAUTHORIZED

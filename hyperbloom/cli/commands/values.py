@@ -73,7 +73,10 @@ def put(app: App, feed: str | None, as_hex: bool, null: bool, values: tuple[str,
                 known += answer["known"]
                 # What follows goes where the first went, whatever feed is the default by then.
                 feed, where = answer["feed"], {"feed": answer["feed"], "name": answer["name"]}
-                progress.at(*_read_so_far(new + known))
+                if progress.is_shown and values == ("-",):
+                    progress.at(*_read_so_far(new + known))
+                else:
+                    progress.at(new + known)
     except BaseException:
         if new + known:
             app.out.note(
@@ -89,10 +92,9 @@ def put(app: App, feed: str | None, as_hex: bool, null: bool, values: tuple[str,
 
 def _read_so_far(values: int) -> tuple[int, int, str]:
     """How much of standard input was read: of a file its bytes, else the values that came."""
-    if values and not sys.stdin.isatty():
-        found = os.fstat(sys.stdin.fileno())
-        if stat.S_ISREG(found.st_mode) and found.st_size:
-            return os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR), found.st_size, "bytes"
+    found = os.fstat(sys.stdin.fileno())
+    if stat.S_ISREG(found.st_mode) and found.st_size:
+        return os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR), found.st_size, "bytes"
     return values, 0, "values"
 
 
