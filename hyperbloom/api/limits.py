@@ -172,6 +172,13 @@ PAGE_BYTES: Final = 1_048_576
 """Bytes of the values of a page, written as hex in some 5 ms; a single longer value still makes a
 page."""
 
+MAX_COUNTED: Final = 1_000_000
+"""Values of a range that one request counts, in some 0.3 s: the next one goes on behind them, so a
+client that goes away leaves little to be done."""
+
+COUNT_SLICE: Final = 20_000
+"""What is counted in one turn of a thread, in some 10 ms."""
+
 MAX_OBJECTS: Final = 1_000
 """Objects of a page, as long as they are small."""
 

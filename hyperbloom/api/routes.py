@@ -22,7 +22,7 @@ from hyperbloom.api.endpoints import (
     watch_objects,
 )
 from hyperbloom.api.http.openapi import describe
-from hyperbloom.api.http.request import Answer, Call
+from hyperbloom.api.http.request import BOUNDS, Answer, Call
 from hyperbloom.api.http.router import Route, Router
 from hyperbloom.api.schemas import answers, bodies
 from hyperbloom.api.schemas import objects as object_forms
@@ -48,7 +48,6 @@ _TEXT = ("text/plain", "application/openmetrics-text")
 _EVENTS = ("text/event-stream",)
 _STORE = (ErrorKind.STORE, ErrorKind.STORE_FULL)
 _TRUST = (ErrorKind.NOT_TRUSTED, ErrorKind.BAD_CHAIN, ErrorKind.STORE_FULL)
-_RANGE = ("start", "end")
 _POOL = (
     ErrorKind.NOT_FOUND,
     ErrorKind.UNKNOWN_OBJECT,
@@ -66,7 +65,7 @@ ROUTES: tuple[Route, ...] = (
           problems=(ErrorKind.NOT_FOUND,)),
     Route("GET", "/health", node.show_health, is_open=True, answer=answers.HealthForm,
           statuses=(200, 503)),
-    Route("GET", "/metrics", node.show_metrics, answer=str, media_types=_TEXT),
+    Route("GET", "/metrics", node.show_metrics, is_metrics=True, answer=str, media_types=_TEXT),
     Route("GET", "/v1/openapi.json", show_description),
     Route("GET", "/v1/ping", node.ping, answer=answers.PingForm),
     Route("GET", "/v1/status", node.status, answer=NodeStatus),
@@ -80,6 +79,7 @@ ROUTES: tuple[Route, ...] = (
           problems=(ErrorKind.CONFLICT, *_STORE)),
     Route("POST", "/v1/verify", node.verify_store, answer=VerifyReport,
           problems=(ErrorKind.STORE,)),
+    Route("GET", "/v1/work", node.list_work, answer=answers.WorkListForm),
     Route("POST", "/v1/reload", node.reload_config, body=bodies.NothingForm,
           problems=(ErrorKind.NOT_FOUND, ErrorKind.BAD_CONFIG, ErrorKind.STORE)),
     Route("POST", "/v1/invitations", invitations.accept_invitation, body=bodies.JoinForm,
@@ -122,11 +122,15 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/feeds/{feed}/copy", feeds.copy_values, body=bodies.CopyForm,
           answer=answers.CopiedForm, problems=(ErrorKind.NOT_TRUSTED, *_STORE)),
     Route("GET", "/v1/feeds/{feed}/values", values.range_values, answer=answers.RangeForm,
-          query=(*_RANGE, "limit")),
+          query=(*BOUNDS, "limit")),
     Route("POST", "/v1/feeds/{feed}/values", values.put_values, body=bodies.ValuesForm,
           answer=answers.PutForm, problems=(ErrorKind.NOT_TRUSTED, ErrorKind.STORE_FULL)),
     Route("POST", "/v1/feeds/{feed}/values/range", values.post_range, body=bodies.PageForm,
           answer=answers.RangeForm),
+    Route("GET", "/v1/feeds/{feed}/values/count", values.count_range,
+          answer=answers.RangeCountForm, query=BOUNDS),
+    Route("POST", "/v1/feeds/{feed}/values/count/range", values.post_count_range,
+          body=bodies.BoundsForm, answer=answers.RangeCountForm),
     Route("GET", "/v1/feeds/{feed}/arrivals", values.list_arrivals, answer=answers.ArrivalsForm,
           query=("after", "limit")),
     Route("POST", "/v1/feeds/{feed}/has", values.has_values, body=bodies.ValuesForm,
@@ -140,7 +144,7 @@ ROUTES: tuple[Route, ...] = (
           answer=answers.StepForm,
           problems=(ErrorKind.NOT_TRUSTED, ErrorKind.UNKNOWN_PEER, *_STORE)),
     Route("GET", "/v1/feeds/{feed}/forgotten", forgetting.list_forgotten,
-          query=("start", "end", "limit")),
+          query=(*BOUNDS, "limit")),
     Route("POST", "/v1/feeds/{feed}/forgotten/range", forgetting.post_forgotten_range,
           body=bodies.PageForm),
     Route("POST", "/v1/feeds/{feed}/forgotten/undo", forgetting.undo_forgetting,
@@ -151,7 +155,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/feeds/{feed}/synced", values.wait_synced, body=bodies.SyncedForm,
           problems=(ErrorKind.UNKNOWN_PEER, ErrorKind.NOT_IN_SYNC, ErrorKind.TOO_MANY)),
     Route("GET", "/v1/feeds/{feed}/watch", watch.watch_values, answer=str,
-          query=(*_RANGE, "after"), media_types=_EVENTS),
+          query=(*BOUNDS, "after"), media_types=_EVENTS),
     Route("POST", "/v1/feeds/{feed}/watch/range", watch.post_watch_range,
           body=bodies.WatchForm, answer=str, media_types=_EVENTS),
     Route("GET", "/v1/feeds/{feed}/discovery", discovery.show_feed_discovery),

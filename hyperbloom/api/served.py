@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hyperbloom.store.objects.records import ObjectRecord, Outcome
     from hyperbloom.store.records import (
         Appended,
+        CountSlice,
         DeniedRecord,
         FeedRecord,
         ForgottenFigures,
@@ -62,7 +63,9 @@ class HasJson(Protocol):
 class ServedStore(Protocol):
     """The store's slow operations; they are called in threads."""
 
-    def snapshot(self, target: Path) -> SnapshotInfo: ...
+    def snapshot(
+        self, target: Path, progress: Callable[[int, int], None] | None = None
+    ) -> SnapshotInfo: ...
 
     def forgotten_slice(
         self, feed_key: bytes, start: bytes, end: bytes | None, *, limit: int, max_bytes: int
@@ -72,7 +75,7 @@ class ServedStore(Protocol):
         self, feed_key: bytes, origin: bytes, after_seq: int, *, limit: int, max_bytes: int
     ) -> OriginSlice: ...
 
-    def verify(self, progress: Callable[..., None] | None = None) -> VerifyReport: ...
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport: ...
 
 
 class ServedForgetting(Protocol):
@@ -109,6 +112,10 @@ class ServedValues(Protocol):
     def read(
         self, start: bytes, end: bytes | None, *, limit: int, max_bytes: int
     ) -> Deferred[RangeSlice]: ...
+
+    def count_slice(
+        self, start: bytes, end: bytes | None, *, limit: int
+    ) -> Deferred[CountSlice]: ...
 
     def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]: ...
 

@@ -27,6 +27,7 @@ from hyperbloom.api.limits import BACKLOG, MAX_CONNECTIONS
 from hyperbloom.api.monitoring.history import History
 from hyperbloom.api.monitoring.metrics import NodeCollector, make_registry
 from hyperbloom.api.monitoring.reactor_lag import LagMeter
+from hyperbloom.api.monitoring.work import Work
 from hyperbloom.api.routes import ROUTER
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class ControlService(_Listening):
             reload=reload,
             access=access,
             registry=make_registry((own, *collectors)),
+            work=Work(reactor.seconds),
             status_frames=StatusFrames(
                 node,
                 discovery=discovery,

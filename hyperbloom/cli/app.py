@@ -18,8 +18,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hyperbloom.cli.output import Output, OutputClosed, OutputLost, say
-from hyperbloom.errors import HyperbloomError
+from hyperbloom.cli.output import (
+    Output,
+    OutputClosed,
+    OutputLost,
+    Progress,
+    say,
+    say_problem,
+    tell_as_json,
+    tells_as_json,
+)
+from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.exit_codes import EXIT_MEANINGS, ExitCode
 from hyperbloom.units import parse_duration
 
@@ -104,6 +113,11 @@ class App:
             run_command=self.command("run"),
         )
 
+    def progress(self, text: str, *, hidden: bool = False) -> Progress:
+        """The line that says how far this command is: none under --json and --quiet."""
+        quiet = bool(self._options.get("quiet")) or self.out.as_json
+        return Progress(text, hidden=hidden or quiet)
+
     def ask_first(self, question: Callable[[], str], *, yes: bool) -> None:
         """Have a person agree to what cannot be taken back; `yes` (--yes) has agreed already.
 
@@ -118,8 +132,7 @@ class App:
                 "to do it without being asked"
             )
         if not click.confirm(question(), err=True):
-            self.out.note("nothing was changed")
-            exit_with(ExitCode.FAILED)
+            raise click.ClickException("nothing was changed")
 
     def command(self, *words: str) -> str:
         """A command about the same node, to be pasted."""
@@ -158,6 +171,15 @@ def _common_options(*, config: bool = True, timeout: bool = True) -> list[click.
         )
     options.append(
         click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember,
+            help="Show no progress.",
+        )
+    )
+    options.append(
+        click.Option(
             ["--json"],
             is_flag=True,
             expose_value=False,
@@ -179,6 +201,12 @@ def full_option(command: Any) -> Any:
     )(command)
 
 
+def _first_sentence(command: click.Command) -> str:
+    """A command's line in the help of its group, whole: click would cut it to the line's width."""
+    paragraph, _, _ = (command.help or "").partition("\n\n")
+    return " ".join(paragraph.split())
+
+
 class Command(click.Command):
     """A command with the common options after its name."""
 
@@ -187,6 +215,10 @@ class Command(click.Command):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.params += _common_options(config=config_option, timeout=timeout_option)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Called by click."""
+        return _first_sentence(self)
 
 
 class Group(click.Group):
@@ -197,6 +229,10 @@ class Group(click.Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += _common_options()
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Called by click."""
+        return _first_sentence(self)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of definition, which is the order in which they are needed."""
@@ -252,13 +288,19 @@ class Root(Group):
     ) -> Any:
         """Runs the command line and leaves by `SystemExit`."""
         self.is_process = args is None
-        self._named = _command_words(self, sys.argv[1:] if args is None else args)
+        given = list(sys.argv[1:] if args is None else args)
+        self._named = _command_words(self, given)
+        # A command line that cannot be read may ask for JSON, too.
+        ends = given.index("--") if "--" in given else len(given)
+        tell_as_json("--json" in given[:ends])
         try:
             code = self._run(args, prog_name, complete_var, extra)
         except OutputClosed:
             code = ExitCode.OUTPUT_CLOSED
         except (KeyboardInterrupt, Interrupted, click.Abort):
             code = ExitCode.INTERRUPTED
+            if tells_as_json():
+                say_problem(_problem(_INTERRUPTED, "interrupted; what was done stays done", code))
         except OutputLost as error:
             code = report(error, self._named)
             _drop_output()
@@ -321,6 +363,12 @@ def code_of(error: Exception) -> ExitCode | None:
     return ExitCode.FAILED if isinstance(error, click.ClickException) else None
 
 
+#: Type and title of what goes wrong here: the types that a node knows, too, have its meaning.
+_FAILED = (ErrorKind.FAILED.type, ErrorKind.FAILED.title)
+_UNEXPECTED = (ErrorKind.UNEXPECTED.type, "This met an unexpected error")
+_USAGE = ("urn:hyperbloom:problem:usage", "The command line is wrong")
+_INTERRUPTED = ("urn:hyperbloom:problem:interrupted", "This was interrupted")
+
 #: What click raises, from 8.2 on, where a group is called without a command.
 _HELP_INSTEAD: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
@@ -328,23 +376,34 @@ _HELP_INSTEAD: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 def report(error: Exception, command: str = "hyperbloom") -> ExitCode:
     """Says on standard error what went wrong; the exit code for it."""
     code = code_of(error)
+    kind: tuple[str, str] = _FAILED
     if code is None:
         details = _keep_details(error, command)
         told = _without_secrets(f"{type(error).__name__}: {error}")
         sentence = f"unexpected error ({told}); {details}"
-        code = ExitCode.UNEXPECTED
-    elif isinstance(error, _HELP_INSTEAD):
+        code, kind = ExitCode.UNEXPECTED, _UNEXPECTED
+    elif isinstance(error, _HELP_INSTEAD) and not tells_as_json():
         error.show()
         return code
     elif isinstance(error, click.UsageError):
-        command = error.ctx.command_path if error.ctx is not None else "hyperbloom"
-        sentence = f"{error.format_message().rstrip('.')} (see `{command} --help`)"
-    elif isinstance(error, click.ClickException):
-        sentence = error.format_message()
+        command, kind = error.ctx.command_path if error.ctx is not None else "hyperbloom", _USAGE
+        what = "Missing command" if isinstance(error, _HELP_INSTEAD) else error.format_message()
+        sentence = f"{what.rstrip('.')} (see `{command} --help`)"
+    elif isinstance(error, HyperbloomError) and error.kind is not None:
+        sentence, kind = str(error), (error.kind.type, error.kind.title)
     else:
-        sentence = str(error)
-    say(" ".join(sentence.split()))
+        sentence = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    sentence = " ".join(sentence.split())
+    if tells_as_json():
+        say_problem(_problem(kind, sentence, code))
+    else:
+        say(sentence)
     return code
+
+
+def _problem(kind: tuple[str, str], sentence: str, code: ExitCode) -> dict[str, object]:
+    """The members that the API's errors have (RFC 9457), and the exit code for the status."""
+    return {"type": kind[0], "title": kind[1], "detail": sentence, "exit_code": int(code)}
 
 
 def _command_words(root: click.Group, arguments: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -16,8 +16,20 @@ import click
 
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Cell, piped, print_table
+from hyperbloom.units import format_duration, format_size
 
-__all__ = ["Output", "OutputClosed", "OutputLost", "Progress", "counted", "say"]
+__all__ = [
+    "Output",
+    "OutputClosed",
+    "OutputLost",
+    "Progress",
+    "counted",
+    "how_far",
+    "say",
+    "say_problem",
+    "tell_as_json",
+    "tells_as_json",
+]
 
 #: A command to paste, which stays on one line.
 _COMMAND = re.compile(r"`[^`]*`")
@@ -74,17 +86,33 @@ class Output:
         except OSError as error:
             raise OutputLost(error) from error
 
-    def values(self, values: Iterable[bytes], *, flush: bool = False) -> None:
-        """Values, one a line: as they are for pipes, harmless for a terminal."""
+    def values(self, values: Iterable[bytes], *, null: bool = False, flush: bool = False) -> None:
+        """Values, one a line: as they are for pipes, harmless for a terminal.
+
+        `null`: each ends in NUL.
+        """
         if self.is_terminal:
             values = (_shown(value) for value in values)
-        self.raw(b"".join(value + b"\n" for value in values), flush=flush)
+        end = b"\0" if null else b"\n"
+        self.raw(b"".join(value + end for value in values), flush=flush)
 
     def line(self, text: str) -> None:
         """One line of text; a terminal gets nothing in it to obey."""
         if self.is_terminal:
             text = "\t".join(map(printable, text.split("\t")))
         self.raw(text.encode("utf-8", "surrogateescape") + b"\n")
+
+    def json_values(self, pages: Iterable[list[bytes]], end: Callable[[], str] = str) -> None:
+        """One line of JSON with `values` in hex, written page by page; `end`: its last members.
+
+        Nothing is written before the first page has come: what fails by then leaves no half.
+        """
+        begin, separator = '{"values": [', ""
+        for page in pages:
+            shown = ", ".join(f'"{value.hex()}"' for value in page)
+            self.raw(f"{begin}{separator if page else ''}{shown}".encode("ascii"))
+            begin, separator = "", ", " if page else separator
+        self.raw(f"{begin}]{end()}}}\n".encode("ascii"))
 
     def json(self, data: Any, *, flush: bool = False) -> None:
         """One line of JSON."""
@@ -127,8 +155,39 @@ class Output:
             self.line(empty)
 
 
+class _Told:
+    """How standard error is written: `as_json` under --json, as the command line says at its start.
+
+    It is one for the whole process, as standard error is: what reads the command line, and what
+    fails before that is done, has no `App`.
+    """
+
+    as_json = False
+
+
+def tell_as_json(as_json: bool) -> None:
+    """Whether all that `say` and `say_problem` write from now on is an object of JSON a line."""
+    _Told.as_json = as_json
+
+
+def tells_as_json() -> bool:
+    """Whether it is."""
+    return _Told.as_json
+
+
+def say_problem(problem: Mapping[str, object]) -> None:
+    """What ended the command, as JSON: `cli.app` makes it."""
+    click.echo(json.dumps(problem), err=True)
+
+
 def say(text: str) -> None:
-    """A sentence on standard error: wrapped for people, one line for anything else."""
+    """A sentence on standard error: wrapped for people, one line for anything else.
+
+    Under --json it is a remark in an object of its own.
+    """
+    if _Told.as_json:
+        click.echo(json.dumps({"remark": text}), err=True)
+        return
     sentence = printable(f"hyperbloom: {text}")
     lines = _wrapped(sentence, indent=4) if sys.stderr.isatty() else [sentence]
     click.echo("\n".join(lines), err=True)
@@ -160,6 +219,7 @@ class Progress:
     def __init__(self, text: str, *, hidden: bool = False) -> None:
         self._shown = sys.stderr.isatty() and not hidden
         self._text = text
+        self._begun = time.monotonic()
         self._next = 0.0
         self._width = 0
 
@@ -177,12 +237,51 @@ class Progress:
             sys.stderr.write("\r" + " " * self._width + "\r")
             sys.stderr.flush()
 
-    def show(self, how_far: str, *, at_once: bool = False) -> None:
+    @property
+    def is_shown(self) -> bool:
+        """Whether anybody sees it."""
+        return self._shown
+
+    def at(
+        self, done: int, total: int = 0, unit: str = "values", *, seconds: float | None = None
+    ) -> None:
+        """Says how many are done of so many (0: nobody knows), at what rate, and how long it takes.
+
+        unit: what they are; `bytes` are shown in binary units. seconds: for how long, where it
+        began before this.
+        """
+        if self._shown:
+            took = time.monotonic() - self._begun if seconds is None else seconds
+            self.show(how_far(done, total, unit, took))
+
+    def show(self, text: str, *, at_once: bool = False) -> None:
         """Says how far it is, a few times a second at most; ``at_once`` for what may stand long."""
         if not self._shown or (time.monotonic() < self._next and not at_once):
             return
         self._next = time.monotonic() + self.SECONDS_BETWEEN
-        line = f"{self._text} {how_far}".rstrip()
+        line = f"{self._text} {text}".rstrip()[: shutil.get_terminal_size().columns - 1]
         sys.stderr.write("\r" + line.ljust(self._width))
         sys.stderr.flush()
         self._width = max(self._width, len(line))
+
+
+def how_far(done: int, total: int, unit: str, seconds: float) -> str:
+    """Percentage, amounts, rate and time left, as far as they are known."""
+
+    def amount(count: float) -> str:
+        return format_size(count) if unit == "bytes" else f"{count:,.0f}"
+
+    parts = [amount(done)]
+    if total:
+        parts = [f"{min(done / total, 1):4.0%} {amount(done)} of {amount(total)}"]
+    if unit != "bytes":
+        parts[0] += f" {unit}"
+    if total and done >= total:
+        # What is left is no value more: a last look, or the wait for the disk.
+        parts.append("finishing")
+    elif done and seconds >= 1:
+        parts.append(f"{amount(done / seconds)}/s")
+        if total:
+            left = seconds * (total - done) / done
+            parts.append(f"{format_duration(left)} left" if left >= 1 else "nearly done")
+    return ", ".join(parts)

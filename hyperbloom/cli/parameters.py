@@ -13,6 +13,7 @@ from hyperbloom.addresses import Address
 from hyperbloom.cli.offers import offer_feeds
 from hyperbloom.feed_words import Dialect
 from hyperbloom.units import parse_duration, parse_expiry
+from hyperbloom.value_ranges import narrowed
 
 __all__ = [
     "AGE",
@@ -20,11 +21,14 @@ __all__ = [
     "HOST_PORT",
     "KEY_BYTES",
     "PEER_KEY",
+    "WholeNumber",
     "as_bytes",
     "dialect_option",
     "feed_option",
     "hex_option",
+    "null_option",
     "optional_bytes",
+    "range_given",
     "range_options",
     "secret_line",
     "whole_hex",
@@ -110,6 +114,30 @@ class Age(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(str(error), param, ctx)
 
 
+class WholeNumber(click.IntRange):
+    """A whole number within bounds, both of them inclusive."""
+
+    name = "whole number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Called by click, whose own sentences speak of an integer range."""
+        try:
+            number = int(value)
+        except ValueError:
+            number = None
+        if number is None or not self._is_within(number):
+            self.fail(f"{value!r} is not a whole number{self._bounds()}", param, ctx)
+        return number
+
+    def _is_within(self, number: int) -> bool:
+        return (self.min is None or number >= self.min) and (self.max is None or number <= self.max)
+
+    def _bounds(self) -> str:
+        if self.max is not None:
+            return f" from {self.min} to {self.max}"
+        return "" if self.min is None else f" of {self.min} or more"
+
+
 AGE = Age()
 PEER_KEY = PeerKeyWord()
 EXPIRES = Expires()
@@ -162,11 +190,33 @@ def yes_option(command: Any) -> Any:
 
 
 def range_options(command: Any) -> Any:
-    """--start and --end."""
-    command = click.option("--end", metavar="E", help="Values below E only, in byte order.")(
-        command
-    )
-    return click.option("--start", metavar="S", help="Values from S on, in byte order.")(command)
+    """--start, --end and --prefix, for `range_given`."""
+    for option in (
+        click.option("--prefix", metavar="P", help="Values that begin with P."),
+        click.option("--end", metavar="E", help="Values below E only, in byte order."),
+        click.option("--start", metavar="S", help="Values from S on, in byte order."),
+    ):
+        command = option(command)
+    return command
+
+
+def range_given(
+    start: str | None, end: str | None, prefix: str | None, *, as_hex: bool
+) -> tuple[bytes, bytes | None]:
+    """The first value of the range that is meant, and the first behind it (None: to the last)."""
+    given = (optional_bytes(text, as_hex=as_hex) for text in (start, end, prefix))
+    first, beyond, beginning = given
+    return narrowed(first or b"", beyond, beginning)
+
+
+def null_option(command: Any) -> Any:
+    """-0, --null."""
+    return click.option(
+        "-0",
+        "--null",
+        is_flag=True,
+        help="Values end in NUL, not in a line feed, going in and coming out.",
+    )(command)
 
 
 def as_bytes(text: str, *, as_hex: bool) -> bytes:

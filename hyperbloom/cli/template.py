@@ -95,6 +95,7 @@ _API = """
 # The API over TCP, and the status page (`hyperbloom status --web`), beside the control socket.
 # listen = ""                   # a loopback HOST:PORT such as "127.0.0.1:4366"; empty: off
 # token = "api.token"           # the file with the token, in the data folder; made when needed
+# metrics_token = "metrics.token"   # the same of one for Prometheus, which may read /metrics alone
 """
 
 

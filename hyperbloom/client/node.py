@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         NoiseKeyForm,
         PingForm,
         SessionOfferForm,
+        WorkForm,
     )
     from hyperbloom.api.schemas.status import NodeStatusForm, PeerStatusForm
 
@@ -61,6 +62,10 @@ class NodeRequests(Transport):
     def verify(self) -> Mapping[str, Any]:
         """Walks the node's store: `ok`, `problems`, `values`."""
         return self.ask("POST", "/v1/verify", {})
+
+    def work(self) -> list[WorkForm]:
+        """What the node does for requests that take long, and how far each is."""
+        return cast("list[WorkForm]", self.ask("GET", "/v1/work")["work"])
 
     def reload(self) -> Mapping[str, Any]:
         """Has the node read its configuration anew: `changed` and `needs_restart`."""

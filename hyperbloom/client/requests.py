@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from hyperbloom.api.limits import MAX_EVENT_BYTES, MAX_TARGET_BYTES
 from hyperbloom.api.problems import Problem
 from hyperbloom.errors import ErrorKind, HyperbloomError
+from hyperbloom.value_ranges import narrowed
 
 if TYPE_CHECKING:
     from hyperbloom.api.schemas.objects import ObjectForm
@@ -27,6 +28,7 @@ __all__ = [
     "NodeTimeout",
     "NodeUnreachable",
     "ObjectEvent",
+    "RangeCount",
     "answer_of",
     "arrival_of",
     "arrivals_of",
@@ -99,6 +101,14 @@ class ArrivalsPage:
 
 
 @dataclass(frozen=True, slots=True)
+class RangeCount:
+    """How many values a range has, and of how many bytes."""
+
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectEvent:
     """What happened: `created`, `changed` or `removed`; the object before and after it."""
 
@@ -132,12 +142,19 @@ def with_query(path: str, **query: str | int | None) -> str:
 
 
 def range_request(
-    feed: str | None, end_of_path: str, start: bytes, end: bytes | None, **more: int | None
+    feed: str | None,
+    end_of_path: str,
+    start: bytes,
+    end: bytes | None,
+    prefix: bytes | None = None,
+    **more: int | None,
 ) -> tuple[str, str, dict[str, str | int] | None]:
     """Method, path and body for a range of a feed's: start <= value < end, None: to the last.
 
-    Bounds that make the path too long are asked for with a POST.
+    Of these, those that begin with `prefix`. Bounds that make the path too long are asked for with
+    a POST.
     """
+    start, end = narrowed(start, end, prefix)
     shown = None if end is None else end.hex()
     given = {"start": start.hex(), "end": shown, **more}
     path = feed_path(feed, end_of_path)

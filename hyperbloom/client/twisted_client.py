@@ -31,6 +31,7 @@ from hyperbloom.client.requests import (
     Arrival,
     EventReader,
     NodeUnreachable,
+    RangeCount,
     answer_of,
     arrival_of,
     feed_path,
@@ -43,6 +44,7 @@ from hyperbloom.client.requests import (
     with_query,
 )
 from hyperbloom.passphrase import load_passphrase
+from hyperbloom.value_ranges import narrowed
 
 if TYPE_CHECKING:
     from hyperbloom.api.schemas.answers import (
@@ -255,10 +257,14 @@ class TwistedClient:
         feed: str | None = None,
         start: bytes = b"",
         end: bytes | None = None,
+        prefix: bytes | None = None,
         limit: int | None = None,
     ) -> Deferred[tuple[list[bytes], bytes | None]]:
-        """A page of values in byte order, and where the next one starts (None: no more)."""
-        request = range_request(feed, "/values", start, end, limit=limit)
+        """A page of values in byte order, and where the next one starts (None: no more).
+
+        prefix: only those that begin with it.
+        """
+        request = range_request(feed, "/values", start, end, prefix, limit=limit)
         return self.ask(*request).addCallback(page_of)
 
     def has(self, values: Sequence[bytes], *, feed: str | None = None) -> Deferred[list[bool]]:
@@ -271,16 +277,40 @@ class TwistedClient:
         """count, bytes and digest."""
         return self.ask("GET", feed_path(feed, "/count"))
 
+    def count_range(
+        self,
+        *,
+        feed: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        prefix: bytes | None = None,
+    ) -> Deferred[RangeCount]:
+        """How many values with start <= value < end there are, or that begin with prefix, too."""
+        return Deferred.fromCoroutine(self._count(feed, *narrowed(start, end, prefix)))
+
+    async def _count(self, feed: str | None, start: bytes, end: bytes | None) -> RangeCount:
+        count = size = 0
+        following: bytes | None = start
+        while following is not None:
+            answer = await self.ask(*range_request(feed, "/values/count", following, end))
+            count, size = count + answer["count"], size + answer["bytes"]
+            following = None if answer["next"] is None else bytes.fromhex(answer["next"])
+        return RangeCount(count, size)
+
     def watch(
         self,
         arrived: Callable[[Arrival], None],
         *,
         feed: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        prefix: bytes | None = None,
         after: int | None = None,
     ) -> Deferred[Watch]:
         """Calls `arrived` with values as they arrive; fires when nothing is missed from then on.
 
         after: arrival number to begin behind (0: everything), default what arrives from now on.
+        start, end, prefix: only values of this range, which the node itself picks out.
         """
 
         def opened(response: IResponse) -> Watch | Deferred[Any]:
@@ -290,9 +320,8 @@ class TwistedClient:
             response.deliverBody(watch)
             return watch
 
-        return self._send(
-            "GET", with_query(feed_path(feed, "/watch"), after=after), None
-        ).addCallback(opened)
+        request = range_request(feed, "/watch", start, end, prefix, after=after)
+        return self._send(*request).addCallback(opened)
 
     # Trust
 

@@ -10,6 +10,7 @@ from hyperbloom.client.requests import (
     Arrival,
     ArrivalsPage,
     NodeTimeout,
+    RangeCount,
     arrival_of,
     arrivals_of,
     feed_path,
@@ -20,6 +21,7 @@ from hyperbloom.client.requests import (
     with_query,
 )
 from hyperbloom.client.transport import Transport
+from hyperbloom.value_ranges import narrowed
 
 if TYPE_CHECKING:
     from hyperbloom.api.schemas.answers import CountForm, PutForm
@@ -41,10 +43,14 @@ class ValueRequests(Transport):
         feed: str | None = None,
         start: bytes = b"",
         end: bytes | None = None,
+        prefix: bytes | None = None,
         limit: int | None = None,
     ) -> tuple[list[bytes], bytes | None]:
-        """A page of values in byte order, and where the next one starts (None: no more)."""
-        return page_of(self.ask(*range_request(feed, "/values", start, end, limit=limit)))
+        """A page of values in byte order, and where the next one starts (None: no more).
+
+        prefix: only those that begin with it.
+        """
+        return page_of(self.ask(*range_request(feed, "/values", start, end, prefix, limit=limit)))
 
     def range(
         self,
@@ -52,10 +58,14 @@ class ValueRequests(Transport):
         feed: str | None = None,
         start: bytes = b"",
         end: bytes | None = None,
+        prefix: bytes | None = None,
         limit: int | None = None,
     ) -> Iterator[bytes]:
-        """The values with start <= value < end in byte order, at most `limit`."""
-        for page in self.pages(feed=feed, start=start, end=end, limit=limit):
+        """The values with start <= value < end in byte order, at most `limit`.
+
+        prefix: only those that begin with it.
+        """
+        for page in self.pages(feed=feed, start=start, end=end, prefix=prefix, limit=limit):
             yield from page
 
     def pages(
@@ -64,11 +74,13 @@ class ValueRequests(Transport):
         feed: str | None = None,
         start: bytes = b"",
         end: bytes | None = None,
+        prefix: bytes | None = None,
         limit: int | None = None,
         page: int = 10_000,
     ) -> Iterator[list[bytes]]:
         """Like `range`, in the lists of at most `page` values in which they come."""
-        left, position = limit, start
+        position, end = narrowed(start, end, prefix)
+        left = limit
         while left is None or left > 0:
             most = page if left is None else min(left, page)
             values, following = self.range_page(feed=feed, start=position, end=end, limit=most)
@@ -87,16 +99,36 @@ class ValueRequests(Transport):
         """count, bytes and digest."""
         return cast("CountForm", self.ask("GET", feed_path(feed, "/count")))
 
+    def count_range(
+        self,
+        *,
+        feed: str | None = None,
+        start: bytes = b"",
+        end: bytes | None = None,
+        prefix: bytes | None = None,
+    ) -> RangeCount:
+        """How many values with start <= value < end there are, or that begin with prefix, too."""
+        position, end = narrowed(start, end, prefix)
+        count = size = 0
+        following: bytes | None = position
+        while following is not None:
+            answer = self.ask(*range_request(feed, "/values/count", following, end))
+            count, size = count + answer["count"], size + answer["bytes"]
+            following = None if answer["next"] is None else bytes.fromhex(answer["next"])
+        return RangeCount(count, size)
+
     def fetch(
         self,
         *,
         feed: str | None = None,
         start: bytes = b"",
         end: bytes | None = None,
+        prefix: bytes | None = None,
         limit: int | None = None,
         timeout: float,
     ) -> int:
         """Has the node ask its peers for a range it does not keep; how many values came."""
+        start, end = narrowed(start, end, prefix)
         body = {
             "start": start.hex(),
             "end": None if end is None else end.hex(),
@@ -121,16 +153,18 @@ class ValueRequests(Transport):
         feed: str | None = None,
         start: bytes = b"",
         end: bytes | None = None,
+        prefix: bytes | None = None,
         after: int | None = None,
         seconds: float | None = None,
     ) -> Iterator[Arrival | None]:
         """Values as they arrive; the first item is None: from then on nothing is missed.
 
         after: arrival number to begin behind (0: everything), default what arrives from now on.
-        Ends with `NodeTimeout` after `seconds`, with `NodeUnreachable` when the node stops, with
-        `Problem` when the feed is left.
+        start, end, prefix: only values of this range, which the node itself picks out. Ends with
+        `NodeTimeout` after `seconds`, with `NodeUnreachable` when the node stops, with `Problem`
+        when the feed is left.
         """
-        request = range_request(feed, "/watch", start, end, after=after)
+        request = range_request(feed, "/watch", start, end, prefix, after=after)
         count = -1  # the first says that the watch has begun
         for event in self.events(*request, seconds):
             count += 1

@@ -141,10 +141,9 @@ def _refused_files(config: Config) -> Iterator[Problem]:
         (config.discovery.secret if config.discovery.enabled else None, load_passphrase),
         (config.objects.passphrase_file if config.objects.enabled else None, load_passphrase),
     ]
-    if config.api.listen is not None and (
-        is_credential(config.api.token) or os.path.lexists(config.api.token)
-    ):
-        loads.append((config.api.token, lambda path: load_passphrase(path, what="token")))
+    for token in _tokens(config):
+        if is_credential(token) or os.path.lexists(token):
+            loads.append((token, lambda path: load_passphrase(path, what="token")))
     for path, load in loads:
         if path is None or _is_out_of_sight(path):
             continue
@@ -160,6 +159,10 @@ def _refused_files(config: Config) -> Iterator[Problem]:
             return
 
 
+def _tokens(config: Config) -> tuple[Path, ...]:
+    return (config.api.token, config.api.metrics_token) if config.api.listen is not None else ()
+
+
 def _is_out_of_sight(path: Path) -> bool:
     """Whether a path is of a credential, which only the unit is given."""
     return is_credential(path) and FOLDER_VARIABLE not in os.environ
@@ -169,7 +172,7 @@ def _dangers(config: Config) -> Iterator[str]:
     """What a node takes without a word, and an operator may not have meant."""
     yield from _open_file(config)
     yield from _data_folder(config)
-    for path in (config.identity, config.api.token):
+    for path in (config.identity, config.api.token, config.api.metrics_token):
         if _is_out_of_sight(path):
             yield f"{path} is a credential of the unit, and only a process of the unit can check it"
     if config.noise is NoisePolicy.OFF:

@@ -46,6 +46,7 @@ IDENTITY_NAME = "identity.key"
 FEED_KEYS_NAME = "feed-keys"
 CONTROL_SOCKET_NAME = "control.sock"
 STORE_NAME = "store"
+EXPORT_NOTE_NAME = "last-export"
 DEFAULT_PORT = 4365
 DEFAULT_LISTEN = (f"tcp:{DEFAULT_PORT}",)
 LOG_LEVELS = ("debug", "info", "warn", "error", "critical")
@@ -107,6 +108,11 @@ class Config:
     def control_socket(self) -> Path:
         """The Unix socket on which the running node is read and told."""
         return self.data / CONTROL_SOCKET_NAME
+
+    @property
+    def export_note(self) -> Path:
+        """The file that an export writes when it has succeeded, for its age among the metrics."""
+        return self.data / EXPORT_NOTE_NAME
 
 
 def _types(table: ConfigTable) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from twisted.logger import Logger, globalLogPublisher
 from twisted.python.threadpool import ThreadPool
 
 from hyperbloom.api.http.access import Access, load_token
+from hyperbloom.api.monitoring.metrics import ExportCollector
 from hyperbloom.api.monitoring.recent_errors import RecentErrors
 from hyperbloom.api.service import ControlService, TcpService
 from hyperbloom.config import Config, ConfigError
@@ -233,10 +234,10 @@ class NodeService(MultiService):
         """The control socket and, if the configuration wants it, the TCP port."""
         settings, access = self._config.api, None
         if settings.listen is not None:
-            token = load_token(settings.token)
             access = Access(
                 settings.listen,
-                token,
+                load_token(settings.token),
+                metrics_token=load_token(settings.metrics_token),
                 secret=self._identity.seed,
                 clock=self._reactor.seconds,
                 now=time.time,
@@ -250,6 +251,7 @@ class NodeService(MultiService):
             reload=self.reload,
             access=access,
             recent=self._recent,
+            collectors=[ExportCollector(self._config.export_note)],
             history=store.get_meta(HISTORY) or b"",
             save_history=lambda state: writer.submit(PutMeta(name=HISTORY, value=state), _logged),
         )
@@ -386,12 +388,21 @@ def _logged(outcome: object) -> None:
         log.error("The store does not take what it should keep: {why}", why=outcome)
 
 
+def _table_that_listens(error: CannotListenError, config: Config) -> str:
+    """The table of the configuration that names the address of a port."""
+    api, pool = config.api.listen, config.objects
+    if api is not None and (error.interface, error.port) == (api.host, api.port):
+        return "api"
+    # The pool comes after the node's own ports: where both name a port, it is the one that failed.
+    ending = f":{error.port}" + (f":interface={error.interface}" if error.interface else "")
+    plain = (text.replace("\\:", ":").replace("port=", "") for text in pool.listen)
+    return "objects" if pool.enabled and any(text.endswith(ending) for text in plain) else "node"
+
+
 def _cannot_listen(error: CannotListenError, config: Config) -> StartError:
     """What keeps a port from being listened on, and what to change."""
     reason = getattr(error.socketError, "strerror", None) or error.socketError
-    api = config.api.listen
-    is_api = api is not None and (error.interface, error.port) == (api.host, api.port)
-    setting = f"listen under [{'api' if is_api else 'node'}] in {config.path}"
+    setting = f"listen under [{_table_that_listens(error, config)}] in {config.path}"
     where = f"{error.interface or 'any address'}, port {error.port}"
     match getattr(error.socketError, "errno", None):
         case errno.EADDRNOTAVAIL:

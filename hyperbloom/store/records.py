@@ -15,6 +15,7 @@ Octets: TypeAlias = bytes
 
 __all__ = [
     "Appended",
+    "CountSlice",
     "DeniedRecord",
     "FeedFigures",
     "FeedRecord",
@@ -84,6 +85,18 @@ class RangeSlice:
 
     values: list[bytes]
     next_start: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountSlice:
+    """How many values a piece of a range has, and of how many bytes; where the next one begins.
+
+    ``next_start`` is None when the range has no more.
+    """
+
+    count: int
+    bytes: int
+    next_start: Octets | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

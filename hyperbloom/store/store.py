@@ -135,14 +135,15 @@ class Store(SketchReader, TableReader, ObjectReader):
         if self._lock is not None:
             self._lock.release()
 
-    def snapshot(self, target: Path) -> SnapshotInfo:
+    def snapshot(self, target: Path, progress: Progress | None = None) -> SnapshotInfo:
         """Copy the last committed state into the new folder ``target``, whole or not at all.
 
-        Others read and write meanwhile. Takes as long as copying the values does. Raises StoreError
-        if the target exists or cannot be written, StoreFull without room for it.
+        Others read and write meanwhile. Takes as long as copying the values does; ``progress`` gets
+        the bytes so far, and about how many there will be. Raises StoreError if the target exists
+        or cannot be written, StoreFull without room for it.
         """
         taken_at = int(self._clock() * _MICROSECONDS)
-        return take_snapshot(self.environment, target, taken_at=taken_at)
+        return take_snapshot(self.environment, target, taken_at=taken_at, progress=progress)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Walk everything and name what is wrong; see verify.py. Others read and write meanwhile.

@@ -35,6 +35,7 @@ from hyperbloom.replication.sync.wait_synced import InSync, NotInSync, UnknownPe
 from hyperbloom.store import StoreError, StoreFull
 from hyperbloom.store.records import (
     Appended,
+    CountSlice,
     DeniedRecord,
     DiskSize,
     FeedFigures,
@@ -170,6 +171,20 @@ class FakeFeed:
             size += len(value)
         return succeed(RangeSlice(values=values, next_start=None))
 
+    def count_slice(
+        self, start: bytes = b"", end: bytes | None = None, *, limit: int
+    ) -> Deferred[CountSlice]:
+        self.node.calls.append(("count", start, end))
+        found = [v for v in self.ordered if v >= start and (end is None or v < end)]
+        piece = found[:limit]
+        return succeed(
+            CountSlice(
+                count=len(piece),
+                bytes=sum(map(len, piece)),
+                next_start=piece[-1] + b"\0" if len(found) > limit else None,
+            )
+        )
+
     def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]:
         self.node.calls.append(("log_after", seq))
         if self.failure is not None:
@@ -242,7 +257,9 @@ class FakeStore:
     def __init__(self, node: FakeNode) -> None:
         self.node = node
 
-    def snapshot(self, target: Path) -> SnapshotInfo:
+    def snapshot(
+        self, target: Path, progress: Callable[[int, int], None] | None = None
+    ) -> SnapshotInfo:
         if target.exists():
             raise StoreError(f"the snapshot {target} exists already; name another folder")
         self.node.calls.append(("snapshot", target))
@@ -264,7 +281,9 @@ class FakeStore:
     def origin_slice(self, *_: object, **__: object) -> OriginSlice:
         return OriginSlice(records=[], next_seq=None)
 
-    def verify(self, progress: object = None) -> VerifyReport:
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+        if progress is not None:
+            self.node.while_verifying(progress)
         return VerifyReport(ok=False, problems=["one value is twice in the log"], values=7)
 
 
@@ -405,6 +424,8 @@ class FakeNode:
         self.denied_keys: dict[bytes, str] = {}
         self.noise: dict[bytes, int] = {}
         self.calls: list[tuple[Any, ...]] = []
+        #: Called in a thread while the store is verified.
+        self.while_verifying: Callable[[Callable[[int, int], None]], None] = lambda tell: None
         self.context = FakeContext(self)
         self.names = FakeNames()
         self.store = FakeStore(self)

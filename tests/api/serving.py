@@ -129,9 +129,11 @@ class ServedOverTcp(Served):
         self.token_path = self.folder / "api.token"
         self.token = load_token(self.token_path)
         clock = self.thread.reactor
+        self.metrics_token = load_token(self.folder / "metrics.token")
         self.access = Access(
             Address("127.0.0.1", self.port),
             self.token,
+            metrics_token=self.metrics_token,
             secret=self.node.identity.seed,
             clock=clock.seconds,
             now=time.time,

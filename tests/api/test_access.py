@@ -27,6 +27,7 @@ from hyperbloom.api.limits import (
     SESSION_SECONDS,
 )
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE, Problem, ProblemKind
+from hyperbloom.api.routes import ROUTES
 from hyperbloom.client.client import Client
 from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.passphrase import PassphraseError
@@ -56,9 +57,9 @@ class Seconds:
         return self.now
 
 
-def guard(seconds, *, port=4366, token=TOKEN, secret=bytes(32)):
+def guard(seconds, *, port=4366, token=TOKEN, secret=bytes(32), **more):
     address = Address("127.0.0.1", port)
-    return Access(address, token, secret=secret, clock=seconds, now=seconds)
+    return Access(address, token, secret=secret, clock=seconds, now=seconds, **more)
 
 
 @pytest.fixture
@@ -91,6 +92,16 @@ def test_the_token_may_everything(access):
     assert access.rights(headers(authorization=[f"Bearer {TOKEN}"])) is Rights.ALL
     assert access.rights(headers(authorization=[f"bearer  {TOKEN} "])) is Rights.ALL
     assert access.rights(headers()) is Rights.NONE
+
+
+def test_the_token_for_metrics_may_read_these_alone(seconds):
+    metrics = "5a" * 32
+    access = guard(seconds, metrics_token=metrics)
+    assert access.rights(headers(authorization=[f"Bearer {metrics}"])) is Rights.METRICS
+    assert access.rights(headers(authorization=[f"Bearer {TOKEN}"])) is Rights.ALL
+    assert refusal(access, authorization=[f"Bearer {metrics}0"]) is ProblemKind.UNAUTHORIZED
+    needing = {route.path for route in ROUTES if Rights.NONE < route.needs <= Rights.METRICS}
+    assert needing == {"/metrics"}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 
 import pytest
 from crowd import Crowded
@@ -11,6 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 from twisted.internet.task import Clock
 
+from hyperbloom.api.monitoring.metrics import ExportCollector, make_registry
 from hyperbloom.api.monitoring.reactor_lag import LOOK_SECONDS, LagMeter
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store.histogram import DURATIONS, Histogram
@@ -136,6 +139,37 @@ def test_metrics_need_the_token_and_health_does_not(over_tcp):
     status, _, body = over_tcp.ask_tcp("/health")
     assert (status, body) == (200, b'{"status":"ok"}')
     assert over_tcp.ask_tcp("/health", headers={"Host": "evil.example"})[0] == 403
+
+
+def test_the_token_for_metrics_opens_them_and_nothing_else(over_tcp):
+    bearer = {"Authorization": f"Bearer {over_tcp.metrics_token}"}
+    connection = over_tcp.tcp_connection()
+    connection.request("GET", "/metrics", headers=bearer)
+    assert connection.getresponse().read().startswith(b"# HELP ")
+    for method, path in (
+        ("GET", "/v1/status"),
+        ("GET", "/v1/feeds"),
+        ("GET", "/v1/feeds/-/values"),
+        ("GET", "/v1/feeds/-/watch"),
+        ("POST", "/v1/reload"),
+        ("DELETE", "/v1/feeds/own"),
+    ):
+        connection = over_tcp.tcp_connection()
+        connection.request(method, path, headers=bearer)
+        response = connection.getresponse()
+        problem = json.loads(response.read())
+        assert response.status == 403, path
+        assert problem["detail"] == "the token for metrics may read /metrics, and nothing else"
+
+
+def test_the_age_of_the_last_export(tmp_path):
+    note = tmp_path / "last-export"
+    registry = make_registry([ExportCollector(note)])
+    name = "hyperbloom_export_success_timestamp_seconds"
+    assert registry.get_sample_value(name) is None
+    note.write_text("exported\n")
+    os.utime(note, (1_800_000_000, 1_800_000_000))
+    assert registry.get_sample_value(name) == 1_800_000_000
 
 
 def test_health_tells_of_a_store_that_cannot_be_written(over_tcp):

@@ -11,6 +11,7 @@ from serving import Served
 from hyperbloom.api.endpoints.watch import Watcher
 from hyperbloom.api.problems import Problem, ProblemKind
 from hyperbloom.client.client import NodeUnreachable
+from hyperbloom.client.requests import RangeCount
 from hyperbloom.client.twisted_client import TwistedClient
 from hyperbloom.passphrase import PassphraseError
 from hyperbloom.replication.settings import FeedSettings
@@ -36,6 +37,8 @@ def test_it_asks_what_the_other_client_asks(client, over_tcp):
     assert call(lambda: client.range_page(limit=1)) == ([b"a"], b"a\0")
     assert call(lambda: client.range_page(start=b"b", end=b"c")) == ([b"b"], None)
     assert call(client.has, [b"a", b"c"]) == [True, False]
+    assert call(lambda: client.range_page(prefix=b"b")) == ([b"b"], None)
+    assert call(lambda: client.count_range(prefix=b"b")) == RangeCount(1, 1)
     assert call(client.count) == over_tcp.client().count()
     assert call(client.feeds) == over_tcp.client().feeds()
     assert call(client.status)["public_key"] == own

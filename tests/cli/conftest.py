@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -52,6 +53,8 @@ class Hyperbloom:
         result = self(*arguments, **more)
         assert result.exit_code == code, (result.exit_code, result.output)
         assert result.stdout == ""
+        if "--json" in arguments:
+            return json.loads(result.stderr)["detail"]
         assert result.stderr.startswith("hyperbloom: ")
         assert result.stderr.count("\n") == 1
         assert "Traceback" not in result.stderr

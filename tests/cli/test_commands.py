@@ -629,7 +629,7 @@ def test_json_is_one_object_on_one_line(node, served, command, peers):
     assert type(json.loads(result.stdout)) is dict
 
 
-def test_a_command_that_fails_prints_no_json(node):
+def test_a_command_that_fails_prints_nothing(node):
     for command in ("get", "count", "trust show", "watch"):
         node.refusal(8, *command.split(), "--feed", "nobody", "--json")
 

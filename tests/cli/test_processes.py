@@ -136,10 +136,11 @@ def test_an_output_without_room_is_said(served, environment, tmp_path, arguments
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
         )
     assert done.returncode == 1
-    assert done.stderr == (
-        b"hyperbloom: the output cannot be written: File too large; "
-        b"what there is of it is not whole\n"
-    )
+    sentence = "the output cannot be written: File too large; what there is of it is not whole"
+    if "--json" in arguments:
+        assert json.loads(done.stderr)["detail"] == sentence
+    else:
+        assert done.stderr.decode() == f"hyperbloom: {sentence}\n"
 
 
 def test_watch_is_flushed_and_ends_quietly(served, environment):

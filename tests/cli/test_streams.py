@@ -22,7 +22,7 @@ from hyperbloom.cli.streams import (
 PAUSE = object()
 
 
-def piped(*parts, as_hex=False):
+def piped(*parts, as_hex=False, null=False):
     """The batches of what is written in parts; PAUSE waits until a batch was taken."""
     reading, writing = os.pipe()
     taken = threading.Semaphore(0)
@@ -41,7 +41,7 @@ def piped(*parts, as_hex=False):
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
     try:
-        for batch in batches(reading, as_hex=as_hex):
+        for batch in batches(reading, as_hex=as_hex, null=null):
             taken.release()
             yield batch
     finally:
@@ -89,12 +89,37 @@ def test_a_slow_source_is_not_waited_for():
 def test_a_line_that_no_value_can_be_is_refused_before_it_ends():
     with pytest.raises(click.ClickException, match="line 2 of standard input"):
         values_of(b"a\n", b"x" * (MAX_VALUE_BYTES + 65_537))
-    with pytest.raises(click.ClickException, match=r"line 3 .* no value may have"):
-        values_of(b"a\n\n" + b"x" * (MAX_VALUE_BYTES + 2) + b"\nb\n")
-    assert values_of(b"x" * MAX_VALUE_BYTES + b"\r\n") == [b"x" * MAX_VALUE_BYTES]
-    assert values_of(b"61" * MAX_VALUE_BYTES, as_hex=True) == [b"a" * MAX_VALUE_BYTES]
     with pytest.raises(click.ClickException, match="line 1 of standard input"):
         values_of(b"6" * (MAX_LINE_BYTES + 1), as_hex=True)
+    with pytest.raises(click.ClickException, match="value 2 of standard input"):
+        values_of(b"a\n\0", b"x" * (MAX_VALUE_BYTES + 65_537), null=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "end", "options"),
+    [
+        (b"x", b"\n", {}),
+        (b"x", b"\r\n", {}),
+        (b"x", b"", {}),
+        (b"78", b"\n", {"as_hex": True}),
+        (b"78", b" \r\n", {"as_hex": True}),
+        (b"x", b"\0", {"null": True}),
+        (b"\r", b"\0", {"null": True}),
+        (b"78", b"\0", {"null": True, "as_hex": True}),
+    ],
+)
+def test_the_longest_value_passes_and_one_byte_more_is_told_of_with_its_line(more, end, options):
+    before = b"a\n\n" if "null" not in options else b"a\0\0"
+    before = before.replace(b"a", b"61") if "as_hex" in options else before
+    longest = MAX_VALUE_BYTES * (b"78" if "as_hex" in options else b"x")
+    assert values_of(before + longest + end, **options) == [b"a", b"x" * MAX_VALUE_BYTES]
+    with pytest.raises(click.ClickException, match=r" 3 .* the 261,049 bytes that a value may"):
+        values_of(before + longest + more + end, **options)
+
+
+def test_values_that_end_in_nul_hold_everything_else():
+    assert values_of(b"a\nb\0\0c\r\n\0d", null=True) == [b"a\nb", b"c\r\n", b"d"]
+    assert values_of(b"610a\0 62 \n\0", null=True, as_hex=True) == [b"a\n", b"b"]
 
 
 def test_lines_of_windows_lose_their_cr_and_it_is_said_once(capsys):

@@ -33,9 +33,11 @@ def out(*arguments):
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     # Which engine auto took, and nothing else.
-    assert re.fullmatch(
-        r"(hyperbloom: engine local \(processes of this machine\): .+\n)?", result.stderr
+    told = r"engine local \(processes of this machine\): .+"
+    wanted = (
+        rf'(\{{"remark": "{told}"\}}\n)?' if "--json" in arguments else rf"(hyperbloom: {told}\n)?"
     )
+    assert re.fullmatch(wanted, result.stderr)
     return result.stdout
 
 
@@ -262,6 +264,21 @@ def test_every_night_brings_what_is_new_and_few_snapshots_stay(night):
     assert len(times) == 2
     assert all(len(name) == 16 for name in times)
     assert "my own folder" in night.kept()
+
+
+def test_a_night_notes_that_it_succeeded_and_one_that_fails_does_not(night):
+    """The file's age is what `/metrics` tells."""
+    note = night.folder / "node" / "last-export"
+    night.append(b"1")
+    assert night.run("--", "--tables", "none-such").returncode == 2
+    assert not note.exists()
+    assert night.run().returncode == 0
+    assert note.read_text().startswith("exported 2")
+    os.utime(note, (1, 1))
+    assert night.run("--", "--tables", "none-such").returncode == 2
+    assert note.stat().st_mtime == 1
+    assert night.run().returncode == 0
+    assert note.stat().st_mtime > 1
 
 
 def test_of_two_nights_at_once_the_second_says_so(night):

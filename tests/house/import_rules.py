@@ -66,6 +66,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "units": Room(),
         "addresses": Room(),
         "feed_words": Room(),
+        "value_ranges": Room(),
         "json_fields": Room(),
         "invitation": Room(knows=("keys",)),
         "passphrase": Room(knows=("credentials",)),
@@ -91,11 +92,12 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         ),
         "api": Room(
             knows=(*CORE, "store", "units", "addresses", "credentials", "invitation", "passphrase",
-                   "connections", "feed_words", "json_fields", "objects", "replication"),
+                   "connections", "feed_words", "json_fields", "objects", "replication",
+                   "value_ranges"),
             packages=("prometheus_client", "twisted", "zope"),
         ),
         "client": Room(
-            knows=("addresses", "api", "json_fields", "objects", "passphrase"),
+            knows=("addresses", "api", "json_fields", "objects", "passphrase", "value_ranges"),
             packages=("twisted", "zope"),
         ),
         # Beside snapshots it follows a running node, as any program does.
@@ -117,7 +119,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "cli": Room(
             knows=("keys", "feed_keys", "trust", "wire", "store", "units", "addresses",
                    "exit_codes", "feed_words", "json_fields", "invitation", "config", "api",
-                   "client", "export", "discovery", "objects", "replication"),
+                   "client", "export", "discovery", "objects", "replication", "value_ranges"),
             packages=("click", "rich", "twisted"),
         ),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ class Watched:
     def metrics(self, name: str) -> str:
         """What a scrape of a node gives."""
         node = {"owner": self.owner, "member": self.member}[name]
-        token = (node.folder / "api.token").read_text().strip()
+        token = (node.folder / "metrics.token").read_text().strip()
         connection = http.client.HTTPConnection("127.0.0.1", self.ports[name], timeout=PATIENCE)
         try:
             connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
@@ -122,12 +123,16 @@ def watched(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> Ite
             client.accept(line)
         owner.put(*(b"value %d" % number for number in range(100)))
         member.wait_for_count(owner.feed_key, 100)
-        token = owner.folder / "api.token"
+        # What `export run --note` left: three days ago at the owner, a minute ago at the member.
+        for node, age in ((owner, 3 * 86_400), (member, 60)):
+            (node.folder / "last-export").touch()
+            os.utime(node.folder / "last-export", (time.time() - age,) * 2)
+        token = owner.folder / "metrics.token"
         jobs = [
             JOB.format(name=name, port=port, token=path)
             for name, port, path in (
                 ("owner", ports["owner"], token),
-                ("member", ports["member"], member.folder / "api.token"),
+                ("member", ports["member"], member.folder / "metrics.token"),
                 ("gone", ports["gone"], token),
             )
         ]
@@ -162,6 +167,7 @@ def test_alerts_are_evaluated_and_the_right_ones_fire(watched: Watched) -> None:
         # The end of the link is seen from both of its sides.
         ("HyperbloomLinkEndsWithinWeek", "member"): "firing",
         ("HyperbloomIssuedLinkEndsWithinWeek", "owner"): "firing",
+        ("HyperbloomExportOld", "owner"): "firing",
         # For five minutes it may be a restart.
         ("HyperbloomDown", "gone"): "pending",
     }

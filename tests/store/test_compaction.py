@@ -91,7 +91,7 @@ def test_what_goes_wrong_leaves_the_file_as_it_was(folder, monkeypatch, fault):
         raise OSError(5, "Input/output error")
 
     if fault == "no room":
-        monkeypatch.setattr(compaction, "_live_bytes", lambda _: 1 << 62)
+        monkeypatch.setattr(compaction, "live_bytes", lambda _: 1 << 62)
     elif fault == "disk":
         monkeypatch.setattr(compaction, "sync", broken)
     else:

@@ -59,6 +59,16 @@ class Values:
             assert piece.values
             start = piece.next_start
 
+    def counted(self, start=b"", end=None, *, limit=7) -> tuple[int, int]:
+        """The values of the whole range and their bytes, counted slice by slice."""
+        count = size = 0
+        following: bytes | None = start
+        while following is not None:
+            piece = self.store.count_slice(FEED, following, end, limit=limit)
+            count, size, following = count + piece.count, size + piece.bytes, piece.next_start
+            assert following is None or piece.count >= limit
+        return count, size
+
 
 @contextmanager
 def fresh() -> Iterator[Values]:
@@ -106,6 +116,8 @@ def test_values_come_back_in_order_from_any_start_to_any_end(
         for start, end in bounds + inside:
             wanted = [v for v in ordered if v >= start and (end is None or v < end)]
             assert values.range(start, end, limit=limit, max_bytes=max_bytes) == wanted
+            assert values.counted(start, end, limit=limit) == (len(wanted), sum(map(len, wanted)))
+        assert values.counted() == (len(ordered), sum(map(len, ordered)))
         asked = ordered + strangers + [v + b"\x00" for v in ordered] + [v[:-1] for v in ordered]
         assert values.store.has(FEED, asked) == [v in expected for v in asked]
 

@@ -233,9 +233,13 @@ def test_an_existing_store_is_not_seeded_over_unless_it_is_to_be_replaced(snapsh
         seed_store(snapshot, tmp_path / "mine", feeds=None, now=NOW)
     assert figures(tmp_path / "mine") == {FEED: (0, 0, bytes(32))}
     told = []
-    seed_store(snapshot, tmp_path / "mine", feeds=None, now=NOW, replace=True, progress=told.append)
+
+    def tell(done, total):
+        told.append((done, total))
+
+    seed_store(snapshot, tmp_path / "mine", feeds=None, now=NOW, replace=True, progress=tell)
     assert set(figures(tmp_path / "mine")) == {FEED, OTHER}
-    assert told == [6, 3_006], "values, feed by feed"
+    assert told == [(6, 3_006), (3_006, 3_006)], "values, feed by feed"
 
 
 def test_what_a_snapshot_lacks_is_said(snapshot, tmp_path):

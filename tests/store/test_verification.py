@@ -278,8 +278,8 @@ def test_problems_without_end_are_counted(store, run):
 def test_progress_is_told(store, run):
     run(AppendValues(FEED, [b"%d" % n for n in range(25_000)], ORIGIN, 1))
     seen = []
-    store.verify(seen.append)
-    assert seen == [10_000, 20_000]
+    store.verify(lambda done, total: seen.append((done, total)))
+    assert seen == [(10_000, 25_000), (20_000, 25_000)]
 
 
 def test_others_read_while_a_write_waits_for_the_end_of_a_verification(store, run):
@@ -287,7 +287,7 @@ def test_others_read_while_a_write_waits_for_the_end_of_a_verification(store, ru
     read = threading.Event()
     waiting = threading.Thread(target=store.environment.grow)
 
-    def look(_):
+    def look(*_):
         waiting.start()
         time.sleep(0.05)  # in which the writer comes to wait for the map
         threading.Thread(target=lambda: (store.feed(FEED), read.set())).start()

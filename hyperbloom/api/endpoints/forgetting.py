@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hyperbloom.api.endpoints.values import page_form
-from hyperbloom.api.http.request import Call, range_of
+from hyperbloom.api.http.request import BOUNDS, Call, range_of
 from hyperbloom.api.limits import MAX_SEQ, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
 from hyperbloom.api.problems import bad_request
 from hyperbloom.api.schemas.bodies import BoundsForm, ForgetForm, PageForm, SelectionForm
@@ -55,7 +55,7 @@ async def values_by(call: Call) -> Mapping[str, Any]:
 
 
 async def forget_values(call: Call) -> Mapping[str, Any]:
-    """`{"values"? | "by"? | "start"?, "end"?, "after"?, "erase"?, "dry_run"?, "publish"?}`.
+    """`{"values"? | "by"? | "start"?, "end"? | "prefix"?, "after"?, "erase"?, "dry_run"?, …}`.
 
     One step of forgetting values of a list, of what a peer brought, or of a range; `after` is the
     `next` of the step before. `erase`: keep hashes alone. `publish` (with `values`): also put
@@ -91,13 +91,13 @@ async def drop_hashes(call: Call) -> None:
 
 
 async def list_forgotten(call: Call) -> bytes:
-    """`start`, `end`, `limit`: a page of the forgotten values that are kept whole."""
-    call.only_query("start", "end", "limit")
+    """`start`, `end`, `prefix`, `limit`: a page of the forgotten values that are kept whole."""
+    call.only_query(*BOUNDS, "limit")
     return await _page(call, call.bounds(), call.number("limit", PAGE_VALUES, 1, MAX_VALUES))
 
 
 async def post_forgotten_range(call: Call) -> bytes:
-    """`{"start"?, "end"?, "limit"?}`: the same page, for bounds too long for a path."""
+    """`{"start"?, "end"?, "prefix"?, "limit"?}`: the same page, for bounds too long for a path."""
     form = call.body(PageForm)
     return await _page(call, form, form.get("limit", PAGE_VALUES))
 
@@ -140,19 +140,19 @@ async def _selection(call: Call, form: SelectionForm) -> tuple[Selection, bytes 
     """
     after = form.get("after")
     if "values" in form:
-        if form.keys() & {"by", "start", "end", "after"}:
-            raise bad_request("values go without by, start, end and after")
+        if form.keys() & {"by", *BOUNDS, "after"}:
+            raise bad_request("values go without by, start, end, prefix and after")
         if len(form["values"]) > FORGET_STEP:
             raise bad_request(f"values may hold {FORGET_STEP:,} here; send fewer")
         return Selection(values=tuple(map(bytes.fromhex, form["values"]))), None
     if "by" in form:
-        if "start" in form or "end" in form:
-            raise bad_request("by goes without start and end")
+        if form.keys() & {*BOUNDS}:
+            raise bad_request("by goes without start, end and prefix")
         if isinstance(after, str) or not 0 <= (after or 0) <= MAX_SEQ:
             raise bad_request("after must be the next of the step before")
         return Selection(origin=await call.key_named(form["by"])), after
-    if form.get("start") is None:
-        raise bad_request('say what is meant: values, by, or start ("" for the first value)')
+    if form.get("start") is None and form.get("prefix") is None:
+        raise bad_request('say what is meant: values, by, prefix, or start ("": the first value)')
     if isinstance(after, int):
         raise bad_request("after must be the next of the step before")
     start, end = range_of(form)

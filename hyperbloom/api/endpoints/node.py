@@ -27,6 +27,7 @@ from hyperbloom.replication.status import PeerStatus
 __all__ = [
     "PeersForm",
     "list_peers",
+    "list_work",
     "ping",
     "reload_config",
     "show_health",
@@ -109,7 +110,8 @@ def show_history(call: Call) -> Answer:
 async def take_snapshot(call: Call) -> Mapping[str, Any]:
     """`{"target": absolute path}`: a copy of the store in a new folder, made while it runs."""
     text, store = call.body(TargetForm)["target"], call.node.store
-    info = await call.context.in_thread(lambda: store.snapshot(snapshot_target(text)))
+    with call.context.work.of("snapshot", "bytes") as tell:
+        info = await call.context.in_thread(lambda: store.snapshot(snapshot_target(text), tell))
     call.status = 201
     return {"target": text, **snapshot_form(info)}
 
@@ -117,9 +119,15 @@ async def take_snapshot(call: Call) -> Mapping[str, Any]:
 async def verify_store(call: Call) -> Mapping[str, Any]:
     """Walks the whole store and says what is wrong with it."""
     store = call.node.store
-    report = await call.context.in_thread(lambda: store.verify(None))
+    with call.context.work.of("verify", "values") as tell:
+        report = await call.context.in_thread(lambda: store.verify(tell))
     form: dict[str, Any] = flat_json(report)
     return form
+
+
+def list_work(call: Call) -> Answer:
+    """The requests that take long (a snapshot, a verification), and how far each is."""
+    return {"work": call.context.work.forms()}
 
 
 async def reload_config(call: Call) -> Mapping[str, Any]:

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 from twisted.logger import Logger
 
 from hyperbloom.api.endpoints.feed_forms import digest_hex
-from hyperbloom.api.http.request import Answer, Call, range_of
-from hyperbloom.api.limits import MAX_SEQ, MAX_VALUES, PAGE_BYTES, PAGE_VALUES
+from hyperbloom.api.http.request import BOUNDS, Answer, Call, range_of
+from hyperbloom.api.limits import (
+    COUNT_SLICE,
+    MAX_COUNTED,
+    MAX_SEQ,
+    MAX_VALUES,
+    PAGE_BYTES,
+    PAGE_VALUES,
+)
 from hyperbloom.api.problems import value_errors_as_problems
 from hyperbloom.api.schemas.bodies import (
     BoundsForm,
@@ -30,11 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "arrival_text",
+    "count_range",
     "count_values",
     "fetch_values",
     "has_values",
     "list_arrivals",
     "page_form",
+    "post_count_range",
     "post_range",
     "put_values",
     "range_values",
@@ -66,13 +75,16 @@ async def put_values(call: Call) -> Mapping[str, Any]:
 
 
 async def range_values(call: Call) -> bytes:
-    """`start`, `end` (hex), `limit`: a page of values in byte order, with where to go on."""
-    call.only_query("start", "end", "limit")
+    """`start`, `end`, `prefix` (hex), `limit`: a page of values in byte order.
+
+    `next` is where to go on, as `start`.
+    """
+    call.only_query(*BOUNDS, "limit")
     return await _page(call, call.bounds(), call.number("limit", PAGE_VALUES, 1, MAX_VALUES))
 
 
 async def post_range(call: Call) -> bytes:
-    """`{"start"?, "end"?, "limit"?}`: the same page, for bounds too long for a path."""
+    """`{"start"?, "end"?, "prefix"?, "limit"?}`: the same page, for bounds too long for a path."""
     form = call.body(PageForm)
     return await _page(call, form, form.get("limit", PAGE_VALUES))
 
@@ -141,8 +153,33 @@ def count_values(call: Call) -> Answer:
     }
 
 
+async def count_range(call: Call) -> Mapping[str, Any]:
+    """`start`, `end`, `prefix` (hex): how many values a range has, and of how many bytes.
+
+    Of a long range the first million or so are counted; `next` is where to go on, as `start`.
+    """
+    call.only_query(*BOUNDS)
+    return await _count(call, call.bounds())
+
+
+async def post_count_range(call: Call) -> Mapping[str, Any]:
+    """`{"start"?, "end"?, "prefix"?}`: the same count, for bounds too long for a path."""
+    return await _count(call, call.body(BoundsForm))
+
+
+async def _count(call: Call, bounds: BoundsForm) -> Mapping[str, Any]:
+    values, (start, end) = call.feed().values, range_of(bounds)
+    count = size = 0
+    following: bytes | None = start
+    while following is not None and count < MAX_COUNTED:
+        piece = await values.count_slice(following, end, limit=COUNT_SLICE)
+        count, size, following = count + piece.count, size + piece.bytes, piece.next_start
+    shown = None if following is None else following.hex()
+    return {"count": count, "bytes": size, "next": shown}
+
+
 async def fetch_values(call: Call) -> Mapping[str, Any]:
-    """`{"start"?, "end"?, "limit"?, "timeout"?}`: asks the peers for a range not kept here.
+    """`{"start"?, "end"?, "prefix"?, "limit"?, "timeout"?}`: asks the peers for a range.
 
     Answers how many values came. A full node keeps every range and asks nobody.
     """

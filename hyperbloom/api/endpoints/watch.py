@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from hyperbloom.api.endpoints.values import arrival_text
 from hyperbloom.api.http.events import EventStream
-from hyperbloom.api.http.request import STREAMED, Answer, Call, range_of
+from hyperbloom.api.http.request import BOUNDS, STREAMED, Answer, Call, range_of
 from hyperbloom.api.limits import MAX_SEQ, SLICE_BYTES, SLICE_VALUES
 from hyperbloom.api.problems import Problem
 from hyperbloom.api.schemas.bodies import BoundsForm, WatchForm
@@ -33,18 +33,18 @@ log = Logger()
 
 
 def watch_values(call: Call) -> Answer:
-    """`start`, `end` (hex), `after` (arrival number; default: what arrives from now on).
+    """`start`, `end`, `prefix` (hex), `after` (arrival number; left out: what comes from now on).
 
     Events carry the arrival number as their id; a client that comes back with `Last-Event-ID` goes
     on behind it. Where the watch cannot go on, its last event is called `problem`.
     """
-    call.only_query("start", "end", "after")
+    call.only_query(*BOUNDS, "after")
     after = call.number("after", -1, 0, MAX_SEQ)
     return _watch(call, call.bounds(), None if after < 0 else after)
 
 
 def post_watch_range(call: Call) -> Answer:
-    """`{"start"?, "end"?, "after"?}`: the same watch, for bounds too long for a path."""
+    """`{"start"?, "end"?, "prefix"?, "after"?}`: the same watch, for bounds too long for a path."""
     form = call.body(WatchForm)
     return _watch(call, form, form.get("after"))
 

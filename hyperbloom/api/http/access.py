@@ -6,6 +6,7 @@ its users, and to every web page that one of them looks at. Against those stand:
 - **A token** for everything but what says nothing: `Authorization: Bearer`, from a file with mode
   0600. A header that a page of another origin cannot set without being asked for leave (which is
   never given), unlike a cookie, which browsers add by themselves.
+- **A second token** for the metrics alone, so that what collects them can do nothing else.
 - **The Host header** must name this port by a loopback name. A page whose name is made to lead to
   127.0.0.1 (DNS rebinding) is of the right origin to its browser, but has the wrong Host.
 - **Origin and Sec-Fetch-Site**, where a browser sends them, must be those of our own page.
@@ -50,8 +51,9 @@ class Rights(IntEnum):
     """What a request may do; each right includes those before it."""
 
     NONE = 0
-    READ = 1
-    ALL = 2
+    METRICS = 1
+    READ = 2
+    ALL = 3
 
 
 def load_token(path: Path) -> str:
@@ -151,7 +153,7 @@ class Access:
     """The guard of one TCP port. `clock` gives steady seconds, `now` those since 1970.
 
     secret: 32 bytes of the node's own, by which it knows its sessions again. hosts: the values of
-    Host that are meant for it.
+    Host that are meant for it. metrics_token: what may read the metrics alone.
     """
 
     def __init__(
@@ -159,6 +161,7 @@ class Access:
         address: Address,
         token: str,
         *,
+        metrics_token: str | None = None,
         secret: bytes,
         clock: Callable[[], float],
         now: Callable[[], float],
@@ -170,6 +173,7 @@ class Access:
             names |= {name.removesuffix(":80") for name in names}
         self.hosts = frozenset(names)
         self._token = _digest(token)
+        self._metrics_token = None if metrics_token is None else _digest(metrics_token)
         self._codes = _Codes(clock=clock)
         self._sessions = _Sessions(secret, token, now=now)
 
@@ -202,6 +206,10 @@ class Access:
             token = token.strip()
             if hmac.compare_digest(_digest(token), self._token):
                 return Rights.ALL
+            if self._metrics_token is not None and hmac.compare_digest(
+                _digest(token), self._metrics_token
+            ):
+                return Rights.METRICS
             if self._sessions.knows(token):
                 return Rights.READ
         raise Problem(ErrorKind.UNAUTHORIZED, "the token is not this node's, or no longer valid")

@@ -22,6 +22,7 @@ _HEX: Schema = {"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}
 _QUERY: dict[str, tuple[Schema, str]] = {
     "start": (_HEX, "the first value, in hex; left out: from the first on"),
     "end": (_HEX, "the first value that is not meant, in hex; left out: to the last"),
+    "prefix": (_HEX, "only values that begin with this, in hex"),
     "limit": ({"type": "integer", "minimum": 1, "maximum": MAX_VALUES}, "at most so many"),
     "offset": ({"type": "integer", "minimum": 0, "maximum": MAX_OFFSET}, "so many are passed over"),
     "after": (

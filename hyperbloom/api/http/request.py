@@ -17,16 +17,19 @@ from hyperbloom.api.problems import Problem, bad_request
 from hyperbloom.api.schemas.bodies import BoundsForm
 from hyperbloom.errors import ErrorKind
 from hyperbloom.feed_words import feed_name
+from hyperbloom.value_ranges import narrowed
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from twisted.web.server import Request
 
     from hyperbloom.api.http.access import Access
+    from hyperbloom.api.monitoring.work import Work
     from hyperbloom.api.schemas.answers import HistoryForm, HistorySpan
     from hyperbloom.api.served import ServedDiscovery, ServedFeed, ServedNode, ServedObjects
 
 __all__ = [
+    "BOUNDS",
     "STREAMED",
     "Answer",
     "Call",
@@ -38,6 +41,10 @@ __all__ = [
 ]
 
 Form = TypeVar("Form")
+
+
+#: The parameters of a query that name a range.
+BOUNDS = ("start", "end", "prefix")
 
 
 class _Streamed:
@@ -70,8 +77,8 @@ class Context:
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
     reactor. discovery: None where it is off. objects: the object pool, None without one. reload:
     reads the node's configuration anew. access: of the TCP port, None where there is none.
-    registry: the metrics. status_frames: what the readers of the status page share. history: what
-    the node was like.
+    registry: the metrics. work: what takes long. status_frames: what the readers of the status page
+    share. history: what the node was like.
     """
 
     node: ServedNode
@@ -83,6 +90,7 @@ class Context:
     reload: Callable[[], Deferred[Any]] | None = None
     access: Access | None = None
     registry: CollectorRegistry
+    work: Work
     status_frames: SharedFrames
     history: KeptHistory
 
@@ -194,12 +202,15 @@ class Call:
         return int(text)
 
     def bounds(self) -> BoundsForm:
-        """start and end of the query; both may be absent. Raises `Problem`."""
-        given = {name: text for name, text in self.query.items() if name in ("start", "end")}
+        """start, end and prefix of the query; each may be absent. Raises `Problem`."""
+        given = {name: text for name, text in self.query.items() if name in BOUNDS}
         return check(given, BoundsForm)
 
 
 def range_of(form: BoundsForm) -> tuple[bytes, bytes | None]:
     """The first value of a range, and the first behind it; None: to the last."""
-    end = form.get("end")
-    return bytes.fromhex(form.get("start") or ""), None if end is None else bytes.fromhex(end)
+    end, prefix = (
+        None if found is None else bytes.fromhex(found)
+        for found in (form.get("end"), form.get("prefix"))
+    )
+    return narrowed(bytes.fromhex(form.get("start") or ""), end, prefix)

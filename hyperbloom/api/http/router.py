@@ -22,9 +22,9 @@ class Route:
     """`path` holds `{name}` where a segment is an argument; `-` as a feed is the default one.
 
     is_open: needs no token. is_page: holds nothing of the node's, and links to it may stand on
-    other sites. The rest is for the description (`openapi`): the types of `body` and `answer`, the
-    names of `query`, the good `statuses`, and the `problems` that requests of its kind do not
-    have in common.
+    other sites. is_metrics: the token for metrics is enough. The rest is for the description
+    (`openapi`): the types of `body` and `answer`, the names of `query`, the good `statuses`, and
+    the `problems` that requests of its kind do not have in common.
     """
 
     method: str
@@ -32,6 +32,7 @@ class Route:
     endpoint: Endpoint
     is_open: bool = False
     is_page: bool = False
+    is_metrics: bool = False
     body: Any = None
     answer: Any = dict[str, Any]
     query: tuple[str, ...] = ()
@@ -44,6 +45,8 @@ class Route:
         """What a request must be allowed to."""
         if self.is_open or self.is_page:
             return Rights.NONE
+        if self.is_metrics:
+            return Rights.METRICS
         return Rights.READ if self.method == "GET" else Rights.ALL
 
 

@@ -113,7 +113,12 @@ def _check_rights(request: ApiRequest, route: Route) -> None:
         raise Problem(
             ErrorKind.UNAUTHORIZED, "send the node's token: `Authorization: Bearer TOKEN`"
         )
-    raise Problem(ErrorKind.FORBIDDEN, "a browser's session may read, and nothing else")
+    raise Problem(
+        ErrorKind.FORBIDDEN,
+        "the token for metrics may read /metrics, and nothing else"
+        if request.rights is Rights.METRICS
+        else "a browser's session may read, and nothing else",
+    )
 
 
 def _dump(result: object) -> bytes:

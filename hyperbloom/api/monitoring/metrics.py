@@ -26,13 +26,15 @@ from hyperbloom import __version__
 from hyperbloom.connections.close_reason import FEED_KINDS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hyperbloom.api.monitoring.reactor_lag import LagMeter
     from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
     from hyperbloom.connections.bandwidth import RateFigures
     from hyperbloom.replication.status import FeedTraffic, NodeTraffic
     from hyperbloom.store.histogram import Histogram
 
-__all__ = ["NodeCollector", "make_registry"]
+__all__ = ["ExportCollector", "NodeCollector", "make_registry"]
 
 #: How peers are asked for what differs: the ways of `SyncRound`.
 ROUND_WAYS = ("sketch", "salted sketch", "filters", "empty filter")
@@ -334,6 +336,28 @@ def _objects(form: dict[str, Any]) -> Iterator[Metric]:
     yield _gauge("hyperbloom_objects_bytes", "Their bytes.", form["bytes"])
     yield _gauge("hyperbloom_objects_peers", "Peers of the pool.", len(form["peers"]))
     yield _counter("hyperbloom_objects_clashes", "Objects refused for a clash.", form["clashes"])
+
+
+class ExportCollector(Collector):
+    """When the last export of this node succeeded: the age of the file that `--note` writes.
+
+    No sample where none was noted: a node that is not exported has nothing to be late with.
+    """
+
+    def __init__(self, note: Path) -> None:
+        self._note = note
+
+    def collect(self) -> Iterator[Metric]:
+        """Called at each scrape: one look at the file."""
+        try:
+            noted = self._note.stat().st_mtime
+        except OSError:
+            return
+        yield _gauge(
+            "hyperbloom_export_success_timestamp_seconds",
+            "When the last export succeeded that noted it; no sample: none has.",
+            noted,
+        )
 
 
 def make_registry(collectors: Iterable[Collector]) -> CollectorRegistry:

@@ -43,11 +43,14 @@ __all__ = [
     "PingForm",
     "Problems",
     "PutForm",
+    "RangeCountForm",
     "RangeForm",
     "SessionForm",
     "SessionOfferForm",
     "StepForm",
     "TrustWord",
+    "WorkForm",
+    "WorkListForm",
     "WrittenForm",
     "is_span",
 ]
@@ -110,6 +113,17 @@ class CountForm(TypedDict):
     bytes: Count
     digest: Key | None
     digest_left: Count
+
+
+class RangeCountForm(TypedDict):
+    """How many values a range has, and of how many bytes.
+
+    Where `next` is not null, the count goes on there, with it as `start`.
+    """
+
+    count: Count
+    bytes: Count
+    next: Hex | None
 
 
 class FetchedForm(TypedDict):
@@ -265,6 +279,25 @@ class PingForm(TypedDict):
     pid: int
     version: str
     identity: Key
+
+
+class WorkForm(TypedDict):
+    """One request's work: its kind, how much is done, and of how much (both in `unit`).
+
+    `total` is 0 until it is known. `seconds` is how long it has taken so far.
+    """
+
+    kind: str
+    done: int
+    total: int
+    unit: str
+    seconds: float
+
+
+class WorkListForm(TypedDict):
+    """What the node does for requests that take long."""
+
+    work: list[WorkForm]
 
 
 class HealthForm(TypedDict):

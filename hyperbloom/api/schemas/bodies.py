@@ -64,10 +64,14 @@ class ValuesForm(TypedDict):
 
 
 class BoundsForm(TypedDict):
-    """A range of values: `start` ≤ value < `end`; left out: from the first, to the last on."""
+    """A range of values: `start` ≤ value < `end`; left out: from the first, to the last on.
+
+    With `prefix`: those of them that begin with it.
+    """
 
     start: NotRequired[Hex | None]
     end: NotRequired[Hex | None]
+    prefix: NotRequired[Hex | None]
 
 
 class PageForm(BoundsForm):

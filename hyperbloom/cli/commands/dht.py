@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from hyperbloom.addresses import Address, check_interface
-from hyperbloom.cli.app import App, Group, exit_with, pass_app
-from hyperbloom.cli.parameters import HOST_PORT, as_bytes, whole_hex
-from hyperbloom.exit_codes import ExitCode
+from hyperbloom.cli.app import App, Group, pass_app
+from hyperbloom.cli.parameters import HOST_PORT, WholeNumber, as_bytes, whole_hex
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
@@ -105,8 +104,9 @@ def _listen_options(command: Any) -> Any:
         ),
         click.option(
             "--port",
-            type=click.IntRange(0, 65_535),
+            type=WholeNumber(0, 65_535),
             default=DEFAULT_PORT,
+            metavar="PORT",
             show_default=True,
             help="UDP port; 0 lets the system choose.",
         ),
@@ -252,7 +252,7 @@ def get(
         app.out.raw(b"%d\t" % item.seq)
         app.out.values([_shown(item.value, as_hex)])
     if not items:
-        _nothing_found(app, found.asked, found.answered)
+        _nothing_found(found.asked, found.answered)
 
 
 def _get_immutable(
@@ -265,7 +265,7 @@ def _get_immutable(
     elif found.value is not None:
         app.out.values([_shown(found.value, as_hex)])
     if found.value is None:
-        _nothing_found(app, found.asked, found.answered)
+        _nothing_found(found.asked, found.answered)
 
 
 @dht.command(config_option=False)
@@ -280,13 +280,13 @@ def _get_immutable(
 @_salt_option
 @click.option(
     "--seq",
-    type=click.IntRange(0, 2**63 - 1),
+    type=WholeNumber(0, 2**63 - 1),
     metavar="N",
     help="Sequence number; else one more than the greatest found.",
 )
 @click.option(
     "--cas",
-    type=click.IntRange(0, 2**63 - 1),
+    type=WholeNumber(0, 2**63 - 1),
     metavar="N",
     help="Store only in place of this sequence number.",
 )
@@ -358,7 +358,7 @@ def lookup(app: App, target: bytes, nodes: bool, bootstrap: tuple[str, ...], pub
     for row in rows if not app.out.as_json else ():
         app.out.line("\t".join(row))
     if not rows:
-        _nothing_found(app, found.asked, found.answered)
+        _nothing_found(found.asked, found.answered)
 
 
 def _print_report(app: App, names: dict[str, Any], report: PutReport) -> None:
@@ -377,14 +377,12 @@ def _print_report(app: App, names: dict[str, Any], report: PutReport) -> None:
         texts = ((name, str(fact)) for name, fact in facts.items() if name != "found")
         app.out.facts([*texts, ("found", "yes" if report.found else "no")])
     if not report.found:
-        app.out.note("the value was not found again")
-        exit_with(ExitCode.FAILED)
+        raise click.ClickException("the value was not found again")
 
 
-def _nothing_found(app: App, asked: int, answered: int) -> None:
+def _nothing_found(asked: int, answered: int) -> NoReturn:
     nodes = "1 node" if asked == 1 else f"{asked} nodes"
-    app.out.note(f"nothing found ({nodes} asked, {answered} answered)")
-    exit_with(ExitCode.FAILED)
+    raise click.ClickException(f"nothing found ({nodes} asked, {answered} answered)")
 
 
 def _plain(value: bytes) -> bytes:

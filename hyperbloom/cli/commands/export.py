@@ -11,11 +11,14 @@ import click
 
 from hyperbloom.cli.app import App, Group, exit_with, pass_app
 from hyperbloom.cli.guard import GuardedCommand, ended_orderly
-from hyperbloom.cli.output import Progress, say
+from hyperbloom.cli.output import say
+from hyperbloom.cli.parameters import WholeNumber
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_moment, format_size, parse_duration
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hyperbloom.export.job import ExportReport
     from hyperbloom.export.places.place import Place
 
@@ -164,7 +167,7 @@ def _file_size(command: Any) -> Any:
 )
 @click.option(
     "--processes",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="Processes of the engine local; else one for each core.",
 )
@@ -182,6 +185,11 @@ def _file_size(command: Any) -> Any:
     help="Who may read the tables, old files among them: modes 0700/0600, 0750/0640 or 0755/0644.",
 )
 @_file_size
+@click.option(
+    "--note",
+    is_flag=True,
+    help="When it is done, note it in the node's data folder: /metrics tells how old that is.",
+)
 @pass_app
 def run(
     app: App,
@@ -195,13 +203,15 @@ def run(
     verify: bool,
     share_with: Literal["owner", "group", "all"],
     file_size: int,
+    note: bool,
 ) -> None:
     """Export snapshots into the tables below DIR, each value once.
 
     SNAPSHOT is a folder or a pattern in quotes; of several of one node the newest counts. Run
     again it finishes what was interrupted, or changes nothing. `run` may be left out.
     """
-    with Progress("exporting") as progress:
+    noted = app.config.export_note if note else None
+    with app.progress("exporting") as progress:
         with _extra():
             from hyperbloom.export.engines.choice import Engines
             from hyperbloom.export.job import export_snapshots
@@ -218,6 +228,8 @@ def run(
                 share_with=share_with,
                 progress=lambda text, part: progress.show(_bar(part, text), at_once=part == 0.0),
             )
+    if noted is not None:
+        _write_note(noted)
     if engine == "auto":
         _say_choices(report)
     if report.settled:
@@ -226,6 +238,16 @@ def run(
             f"readable by {_READERS[share_with]} (--share-with {share_with})"
         )
     _show_report(app, target, report)
+
+
+def _write_note(path: Path) -> None:
+    """The file's age is what counts; its text is for people."""
+    try:
+        path.write_text(f"exported {format_moment(time.time())}\n", encoding="ascii")
+    except OSError as error:
+        raise click.ClickException(
+            f"exported, but {path} cannot be written: {error.strerror}; run it as the node's user"
+        ) from None
 
 
 def _bar(part: float, text: str) -> str:
@@ -245,11 +267,14 @@ def _say_choices(report: ExportReport) -> None:
 def _verify(app: App, snapshots: tuple[str, ...]) -> None:
     from hyperbloom.export.snapshots import find_snapshots
     from hyperbloom.store.backup.verify import verify_path
+    from hyperbloom.store.errors import StoreCorrupt
 
     for path in find_snapshots(snapshots):
-        with Progress(f"verifying {path}"):
-            report = verify_path(path)
+        with app.progress(f"verifying {path}") as progress:
+            report = verify_path(path, progress.at)
         if not report.ok:
+            if app.out.as_json:
+                raise StoreCorrupt(f"{path} is damaged: {'; '.join(report.problems)}")
             for problem in report.problems:
                 app.out.line(f"{path}: {problem}")
             exit_with(ExitCode.STORE)
@@ -386,7 +411,7 @@ def compact(app: App, target: Place, by: Literal["day", "month"] | None, file_si
     with _extra():
         from hyperbloom.export.upkeep import compact_tables
     begun = time.monotonic()
-    with Progress("joining files"):
+    with app.progress("joining files"):
         done = compact_tables(target, by=by, target_bytes=file_size)
     if app.out.as_json:
         tables = [{"table": name, "removed": c.removed, "added": c.added} for name, c in done]
@@ -430,7 +455,8 @@ def vacuum(app: App, target: Place, keep: int, dry_run: bool) -> None:
     """
     with _extra():
         from hyperbloom.export.upkeep import vacuum_tables
-    done = vacuum_tables(target, keep_hours=keep, dry_run=dry_run)
+    with app.progress("looking for files" if dry_run else "removing files"):
+        done = vacuum_tables(target, keep_hours=keep, dry_run=dry_run)
     if app.out.as_json:
         app.out.json({"dry_run": dry_run, "tables": [{"table": n, "removed": p} for n, p in done]})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
@@ -16,6 +17,7 @@ from hyperbloom.cli.parameters import (
     AGE,
     HOST_PORT,
     KEY_BYTES,
+    WholeNumber,
     as_bytes,
     dialect_option,
     hex_option,
@@ -101,6 +103,24 @@ def _present(client: Client, key: bytes) -> dict[str, Any]:
     return {}
 
 
+def _what_was_done(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """A sentence on a feed that was joined, or whose settings were other ones before."""
+    named = printable(after["alias"] or after["key"])
+    if not before:
+        return f"Joined {named}."
+    changed = [
+        f"{name} is {_word(after[name])} (was {_word(before[name])})"
+        for name in before
+        if after[name] != before[name]
+    ]
+    return f"Changed {named}: {', '.join(changed)}." if changed else f"{named} stays as it is."
+
+
+def _word(found: Any) -> str:
+    """A setting as the configuration would have it."""
+    return "not set" if found is None else printable(json.dumps(found, ensure_ascii=False))
+
+
 @feed.command("join")
 @click.argument("given", required=False, metavar="[FEED|-]", shell_complete=offer_feeds)
 @click.option(
@@ -127,13 +147,13 @@ def _present(client: Client, key: bytes) -> dict[str, Any]:
 )
 @click.option(
     "--retain-values",
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
     metavar="N",
     help="Forget the oldest beyond N values; 0: none.",
 )
 @click.option(
     "--retain-bytes",
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
     metavar="N",
     help="Forget the oldest beyond N bytes; 0: none.",
 )
@@ -185,7 +205,7 @@ def join(
     if app.out.as_json:
         app.out.json(form)
     else:
-        app.out.sentence(f"Joined {form['alias'] or form['key']}. {own_trust(form)}")
+        app.out.sentence(f"{_what_was_done(present, form)} {own_trust(form)}")
     note_lacks(app, form)
     note_file_wins(app, form)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,14 @@ import click
 
 from hyperbloom.cli.app import App, Command, pass_app
 from hyperbloom.cli.offers import offer_peers
-from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import (
     KEY_BYTES,
     PEER_KEY,
     as_bytes,
     feed_option,
     hex_option,
-    optional_bytes,
+    null_option,
+    range_given,
     range_options,
     whole_hex,
     yes_option,
@@ -46,37 +47,30 @@ def _selections(
     bounds: tuple[str | None, str | None],
     *,
     as_hex: bool,
+    null: bool,
 ) -> Iterator[Selection]:
     """What is meant, in one selection or, for a list of values, in parts that fit a request."""
     start, end = bounds
-    named = [bool(given), by is not None, prefix is not None, start is not None or end is not None]
+    named = [bool(given), by is not None, (prefix, start, end) != (None, None, None)]
     if sum(named) != 1:
         raise click.UsageError("say which values: VALUE… or -, --by, --prefix, or a range")
     if given:
-        yield from ({"values": [v.hex() for v in part]} for part in _parts(given, as_hex=as_hex))
+        yield from (
+            {"values": [v.hex() for v in part]} for part in _parts(given, as_hex=as_hex, null=null)
+        )
     elif by is not None:
         yield {"by": by}
-    elif prefix is not None:
-        yield _prefix_range(as_bytes(prefix, as_hex=as_hex))
     else:
-        first, beyond = (optional_bytes(bound, as_hex=as_hex) for bound in bounds)
-        selection: dict[str, Any] = {"start": (first or b"").hex()}
+        first, beyond = range_given(start, end, prefix, as_hex=as_hex)
+        selection: dict[str, Any] = {"start": first.hex()}
         yield selection if beyond is None else {**selection, "end": beyond.hex()}
 
 
-def _prefix_range(prefix: bytes) -> Selection:
-    head = prefix.rstrip(b"\xff")
-    selection = {"start": prefix.hex()}
-    if head:
-        selection["end"] = (head[:-1] + bytes([head[-1] + 1])).hex()
-    return selection
-
-
-def _parts(given: tuple[str, ...], *, as_hex: bool) -> Iterator[list[bytes]]:
+def _parts(given: tuple[str, ...], *, as_hex: bool, null: bool) -> Iterator[list[bytes]]:
     from hyperbloom.cli.streams import batches
 
     if given == ("-",):
-        for batch in batches(sys.stdin.fileno(), as_hex=as_hex):
+        for batch in batches(sys.stdin.fileno(), as_hex=as_hex, null=null):
             for start in range(0, len(batch), STEP_VALUES):
                 yield batch[start : start + STEP_VALUES]
         return
@@ -100,7 +94,7 @@ def _parts(given: tuple[str, ...], *, as_hex: bool) -> Iterator[list[bytes]]:
     help=f"Whose values: {_BY}",
 )
 @feed_option
-@click.option("-0", "--null", is_flag=True, help="End each value with a NUL, not a line feed.")
+@null_option
 @click.option("--hex", "as_hex", is_flag=True, help="Print values in hex.")
 @pass_app
 def values(app: App, key: str, feed: str | None, null: bool, as_hex: bool) -> None:
@@ -117,10 +111,7 @@ def values(app: App, key: str, feed: str | None, null: bool, as_hex: bool) -> No
                 continue
             found = (one["value"] for one in page)
             shown = (v.encode("ascii") if as_hex else bytes.fromhex(v) for v in found)
-            if null:
-                app.out.raw(b"".join(value + b"\0" for value in shown))
-            else:
-                app.out.values(shown)
+            app.out.values(shown, null=null)
 
 
 @click.command(cls=Command)
@@ -132,9 +123,9 @@ def values(app: App, key: str, feed: str | None, null: bool, as_hex: bool) -> No
     shell_complete=offer_peers,
     help=f"What a peer brought: {_BY}",
 )
-@click.option("--prefix", metavar="P", help="Values that begin with P.")
 @range_options
 @hex_option
+@null_option
 @click.option("--dry-run", is_flag=True, help="Only count what would be done.")
 @click.option("--erase", is_flag=True, help="Keep no copy, only a hash: peers go on sending it.")
 @click.option("--publish", is_flag=True, help="Also ask other nodes to, by tombstones in the feed.")
@@ -147,10 +138,11 @@ def forget(
     app: App,
     feed: str | None,
     by: str | None,
-    prefix: str | None,
     start: str | None,
     end: str | None,
+    prefix: str | None,
     as_hex: bool,
+    null: bool,
     dry_run: bool,
     erase: bool,
     publish: bool,
@@ -174,18 +166,22 @@ def forget(
         if hashes:
             _drop_hashes(app, client, feed, undo=undo)
             return
+        total = 0
         # And one key, whatever it is called by then.
         source = None if by is None else _found(client, by)
         key = None if source is None else source["key"]
-        selections = _selections(given, key, prefix, (start, end), as_hex=as_hex)
+        selections = _selections(given, key, prefix, (start, end), as_hex=as_hex, null=null)
         if not (given or undo or dry_run):
             whole = list(selections)
             app.ask_first(lambda: _question(client, feed, whole, source), yes=yes)
             selections = iter(whole)
+            if by is None:
+                start_of, beyond = range_given(start, end, prefix, as_hex=as_hex)
+                total = client.count_range(feed=feed, start=start_of, end=beyond).count
         steps = _steps(
             client, selections, feed, undo=undo, dry_run=dry_run, erase=erase, publish=publish
         )
-        _report(app, steps, source, undo=undo, dry_run=dry_run)
+        _report(app, steps, source, undo=undo, dry_run=dry_run, total=total)
 
 
 def _drop_hashes(app: App, client: Client, feed: str | None, *, undo: bool) -> None:
@@ -242,16 +238,17 @@ def _report(
     *,
     undo: bool,
     dry_run: bool,
+    total: int,
 ) -> None:
     done = {"count": 0, "bytes": 0, "absent": 0}
     where: dict[str, str | None] = {"feed": None, "name": None}
     word = "brought back" if undo else "forgotten"
     try:
-        with Progress("bringing back" if undo else "forgetting") as progress:
+        with app.progress("bringing back" if undo else "forgetting") as progress:
             for step in steps:
                 done = {name: number + step[name] for name, number in done.items()}
                 where = {name: step[name] for name in where}
-                progress.show(f"{done['count']:,} values")
+                progress.at(done["count"], total)
     except BaseException:
         if done["count"] and not dry_run:
             app.out.note(f"{word} before it stopped: {done['count']}")
@@ -272,6 +269,7 @@ def _report(
 @feed_option
 @range_options
 @hex_option
+@null_option
 @click.option("--count", "only_count", is_flag=True, help="Only count them.")
 @pass_app
 def forgotten(
@@ -279,33 +277,41 @@ def forgotten(
     feed: str | None,
     start: str | None,
     end: str | None,
+    prefix: str | None,
     as_hex: bool,
+    null: bool,
     only_count: bool,
 ) -> None:
     """Print the values that this node has forgotten and keeps out, in byte order, one a line.
 
     Those of which only a hash is kept cannot be printed; --json and a remark say how many.
     """
-    position: bytes | None = optional_bytes(start, as_hex=as_hex) or b""
-    beyond = optional_bytes(end, as_hex=as_hex)
-    count = hashes = 0
-    streams = app.out.as_json and not only_count
-    if streams:
-        app.out.raw(b'{"values": [')
+    first, beyond = range_given(start, end, prefix, as_hex=as_hex)
+    counted = {"count": 0, "hashes": 0}
     with app.client() as client:
-        while position is not None:
-            page, position, hashes = client.forgotten_page(feed=feed, start=position, end=beyond)
-            if streams and page:
-                shown = ", ".join(f'"{value.hex()}"' for value in page)
-                app.out.raw(((", " if count else "") + shown).encode("ascii"))
-            elif not only_count:
-                app.out.values((v.hex().encode("ascii") for v in page) if as_hex else page)
-            count += len(page)
-    if streams:
-        app.out.raw(f'], "count": {count}, "hashes": {hashes}}}\n'.encode("ascii"))
-    elif app.out.as_json:
-        app.out.json({"count": count, "hashes": hashes})
-    elif only_count:
-        app.out.line(str(count))
-    if hashes and not app.out.as_json:
-        app.out.note(f"and {hashes} of which only a hash is kept")
+        pages = _forgotten_pages(client, feed, first, beyond, counted)
+        if app.out.as_json and not only_count:
+            app.out.json_values(pages, lambda: ", " + json.dumps(counted)[1:-1])
+            return
+        for page in pages:
+            if not only_count:
+                shown = (v.hex().encode("ascii") for v in page) if as_hex else page
+                app.out.values(shown, null=null)
+    if app.out.as_json:
+        app.out.json(counted)
+        return
+    if only_count:
+        app.out.line(str(counted["count"]))
+    if counted["hashes"]:
+        app.out.note(f"and {counted['hashes']} of which only a hash is kept")
+
+
+def _forgotten_pages(
+    client: Client, feed: str | None, start: bytes, end: bytes | None, counted: dict[str, int]
+) -> Iterator[list[bytes]]:
+    """The forgotten values that are kept whole; `counted` is brought up to date with each page."""
+    position: bytes | None = start
+    while position is not None:
+        page, position, hashes = client.forgotten_page(feed=feed, start=position, end=end)
+        counted.update(count=counted["count"] + len(page), hashes=hashes)
+        yield page

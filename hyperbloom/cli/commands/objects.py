@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hyperbloom.cli.app import App, Group, pass_app
+from hyperbloom.cli.parameters import WholeNumber
 from hyperbloom.cli.tables import Name
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def undeclare(app: App, name: str) -> None:
 
 
 @object_.command()
-@click.option("--count", "most", type=click.IntRange(min=1), metavar="N", help="Stop after N.")
+@click.option("--count", "most", type=WholeNumber(min=1), metavar="N", help="Stop after N.")
 @pass_app
 def watch(app: App, most: int | None) -> None:
     """Print what happens to objects, until Ctrl-C.

@@ -15,7 +15,6 @@ import click
 from hyperbloom.cli.app import App, Command, pass_app
 from hyperbloom.cli.commands.trust import expiry_text
 from hyperbloom.cli.offers import offer_feeds
-from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import EXPIRES, dialect_option
 from hyperbloom.units import parse_expiry
 
@@ -48,7 +47,7 @@ def create(app: App, name: str, dialect: str | None, source: str | None) -> None
     """
     with app.client() as client:
         form = _created(client, name, dialect, source)
-        copied = _copy(client, source, form) if source is not None else None
+        copied = _copy(app, client, source, form) if source is not None else None
         if copied is not None:
             form = client.feed(form["key"])
     if app.out.as_json:
@@ -76,12 +75,13 @@ def _created(client: Client, name: str, dialect: str | None, source: str | None)
     return client.create_feed(name, dialect=dialect)
 
 
-def _copy(client: Client, source: str, form: FeedForm) -> int:
+def _copy(app: App, client: Client, source: str, form: FeedForm) -> int:
     count = 0
-    with Progress("copying") as progress:
+    with app.progress("copying") as progress:
+        total = client.count(feed=source)["count"] if progress.is_shown else 0
         for step in client.copy_values(source=source, feed=form["key"]):
             count += step["count"]
-            progress.show(f"{count:,} values")
+            progress.at(count, total)
     return count
 
 

@@ -10,7 +10,8 @@ import click
 
 from hyperbloom.cli.app import App, Command, pass_app
 from hyperbloom.cli.guard import GuardedCommand, bound_reader
-from hyperbloom.cli.output import Progress, say
+from hyperbloom.cli.output import say
+from hyperbloom.cli.parameters import WholeNumber
 from hyperbloom.cli.tables import Key
 from hyperbloom.units import format_duration, format_size
 
@@ -62,14 +63,14 @@ def restore(
     bound_reader(snapshot)
     node_key = _node_key(app) if target is None else None
     store = app.config.store_path if target is None else target
-    with Progress("restoring") as progress:
+    with app.progress("restoring") as progress:
         info = restore_store(
             snapshot,
             store,
             node_key=node_key,
             replace=replace,
             verify=verify,
-            progress=lambda count: progress.show(f"{count:,} values verified"),
+            progress=progress.at,
             warn=say,
         )
     _tell(app, info, store)
@@ -104,7 +105,7 @@ def _seed(
 
     bound_reader(snapshot)
     keys = [feed_key_in(snapshot, name) for name in feeds] or None
-    with Progress("seeding") as progress:
+    with app.progress("seeding") as progress:
         info = seed_store(
             snapshot,
             store,
@@ -113,7 +114,7 @@ def _seed(
             replace=replace,
             verify=verify,
             take=taken_of,
-            progress=lambda count: progress.show(f"{count:,} values"),
+            progress=progress.at,
             warn=say,
         )
     _tell(app, info, store)
@@ -140,7 +141,7 @@ def _tell(app: App, info: SnapshotInfo, store: Path) -> None:
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
 @click.option(
     "--prune",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="Remove all but the newest N snapshots of each node.",
 )

@@ -6,7 +6,6 @@ import click
 
 from hyperbloom.cli.app import DEFAULT_TIMEOUT, App, Command, pass_app
 from hyperbloom.cli.offers import offer_peers
-from hyperbloom.cli.output import Progress
 from hyperbloom.cli.parameters import feed_option
 
 __all__ = ["wait_synced"]
@@ -31,7 +30,7 @@ def wait_synced(app: App, peers: tuple[str, ...], feed: str | None) -> None:
 
     seconds = app.timeout() or DEFAULT_TIMEOUT
     with (
-        Progress("waiting"),
+        app.progress("waiting"),
         Client(
             app.config.control_socket,
             timeout=seconds + ANSWER_SECONDS,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +17,10 @@ from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_size
 
 __all__ = ["compact", "completion", "reload", "snapshot", "verify"]
+
+#: How often the node is asked how far it is, and how long it may take to say so.
+SECONDS_BETWEEN = 0.3
+ASKING_SECONDS = 10.0
 
 #: What click looks for to complete a command named `hyperbloom`.
 COMPLETE_VARIABLE = "_HYPERBLOOM_COMPLETE"
@@ -50,12 +56,12 @@ def snapshot(app: App, target: Path) -> None:
     from hyperbloom.client.client import NodeUnreachable
 
     target = target.absolute()
-    with Progress("copying the store"):
+    with app.progress("copying the store") as progress:
         try:
-            with app.client(None) as client:
+            with app.client(None) as client, _followed(app, progress, "snapshot"):
                 form = client.snapshot(target)
         except NodeUnreachable:
-            form = _snapshot_at_rest(app, target)
+            form = _snapshot_at_rest(app, target, progress)
     if app.out.as_json:
         app.out.json(form)
     else:
@@ -64,7 +70,33 @@ def snapshot(app: App, target: Path) -> None:
         app.out.line(f"{feeds} with {values} copied to {target}")
 
 
-def _snapshot_at_rest(app: App, target: Path) -> dict[str, Any]:
+@contextmanager
+def _followed(app: App, progress: Progress, kind: str) -> Iterator[None]:
+    """Shows how far the node is with work of a kind that it is asked for in the block."""
+    over = threading.Event()
+
+    def follow() -> None:
+        from hyperbloom.errors import HyperbloomError
+
+        with app.client(ASKING_SECONDS) as client, suppress(HyperbloomError):
+            while not over.wait(SECONDS_BETWEEN):
+                for work in client.work():
+                    if work["kind"] == kind and work["total"]:
+                        parts = (work["done"], work["total"], work["unit"])
+                        progress.at(*parts, seconds=work["seconds"])
+
+    follower = threading.Thread(target=follow, daemon=True)
+    if progress.is_shown:
+        follower.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if progress.is_shown:
+            follower.join()
+
+
+def _snapshot_at_rest(app: App, target: Path, progress: Progress) -> dict[str, Any]:
     from hyperbloom.api.schemas.flat import snapshot_form
     from hyperbloom.api.snapshot_target import snapshot_target
     from hyperbloom.store import Store
@@ -72,9 +104,13 @@ def _snapshot_at_rest(app: App, target: Path) -> dict[str, Any]:
     snapshot_target(str(target))
     store = Store.open(app.config.store_path, create=False)
     try:
-        return {"target": str(target), **snapshot_form(store.snapshot(target))}
+        return {"target": str(target), **snapshot_form(store.snapshot(target, _bytes_of(progress)))}
     finally:
         store.close()
+
+
+def _bytes_of(progress: Progress) -> Callable[[int, int], None]:
+    return lambda now, most: progress.at(now, most, "bytes")
 
 
 def _show_report(app: App, form: Mapping[str, Any]) -> NoReturn:
@@ -103,7 +139,7 @@ def verify(app: App, path: Path | None) -> None:
 
     PATH is a snapshot; left out, the node's own store, whether it runs or not.
     """
-    with Progress("verifying") as progress:
+    with app.progress("verifying") as progress:
         form = _verify(app, path, progress)
     _show_report(app, form)
 
@@ -114,7 +150,7 @@ def _verify(app: App, path: Path | None, progress: Progress) -> Mapping[str, Any
     is_own = path is None
     if path is None:
         try:
-            with app.client(None) as client:
+            with app.client(None) as client, _followed(app, progress, "verify"):
                 return client.verify()
         except NodeUnreachable:
             path = app.config.store_path
@@ -122,7 +158,7 @@ def _verify(app: App, path: Path | None, progress: Progress) -> Mapping[str, Any
     from hyperbloom.store.backup.verify import verify_path
 
     bound_reader(path)
-    form: dict[str, Any] = flat_json(verify_path(path, is_own=is_own))
+    form: dict[str, Any] = flat_json(verify_path(path, progress.at, is_own=is_own))
     return form
 
 
@@ -136,11 +172,8 @@ def compact(app: App) -> None:
     """
     from hyperbloom.store.backup.compaction import compact_store
 
-    with Progress("compacting") as progress:
-        done = compact_store(
-            app.config.store_path,
-            lambda now, most: progress.show(f"{format_size(now)} of {format_size(most)}"),
-        )
+    with app.progress("compacting") as progress:
+        done = compact_store(app.config.store_path, _bytes_of(progress))
     if app.out.as_json:
         app.out.json({"before": done.before, "after": done.after})
     else:

@@ -24,7 +24,7 @@ from hyperbloom.replication.reading.slices import FeedSlices
 from hyperbloom.replication.settings import FeedSettings, KeyRange
 from hyperbloom.store import AppendValues
 from hyperbloom.store.operations import pieces_of
-from hyperbloom.store.records import Appended, FeedRecord, Holding, LogSlice, RangeSlice
+from hyperbloom.store.records import Appended, CountSlice, FeedRecord, Holding, LogSlice, RangeSlice
 from hyperbloom.store.values.refused import RememberRefused
 from hyperbloom.store.values.scan import feed_life
 from hyperbloom.wire.packing import MAX_VALUE_BYTES
@@ -146,6 +146,13 @@ class FeedValues:
             )
 
         return succeed(read()) if limit <= 64 else self._context.own_work(read)
+
+    def count_slice(
+        self, start: bytes = b"", end: bytes | None = None, *, limit: int
+    ) -> Deferred[CountSlice]:
+        """How many values there are with start ≤ value < end, some `limit` at most."""
+        count = self._context.store.count_slice
+        return self._context.own_work(lambda: count(self.key, start, end, limit=limit))
 
     def log_after(self, seq: int, *, limit: int, max_bytes: int) -> Deferred[LogSlice]:
         """A slice of the arrivals behind `seq`, oldest first."""

@@ -7,13 +7,12 @@ lock.
 """
 
 import shutil
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperbloom.store.backup.snapshot import read_figures
+from hyperbloom.store.backup.snapshot import copy_watched, live_bytes, read_figures
 from hyperbloom.store.errors import StoreCorrupt, StoreError, StoreFull
 from hyperbloom.store.lmdb.environment import COMPACTING, DATA_FILE, Environment
 from hyperbloom.store.lmdb.folder_lock import FolderLock
@@ -21,8 +20,6 @@ from hyperbloom.store.lmdb.fsync import sync
 from hyperbloom.store.migrations import check_schema
 
 __all__ = ["Compacted", "compact_store"]
-
-_SECONDS_BETWEEN = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +49,8 @@ def compact_store(path: Path, progress: Callable[[int, int], None] | None = None
         before = (path / DATA_FILE).stat().st_size
         with closing(Environment(path, map_bytes=0, readonly=True)) as environment:
             check_schema(environment)
-            _require_room(path, _live_bytes(environment))
-            with _Watched(partial / DATA_FILE, _live_bytes(environment), progress):
-                environment.copy(partial)
+            _require_room(path, live_bytes(environment))
+            copy_watched(environment, partial, progress)
             figures = read_figures(environment)
         _check_copy(partial, figures)
         (partial / DATA_FILE).chmod(0o600)
@@ -73,11 +69,6 @@ def _impossible(path: Path, error: OSError) -> StoreError:
     return StoreError(f"the store {path} cannot be compacted: {error.strerror or error}")
 
 
-def _live_bytes(environment: Environment) -> int:
-    size = environment.size()
-    return size.used_bytes - size.free_bytes
-
-
 def _require_room(path: Path, needed: int) -> None:
     free = shutil.disk_usage(path).free
     if free < needed:
@@ -91,26 +82,3 @@ def _check_copy(partial: Path, figures: object) -> None:
     with closing(Environment(partial, map_bytes=0, readonly=True)) as copy:
         if read_figures(copy) != figures:
             raise StoreCorrupt("the compacted copy is not what the store is; nothing was changed")
-
-
-class _Watched:
-    """Tells how large a file has become, from a thread, while another one writes it."""
-
-    def __init__(self, file: Path, total: int, progress: Callable[[int, int], None] | None) -> None:
-        self._file, self._total, self._progress = file, total, progress
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> None:
-        if self._progress is not None:
-            self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._progress is not None:
-            self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(_SECONDS_BETWEEN):
-            if self._progress is not None and self._file.exists():
-                self._progress(min(self._file.stat().st_size, self._total), self._total)

@@ -9,6 +9,8 @@ it is given room before, and writers go on meanwhile.
 import json
 import os
 import shutil
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from hyperbloom.store.errors import StoreCorrupt, StoreError
@@ -20,16 +22,30 @@ from hyperbloom.store.lmdb.transaction import read
 from hyperbloom.store.records import FeedFigures, SnapshotInfo
 from hyperbloom.store.tables.meta import NODE_ID, meta_key
 
-__all__ = ["SNAPSHOT_FILE", "load_snapshot_info", "read_figures", "take_snapshot"]
+__all__ = [
+    "SNAPSHOT_FILE",
+    "copy_watched",
+    "live_bytes",
+    "load_snapshot_info",
+    "read_figures",
+    "take_snapshot",
+]
 
 SNAPSHOT_FILE = "snapshot.json"
+_SECONDS_BETWEEN = 0.2
 
 
-def take_snapshot(environment: Environment, target: Path, *, taken_at: int) -> SnapshotInfo:
+def take_snapshot(
+    environment: Environment,
+    target: Path,
+    *,
+    taken_at: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> SnapshotInfo:
     """Copy the store's last committed state into the new folder ``target``.
 
-    ``taken_at`` in µs. Raises StoreError if the target exists or cannot be written, StoreFull
-    without room. A half result never has the target's name.
+    ``taken_at`` in µs, ``progress`` as for ``copy_watched``. Raises StoreError if the target exists
+    or cannot be written, StoreFull without room. A half result never has the target's name.
     """
     target = target.absolute()
     if os.path.lexists(target):
@@ -40,7 +56,7 @@ def take_snapshot(environment: Environment, target: Path, *, taken_at: int) -> S
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(mode=0o700)
-        environment.copy(partial)
+        copy_watched(environment, partial, progress)
         info = _describe(partial, taken_at)
         (partial / DATA_FILE).chmod(0o600)
         _write_info(partial / SNAPSHOT_FILE, info)
@@ -54,6 +70,23 @@ def take_snapshot(environment: Environment, target: Path, *, taken_at: int) -> S
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return info
+
+
+def live_bytes(environment: Environment) -> int:
+    """About how many bytes a copy of the store will have: its pages that are not free."""
+    size = environment.size()
+    return size.used_bytes - size.free_bytes
+
+
+def copy_watched(
+    environment: Environment, folder: Path, progress: Callable[[int, int], None] | None
+) -> None:
+    """Copy the store into a folder; ``progress`` gets the bytes so far, and about how many come."""
+    if progress is None:
+        environment.copy(folder)
+        return
+    with _Watched(folder / DATA_FILE, live_bytes(environment), progress):
+        environment.copy(folder)
 
 
 def read_figures(environment: Environment) -> tuple[FeedFigures, ...]:
@@ -128,3 +161,24 @@ def _write_info(path: Path, info: SnapshotInfo) -> None:
         file.write(json.dumps(fields, indent=2).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+class _Watched:
+    """Tells how large a file has become, from a thread, while another one writes it."""
+
+    def __init__(self, file: Path, total: int, progress: Callable[[int, int], None]) -> None:
+        self._file, self._total, self._progress = file, total, progress
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_SECONDS_BETWEEN):
+            if self._file.exists():
+                self._progress(min(self._file.stat().st_size, self._total), self._total)

@@ -9,7 +9,7 @@ forgotten.
 import os
 import struct
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import lmdb
@@ -43,8 +43,8 @@ from hyperbloom.store.values.verify import SetVerification
 
 __all__ = ["Progress", "verify_environment", "verify_path"]
 
-Progress = Callable[[int], None]
-"""Called now and then with the number of values looked at so far."""
+Progress = Callable[[int, int], None]
+"""Called now and then with the number of values looked at so far, and of all there are."""
 
 _STEP = 10_000
 _LAST_FEED_ID = (1 << 32) - 1
@@ -125,6 +125,16 @@ class _Verification:
         self._progress = progress
         self._values = 0
         self._forgotten = 0
+        self._total = self._told_values() if progress is not None else 0
+
+    def _told_values(self) -> int:
+        """How many values there are by what is told of them, which may be wrong."""
+        total = 0
+        for database in ("feeds", "aside"):
+            for _, data in self._transaction.scan(database):
+                with suppress(struct.error):
+                    total += FeedState.unpack(data).count
+        return total
 
     def run(self) -> int:
         """Walk everything; return the number of values seen in feeds."""
@@ -165,7 +175,7 @@ class _Verification:
     def _count_value(self) -> None:
         self._values += 1
         if self._progress is not None and self._values % _STEP == 0:
-            self._progress(self._values)
+            self._progress(self._values, max(self._values, self._total))
 
     def _look_for_strays(self, feed_ids: dict[int, bytes]) -> None:
         """Records under an id that is neither a feed's nor being dropped; ids still to be given."""

@@ -87,9 +87,12 @@ def seed_store(
             with closing(environment):
                 initialize(environment, MIGRATIONS)
                 commit_all(environment, [_seeded_from(info), *handed_on(target, warn)])
-                done = 0
+                done, total = 0, sum(record.count for record in chosen)
+                tell = progress or (lambda done, total: None)
                 for record in chosen:
-                    done = _take_feed(source, environment, record, take, now, done, progress)
+                    done = _take_feed(
+                        source, environment, record, take, now, done, lambda now: tell(now, total)
+                    )
                 _compare_taken(snapshot, source, environment, taken)
                 if verify:
                     verify_copy(snapshot, environment, progress)
@@ -165,7 +168,7 @@ def _take_feed(
     take: Callable[[FeedRecord, Sequence[LinkRecord]], SeededFeed],
     now: float,
     done: int,
-    progress: Callable[[int], None] | None,
+    progress: Callable[[int], None],
 ) -> int:
     """Copy one feed; how many values are done by then."""
     taken = take(record, [link for link in source.links(record.key) if link.expires >= now])
@@ -184,8 +187,7 @@ def _take_feed(
         commit_all(environment, _appends(record.key, piece.records, latest))
         after = piece.last_seq
         done += len(piece.records)
-        if progress is not None:
-            progress(done)
+        progress(done)
 
 
 def _appends(feed: bytes, records: Sequence[LogRecord], latest: int) -> list[Operation]:

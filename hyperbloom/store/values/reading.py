@@ -16,6 +16,7 @@ from hyperbloom.store.lmdb.layout import (
 )
 from hyperbloom.store.lmdb.transaction import Reader, ReadTransaction, read
 from hyperbloom.store.records import (
+    CountSlice,
     ForgottenFigures,
     Holding,
     LogRecord,
@@ -69,6 +70,27 @@ class ValueReader(Reader):
         where to go on: the value directly behind the last one given.
         """
         return self._slice(_HERE, feed_key, start, end, limit, max_bytes)
+
+    def count_slice(
+        self, feed_key: bytes, start: bytes = b"", end: bytes | None = None, *, limit: int
+    ) -> CountSlice:
+        """How many values v there are with start <= v < end (None: no end), some ``limit`` at most.
+
+        Keys alone are read, but for values longer than a key; the whole feed's count is kept, and
+        costs nothing. ``next_start`` is where to go on counting.
+        """
+        _check_limit(limit)
+        with read(self.environment) as transaction:
+            feed = transaction.feed(feed_key)
+            if not start and end is None:
+                return CountSlice(count=feed.count, bytes=feed.size, next_start=None)
+            count = size = 0
+            for chunk in index_of(transaction, feed).walk(start, end, wanted=limit):
+                count += len(chunk)
+                size += sum(map(len, chunk))
+                if count >= limit:
+                    return CountSlice(count=count, bytes=size, next_start=chunk[-1] + b"\x00")
+        return CountSlice(count=count, bytes=size, next_start=None)
 
     def forgotten_slice(
         self,
