@@ -41,6 +41,8 @@ __all__ = ["App", "Command", "Group", "Root", "app_of", "exit_with", "full_optio
 #: Seconds a node is given for an answer where nothing else is said.
 DEFAULT_TIMEOUT = 30.0
 CONFIG_VARIABLE = "HYPERBLOOM_CONFIG"
+#: Of the node that the system runs, as packages install it.
+SYSTEM_CONFIG = Path("/etc/hyperbloom/hyperbloom.toml")
 _META = "hyperbloom.options"
 #: Arguments from this length on are kept out of cli.log: shorter ones are options and small words.
 LEAST_HIDDEN = 16
@@ -79,12 +81,16 @@ class App:
 
     @property
     def config_path(self) -> Path:
-        """The configuration file: -c, else the environment, else one in this folder."""
+        """The configuration file: -c, else the environment, else one in this folder, else the
+        system's, where the user may read it."""
         named = self._options.get("config") or os.environ.get(CONFIG_VARIABLE)
         if named:
             return Path(named)
         if Path("hyperbloom.toml").is_file():
             return Path("hyperbloom.toml")
+        # A folder that may not be entered is no error: its node is not this user's.
+        if os.access(SYSTEM_CONFIG, os.R_OK):
+            return SYSTEM_CONFIG
         raise click.UsageError(
             f"say which node: give -c DIR/hyperbloom.toml, or set {CONFIG_VARIABLE}"
         )

@@ -20,6 +20,7 @@ from hyperbloom.keys import create_key_file
 def clean_environment(monkeypatch, tmp_path):
     """No configuration of the machine's, and a folder of our own for what goes wrong."""
     monkeypatch.delenv("HYPERBLOOM_CONFIG", raising=False)
+    monkeypatch.setattr("hyperbloom.cli.app.SYSTEM_CONFIG", tmp_path / "system" / "hyperbloom.toml")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
 

@@ -141,6 +141,14 @@ def test_the_variable_and_the_folder(offline, monkeypatch, tmp_path):
     assert json.loads(offline.out("key", "--json"))["public"] == other["public"]
 
 
+def test_the_systems_configuration_where_no_other_is_named(offline, monkeypatch, tmp_path):
+    system = json.loads(offline.out("init", "system", "--json"))
+    assert json.loads(offline.out("key", "--json"))["public"] == system["public"]
+    offline.out("init", "m")
+    monkeypatch.chdir(tmp_path / "m")
+    assert json.loads(offline.out("key", "--json"))["public"] != system["public"]
+
+
 # What is wrong, in one sentence
 
 
