@@ -23,6 +23,7 @@ from hyperbloom.cli.commands.discover import discover
 from hyperbloom.cli.commands.export import export
 from hyperbloom.cli.commands.forgetting import forget, forgotten
 from hyperbloom.cli.commands.forgetting import values as values_by
+from hyperbloom.cli.commands.renew import renew
 from hyperbloom.cli.commands.restore import restore, seed, snapshots
 from hyperbloom.cli.commands.synced import wait_synced
 
@@ -42,6 +43,8 @@ def hyperbloom() -> None:
 
 for _owned in (owned.create, owned.key, owned.adopt):
     feeds.feed.add_command(_owned)
+
+trust.trust.add_command(renew)
 
 for _command in (
     node.init,

@@ -19,6 +19,7 @@ from hyperbloom.config import (
     Limits,
     ObjectsSettings,
     SyncSettings,
+    TrustSettings,
     parse_config,
 )
 from hyperbloom.discovery.dht.settings import PUBLIC_ROUTERS
@@ -135,6 +136,7 @@ def config_text(
         + _table(
             "sync", "When and how precisely peers are asked for what is missing.", SyncSettings
         )
+        + _table("trust", "Which links this node renews by itself.", TrustSettings)
         + _table("limits", "What peers may use of this node.", Limits)
         + _table("objects", "The object pool; docs/objects.md tells what it is.", ObjectsSettings)
         + _API

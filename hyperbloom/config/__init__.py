@@ -25,7 +25,7 @@ from hyperbloom.config.table import ConfigError
 from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.objects.settings import ObjectsSettings
 from hyperbloom.replication.limits import Limits
-from hyperbloom.replication.settings import SyncSettings
+from hyperbloom.replication.settings import SyncSettings, TrustSettings
 
 __all__ = [
     "CONFIG_NAME",
@@ -43,6 +43,7 @@ __all__ = [
     "Limits",
     "ObjectsSettings",
     "SyncSettings",
+    "TrustSettings",
     "load_config",
     "parse_config",
 ]

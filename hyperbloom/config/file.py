@@ -24,7 +24,7 @@ from hyperbloom.feed_words import Noise, check_feed_name
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.settings import DEFAULT_OBJECTS_LISTEN, HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
-from hyperbloom.replication.settings import FeedSettings, NoisePolicy, SyncSettings
+from hyperbloom.replication.settings import FeedSettings, NoisePolicy, SyncSettings, TrustSettings
 
 __all__ = [
     "CONFIG_NAME",
@@ -54,7 +54,7 @@ LOG_FORMATS = ("text", "json")
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 
-_TABLES = ("node", "feeds", "limits", "sync", "discovery", "objects", "api")
+_TABLES = ("node", "feeds", "limits", "sync", "trust", "discovery", "objects", "api")
 #: Log files and their bytes. At least there is one that is written and one that is full, and each
 #: has some hundred lines.
 DEFAULT_LOG_FILES, LEAST_LOG_FILES = 10, 2
@@ -98,6 +98,7 @@ class Config:
     discovery: DiscoverySettings
     api: ApiSettings
     objects: ObjectsSettings = field(default_factory=ObjectsSettings)
+    trust: TrustSettings = field(default_factory=TrustSettings)
 
     @property
     def store_path(self) -> Path:
@@ -205,6 +206,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         feeds=read_feeds(root, noise=noise),
         limits=table("limits").dataclass(Limits),
         sync=table("sync").dataclass(SyncSettings),
+        trust=table("trust").dataclass(TrustSettings),
         discovery=read_discovery(table("discovery"), base),
         objects=_objects(table("objects"), base),
         api=read_api(table("api"), data),

@@ -10,7 +10,7 @@ __all__ = ["FEED_KINDS", "CloseReason", "ClosedConnection"]
 #: our own, to which no peer can add one.
 FEED_KINDS = (
     "altered", "banned", "crowded", "cut", "denied", "expired", "failed", "lost", "no-chain", "own",
-    "own-key", "protocol", "slow", "stalled", "stopped", "store", "stripped", "twin",
+    "own-key", "protocol", "renewed", "slow", "stalled", "stopped", "store", "stripped", "twin",
     "unknown-feed", "unprotected", "untrusted",
 )  # fmt: skip
 
@@ -22,7 +22,8 @@ class CloseReason(Exception):
 
     - of both protocols: slow, crowded, protocol, own (this node dialled itself), stopped, lost,
       store (what the peer sent could not be stored), failed (a fault of this node);
-    - of feeds: banned, unknown-feed, no-chain, denied, expired, untrusted, own-key, twin, stalled;
+    - of feeds: banned, unknown-feed, no-chain, denied, expired, untrusted, own-key, twin, stalled,
+      renewed (this node's chain was: it connects anew);
     - of feeds, about protected streams: unprotected (the peer does not speak `noise`, and this node
       does not go on without), stripped (somebody on the path struck its announcement out), altered
       (a record was not authentic), cut (the connection broke off without the end that a protected

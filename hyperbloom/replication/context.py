@@ -26,7 +26,7 @@ from hyperbloom.replication.limits import (
     SLICE_BYTES,
     Limits,
 )
-from hyperbloom.replication.settings import NoisePolicy, SyncSettings
+from hyperbloom.replication.settings import NoisePolicy, SyncSettings, TrustSettings
 from hyperbloom.replication.sketch_slots import SketchSlots
 from hyperbloom.store import Operation, Store, StoreError, Writer, WriterInline
 
@@ -47,9 +47,9 @@ class FeedContext:
     work_seconds: the processor time of the thread it is called in. peer_id: this process's id in
     handshakes. denied: the keys that the operator denies, which a node takes from its store. noise:
     with whom streams about feeds that say nothing else are protected. alarms: what
-    each connection waits for. bandwidth: the rates that peers are held to. limits and sync may be
-    replaced while the node runs (`Node.use_settings`), noise by `Node.use_noise`: they are read
-    again wherever they count.
+    each connection waits for. bandwidth: the rates that peers are held to. limits, sync and
+    trust may be replaced while the node runs (`Node.use_settings`), noise by `Node.use_noise`: they
+    are read again wherever they count.
     """
 
     identity: Identity
@@ -65,6 +65,7 @@ class FeedContext:
     peer_id: bytes
     leeway: float = 0.0
     noise: NoisePolicy = NoisePolicy.PREFER
+    trust: TrustSettings = field(default_factory=TrustSettings)
     denied: DenyList = field(default_factory=DenyList)
     feed_keys: FeedKeys = field(default_factory=FeedKeys)
     sketch_slots: SketchSlots = field(default_factory=SketchSlots)

@@ -25,12 +25,12 @@ class ExpiryNotices:
         self._said: dict[bytes, float] = {}
 
     def look(self, feeds: Iterable[Feed]) -> None:
-        """Say of which of a node's feeds the chain ends soon."""
+        """Say to which of a node's feeds it may soon write no more."""
         now, said = self._now(), self._said
         self._said = {}
         for feed in feeds:
-            chain = feed.trust.chain
-            if chain is None or chain.expires - now >= LINK_ENDS_SOON:
+            until = feed.trust.writes_until
+            if until is None or until - now >= LINK_ENDS_SOON:
                 continue
             last = said.get(feed.key)
             # A clock that was set back is no reason to be silent.
@@ -38,7 +38,7 @@ class ExpiryNotices:
                 self._said[feed.key] = last
                 continue
             self._said[feed.key] = now
-            hours = (chain.expires - now) / 3_600
+            hours = (until - now) / 3_600
             log.warn(
                 "This node may write to {feed} for {left} more: have its link renewed by who "
                 "invited it",

@@ -44,6 +44,7 @@ __all__ = [
     "MAX_JOIN_SECONDS",
     "MAX_KEPT_SUMS",
     "MAX_KNOWN_IDS",
+    "MAX_RENEWERS",
     "MAX_REPLY_SCALES",
     "MAX_SALTED_KEYS",
     "MAX_SHARED_BYTES",
@@ -58,6 +59,7 @@ __all__ = [
     "PEER_KNOWN_VALUES",
     "PULL_SECONDS",
     "RANGE_SYMBOLS",
+    "RENEWAL_SECONDS",
     "REPLY_BYTES",
     "RETENTION_PAUSE",
     "RETENTION_SECONDS",
@@ -272,6 +274,13 @@ LEAST_REPLY_SCALE = 1e-6
 
 #: Peers remembered a feed as having died on a long reply; beyond it all are forgotten.
 MAX_REPLY_SCALES = 1_024
+
+#: Seconds in which one renewed chain of a key is looked at, over all its connections: to verify one
+#: costs up to five signatures, and an honest peer sends one in weeks. Others are dropped.
+RENEWAL_SECONDS = 5.0
+
+#: Keys remembered a feed that sent a renewed chain; of more the oldest is forgotten.
+MAX_RENEWERS = 1_024
 
 #: Addresses remembered a feed at which peers were found; anyone may announce one, so beyond it the
 #: one that was heard of longest ago and does not lead to a peer is forgotten.

@@ -36,7 +36,7 @@ from hyperbloom.replication.net.discovered_peers import DiscoveredPeers
 from hyperbloom.replication.overview import Overview
 from hyperbloom.replication.ownership import Ownership
 from hyperbloom.replication.petnames import Petnames
-from hyperbloom.replication.settings import FeedSettings, NoisePolicy, SyncSettings
+from hyperbloom.replication.settings import FeedSettings, NoisePolicy, SyncSettings, TrustSettings
 from hyperbloom.replication.status import NodeStatus, NodeTraffic, PeerStatus
 from hyperbloom.replication.sync.wait_synced import InSync, wait_synced
 from hyperbloom.store import DropFeed, PutFeed, Store
@@ -281,9 +281,11 @@ class Node(Service):
         advertise: Sequence[str],
         pinned: Iterable[bytes],
         default_feed: str | None = None,
+        trust: TrustSettings | None = None,
     ) -> None:
         """Go on with other settings; what is connected or waits for its time keeps the old ones."""
         self.context.limits, self.context.sync = limits, sync
+        self.context.trust = trust or self.context.trust
         self.connections.limits_changed()
         self._advertise = tuple(advertise)
         self._feeds.pinned = frozenset(pinned)

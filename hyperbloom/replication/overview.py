@@ -105,7 +105,7 @@ class Overview:
         """One feed. Raises `LookupError` where it was left."""
         record = feed.values.record()
         forgotten = feed.forgetting.figures()
-        chain = feed.trust.chain
+        chain, until = feed.trust.chain, feed.trust.writes_until
         return FeedStatus(
             key=feed.key,
             discovery_key=feed.discovery_key,
@@ -127,7 +127,7 @@ class Overview:
             peers_unprotected=feed.peers.unprotected,
             last_round=feed.peers.last_round,
             chain_links=None if chain is None else len(chain),
-            chain_expires=chain.expires if chain and math.isfinite(chain.expires) else None,
+            chain_expires=until if until is not None and math.isfinite(until) else None,
             trusted=chain is not None,
             problem=self.problem(feed),
             is_full=feed.values.is_full,

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from hyperbloom.addresses import Address
 from hyperbloom.feed_keys import feed_name_digits
-from hyperbloom.feed_words import DEFAULT_DIALECT, Mode, Noise, Tombstones
+from hyperbloom.feed_words import DEFAULT_DIALECT, LINK_ENDS_SOON, Mode, Noise, Tombstones
 from hyperbloom.keys import PUBLIC_KEY_BYTES
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "KeyRange",
     "NoisePolicy",
     "SyncSettings",
+    "TrustSettings",
     "why_no_noise",
 ]
 
@@ -95,6 +96,37 @@ class SyncSettings:
             "help": "longest such wait, reached by backing off",
             "unit": "seconds",
             "min": 0.01,
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustSettings:
+    """The `[trust]` table: which links this node renews by itself."""
+
+    renew_links: bool = field(
+        default=False,
+        metadata={
+            "help": "[renew by itself](#links-renewed-by-themselves) the links that were issued "
+            "here by hand, to peers that are connected"
+        },
+    )
+    renew_within: float = field(
+        default=LINK_ENDS_SOON,
+        metadata={
+            "help": "how long before its end a link is renewed",
+            "unit": "seconds",
+            "min": 1,
+        },
+    )
+    renew_for: float = field(
+        default=30 * 86_400.0,
+        metadata={
+            "help": "how long a renewed link holds from then on, at most; never longer than this "
+            "node's own",
+            "unit": "seconds",
+            "min": 1,
+            "max": 3e9,
         },
     )
 

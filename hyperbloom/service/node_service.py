@@ -187,6 +187,7 @@ class NodeService(MultiService):
             peer_id=os.urandom(PEER_ID_BYTES),
             leeway=config.leeway,
             noise=config.noise,
+            trust=config.trust,
             feed_keys=feed_keys,
         )
         node = Node(

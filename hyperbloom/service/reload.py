@@ -1,10 +1,10 @@
 """A configuration read anew while the node runs: what changes at once, and what needs a restart.
 
 The file is read and checked whole before anything changes, so that a mistake in it changes nothing.
-Then the feeds, `[limits]`, `[sync]`, `advertise`, `noise`, `default_feed` and the log level become
-what it says; everything else, such as the ports, is only named as needing a restart. Any two
-configurations are told apart field by field, so that a setting that is new here is one that needs a
-restart until it is entered among the others.
+Then the feeds, `[limits]`, `[sync]`, `[trust]`, `advertise`, `noise`, `default_feed` and the log
+level become what it says; everything else, such as the ports, is only named as needing a restart.
+Any two configurations are told apart field by field, so that a setting that is new here is one that
+needs a restart until it is entered among the others.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ __all__ = ["ConfigReload", "Reloaded", "differences"]
 _AT_ONCE = (
     "[limits]",
     "[sync]",
+    "[trust]",
     "[node] advertise",
     "[node] log_level",
     "[node] noise",
     "[node] default_feed",
 )
 #: Fields of `Config` that are tables of the file; the other ones are keys of `[node]`.
-_TABLES = ("limits", "sync", "discovery", "objects")
+_TABLES = ("limits", "sync", "trust", "discovery", "objects")
 
 log = Logger()
 
@@ -171,6 +172,7 @@ class ConfigReload:
             advertise=config.advertise,
             pinned=[feed.key for feed in config.feeds],
             default_feed=config.default_feed,
+            trust=config.trust,
         )
         if self._set_log_level is not None:
             self._set_log_level(config.log_level)
@@ -180,6 +182,7 @@ class ConfigReload:
             feeds=config.feeds,
             limits=config.limits,
             sync=config.sync,
+            trust=config.trust,
             advertise=config.advertise,
             noise=config.noise,
             default_feed=config.default_feed,

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 from hyperbloom.trust import Chain
 from hyperbloom.wire.extensions.broadcast_tree import ValuesPull, ValuesTold
 from hyperbloom.wire.extensions.reconcile import Sketch, SketchRequest, ValuesWanted
+from hyperbloom.wire.extensions.renew_links import RenewedChain
 from hyperbloom.wire.extensions.set_digest import Digest, DigestRequest
 from hyperbloom.wire.messages import Request, Sync
 
@@ -29,6 +30,7 @@ __all__ = [
     "NoiseReceived",
     "OpenReceived",
     "RemotePeer",
+    "RenewalReceived",
     "RequestReceived",
     "SketchReceived",
     "SketchRequested",
@@ -196,6 +198,13 @@ class ValuesPulled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RenewalReceived:
+    """The peer sent a newer chain for our key, of which nothing is verified (`renew-links`)."""
+
+    renewal: RenewedChain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownIgnored:
     """A message of an unknown id was skipped. `size` is the length of its frame in bytes."""
 
@@ -226,6 +235,7 @@ Event: TypeAlias = (
     | ValuesAskedFor
     | IdsTold
     | ValuesPulled
+    | RenewalReceived
     | UnknownIgnored
     | ConnectionEnded
 )

@@ -12,6 +12,7 @@ from hyperbloom.wire.events import (
     DigestRequested,
     Event,
     IdsTold,
+    RenewalReceived,
     SketchReceived,
     SketchRequested,
     ValuesAskedFor,
@@ -19,13 +20,21 @@ from hyperbloom.wire.events import (
 )
 from hyperbloom.wire.extensions.broadcast_tree import BROADCAST_TREE, ValuesPull, ValuesTold
 from hyperbloom.wire.extensions.reconcile import RECONCILE, Sketch, SketchRequest, ValuesWanted
+from hyperbloom.wire.extensions.renew_links import RENEW_LINKS, RenewedChain
 from hyperbloom.wire.extensions.set_digest import SET_DIGEST, Digest, DigestRequest
 from hyperbloom.wire.states import Input
 
 __all__ = ["EXTENSION_MESSAGES", "ExtensionMessage", "Kind"]
 
 ExtensionMessage: TypeAlias = (
-    DigestRequest | Digest | SketchRequest | Sketch | ValuesWanted | ValuesTold | ValuesPull
+    DigestRequest
+    | Digest
+    | SketchRequest
+    | Sketch
+    | ValuesWanted
+    | ValuesTold
+    | ValuesPull
+    | RenewedChain
 )
 
 
@@ -85,6 +94,12 @@ EXTENSION_MESSAGES: Final[Mapping[int, Kind]] = MappingProxyType(
             Input.SEND_VALUES_PULL,
             Input.RECEIVE_VALUES_PULL,
             lambda body: ValuesPulled(pull=ValuesPull.decode(body)),
+        ),
+        RenewedChain.message_id: Kind(
+            RENEW_LINKS,
+            Input.SEND_RENEWED_CHAIN,
+            Input.RECEIVE_RENEWED_CHAIN,
+            lambda body: RenewalReceived(renewal=RenewedChain.decode(body)),
         ),
     }
 )

@@ -57,6 +57,7 @@ class Input(Enum):
     SEND_VALUES_WANTED = "send ValuesWanted"
     SEND_VALUES_TOLD = "send ValuesTold"
     SEND_VALUES_PULL = "send ValuesPull"
+    SEND_RENEWED_CHAIN = "send RenewedChain"
     RECEIVE_OPEN = "receive Open"
     RECEIVE_HANDSHAKE = "receive Handshake"
     RECEIVE_HANDSHAKE_THEN_SEND = "receive Handshake, send NoiseMessage next"
@@ -74,6 +75,7 @@ class Input(Enum):
     RECEIVE_VALUES_WANTED = "receive ValuesWanted"
     RECEIVE_VALUES_TOLD = "receive ValuesTold"
     RECEIVE_VALUES_PULL = "receive ValuesPull"
+    RECEIVE_RENEWED_CHAIN = "receive RenewedChain"
     RECEIVE_UNKNOWN = "receive unknown id"
     CLOSE = "close"
 
@@ -96,6 +98,7 @@ _WHEN_SECURE: Final = (
     Input.SEND_VALUES_WANTED,
     Input.SEND_VALUES_TOLD,
     Input.SEND_VALUES_PULL,
+    Input.SEND_RENEWED_CHAIN,
     Input.RECEIVE_SYNC,
     Input.RECEIVE_FILTER_OPTIONS,
     Input.RECEIVE_DATA,
@@ -108,6 +111,7 @@ _WHEN_SECURE: Final = (
     Input.RECEIVE_VALUES_WANTED,
     Input.RECEIVE_VALUES_TOLD,
     Input.RECEIVE_VALUES_PULL,
+    Input.RECEIVE_RENEWED_CHAIN,
     Input.RECEIVE_UNKNOWN,
 )
 

@@ -20,7 +20,12 @@ from hyperbloom.feed_words import Dialect, Noise, check_alias
 from hyperbloom.objects.classes.hashes import HashRule
 from hyperbloom.objects.settings import HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
-from hyperbloom.replication.settings import FeedSettings, NoisePolicy, SyncSettings
+from hyperbloom.replication.settings import (
+    FeedSettings,
+    NoisePolicy,
+    SyncSettings,
+    TrustSettings,
+)
 from hyperbloom.wire import DIALECTS
 
 KEY = "ab" * 32
@@ -157,6 +162,18 @@ def test_rates_are_numbers_or_sizes():
     assert "must be 0 or at least 16384, not 16383" in refusal("[limits]\nsend_rate = 16383")
     assert "'fast' is not a size" in refusal('[limits]\nsend_rate = "fast"')
     assert "must be a finite number" in refusal("[limits]\nsend_rate = nan")
+
+
+def test_links_are_renewed_only_where_it_is_said():
+    assert parse("").trust == TrustSettings(
+        renew_links=False, renew_within=7 * 86_400.0, renew_for=30 * 86_400.0
+    )
+    text = '[trust]\nrenew_links = true\nrenew_within = "3d"\nrenew_for = "90d"'
+    assert parse(text).trust == TrustSettings(
+        renew_links=True, renew_within=3 * 86_400.0, renew_for=90 * 86_400.0
+    )
+    assert "at least 1" in refusal("[trust]\nrenew_for = 0")
+    assert "true or false" in refusal('[trust]\nrenew_links = "yes"')
 
 
 def test_a_config_is_frozen():
@@ -382,6 +399,7 @@ def test_the_template_is_the_default_configuration():
         "node": {"listen": ["tcp:4365"]},
         "discovery": {},
         "sync": {},
+        "trust": {},
         "limits": {},
         "objects": {},
         "api": {},
@@ -397,7 +415,7 @@ def test_every_setting_of_the_template_can_be_uncommented():
         name = body.split(" = ")[0]
         is_setting = line.startswith("# ") and " = " in body and name.isidentifier()
         # A passphrase file has no default: the one that is shown is an example.
-        shown = table in ("[discovery]", "[sync]", "[limits]", "[objects]", "[api]")
+        shown = table in ("[discovery]", "[sync]", "[trust]", "[limits]", "[objects]", "[api]")
         if is_setting and shown and name != "passphrase_file":
             line = body
         if table == "[discovery]" and line.startswith(("#     ", "# ]")):
@@ -407,6 +425,7 @@ def test_every_setting_of_the_template_can_be_uncommented():
     assert parse(text) == parse("")
     assert len(tomllib.loads(text)["limits"]) == len(dataclasses.fields(Limits))
     assert len(tomllib.loads(text)["sync"]) == len(dataclasses.fields(SyncSettings))
+    assert len(tomllib.loads(text)["trust"]) == len(dataclasses.fields(TrustSettings))
     settings = dataclasses.fields(DiscoverySettings)
     keys = {field.name for field in settings if "help" in field.metadata}
     assert set(tomllib.loads(text)["discovery"]) == keys

@@ -103,7 +103,7 @@ def most(rate, seconds, connections=1):
     return rate * (seconds + BURST_SECONDS) + connections * piece
 
 
-@pytest.mark.parametrize("rate", [8 * KIB, 100 * KIB, 2_000_000, 50_000_000])
+@pytest.mark.parametrize("rate", [8 * KIB, 100 * KIB, 2_000_000, 8_000_000])
 def test_the_mean_of_what_is_sent_is_the_rate(rate):
     line = Line(send_rate=rate)
     _, wire, _ = line.connect("one", slice_bytes=65_536)

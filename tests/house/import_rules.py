@@ -75,7 +75,9 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "connections": Room(knows=("addresses",), packages=("twisted", "zope")),
         # The three network parts, which do not know each other.
         "replication": Room(
-            knows=(*_CORE_AND_STORE, "addresses", "connections", "feed_keys", "feed_words"),
+            knows=(
+                *_CORE_AND_STORE, "addresses", "connections", "feed_keys", "feed_words", "units"
+            ),
             packages=("twisted", "zope"),
         ),
         "discovery": Room(

@@ -40,6 +40,7 @@ from hyperbloom.wire import (
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded, DataReceived, HandshakeReceived
 from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, ValuesTold
+from hyperbloom.wire.extensions.renew_links import RenewedChain
 from hyperbloom.wire.framing import MAGIC, encode_varint
 from hyperbloom.wire.states import State
 
@@ -165,13 +166,14 @@ MESSAGES = [
     ValuesWanted(number=7, ids=b"i" * 16).encode(),
     ValuesTold(ids=b"i" * 16 + b"j" * 16).encode(),
     ValuesPull(link=LinkKind.PUSH, ids=b"i" * 16).encode(),
+    RenewedChain(links=(b"l" * 137, b"m" * 137)).encode(),
 ]
 bodies = st.one_of(
     st.binary(max_size=200),
     st.sampled_from(MESSAGES),
     st.builds(changed, st.sampled_from(MESSAGES), changes),
 )
-ids = st.integers(0, 7) | st.integers(4365, 4371) | st.integers(0, 2**64 - 1)
+ids = st.integers(0, 7) | st.integers(4365, 4373) | st.integers(0, 2**64 - 1)
 frames = st.tuples(ids, bodies)
 
 

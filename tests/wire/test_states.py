@@ -48,6 +48,7 @@ from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded
 from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.extensions.noise import NoiseMessage
+from hyperbloom.wire.extensions.renew_links import RenewedChain
 from hyperbloom.wire.states import (
     PAUSED_STATES,
     TRANSITIONS,
@@ -62,6 +63,7 @@ SKETCH = Sketch.nothing(1, 0)
 WANTED = ValuesWanted(number=1, ids=b"")
 IDS_TOLD = ValuesTold(ids=bytes(16))
 PULL = ValuesPull(link=LinkKind.TELL, ids=b"")
+RENEWED = RenewedChain(links=(bytes(137),))
 TOLD = Digest(
     number=1,
     count=0,
@@ -101,6 +103,7 @@ COMMANDS: dict[Input, Callable[[Session, Dialect], object]] = {
     Input.SEND_VALUES_WANTED: lambda session, _: session.send_extension(WANTED),
     Input.SEND_VALUES_TOLD: lambda session, _: session.send_extension(IDS_TOLD),
     Input.SEND_VALUES_PULL: lambda session, _: session.send_extension(PULL),
+    Input.SEND_RENEWED_CHAIN: lambda session, _: session.send_extension(RENEWED),
     Input.CLOSE: lambda session, _: session.close(),
 }
 
@@ -135,6 +138,7 @@ ARRIVALS: dict[Input, Callable[[RawPeer, Dialect], None]] = {
     Input.RECEIVE_VALUES_WANTED: lambda peer, _: peer.send(4369, WANTED.encode()),
     Input.RECEIVE_VALUES_TOLD: lambda peer, _: peer.send(4370, IDS_TOLD.encode()),
     Input.RECEIVE_VALUES_PULL: lambda peer, _: peer.send(4371, PULL.encode()),
+    Input.RECEIVE_RENEWED_CHAIN: lambda peer, _: peer.send(4373, RENEWED.encode()),
     Input.RECEIVE_UNKNOWN: lambda peer, _: peer.send(99, b"whatever"),
 }
 

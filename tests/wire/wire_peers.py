@@ -30,6 +30,7 @@ from hyperbloom.wire.events import ConnectionEnded, Event, HandshakeReceived, No
 from hyperbloom.wire.extensions.broadcast_tree import BROADCAST_TREE
 from hyperbloom.wire.extensions.noise import NOISE, NoiseHandshake, NoiseMessage
 from hyperbloom.wire.extensions.reconcile import RECONCILE
+from hyperbloom.wire.extensions.renew_links import RENEW_LINKS
 from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 from hyperbloom.wire.framing import MAGIC, encode_frame, encode_varint
 from hyperbloom.wire.states import State
@@ -115,7 +116,7 @@ class RawPeer:
 LOCAL_NONCE = b"\x0a" * 24
 REMOTE_NONCE = b"\x0b" * 24
 PEER_ID = b"\x0c" * 32
-EXTENSIONS = (SET_DIGEST, RECONCILE, BROADCAST_TREE)
+EXTENSIONS = (SET_DIGEST, RECONCILE, BROADCAST_TREE, RENEW_LINKS)
 
 
 def open_bytes(

@@ -12,6 +12,7 @@ from hyperbloom.replication.broadcast.tree_driver import TreeDriver
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.forgetting import Forgetting
 from hyperbloom.replication.feed.peers import FeedPeers
+from hyperbloom.replication.feed.renewals import Renewals
 from hyperbloom.replication.feed.trust import FeedTrust
 from hyperbloom.replication.feed.values import FeedValues
 from hyperbloom.replication.reading.ranges import union
@@ -54,6 +55,7 @@ class Feed:
         self.tree = TreeDriver(context.clock)
         self.values.subscribe(self.tree.stored)
         self.values.subscribe(self.stream.offer)
+        self.renewals = Renewals(self.trust, context, self.peers, lambda: self.log_name)
         self.forgetting = Forgetting(
             self.key, context, shrunk=self._shrunk, restored=self._restored
         )
@@ -96,6 +98,11 @@ class Feed:
     def speaks_broadcast_tree(self) -> bool:
         """Whether peers can tell this node ids in place of values: it passes all of them on."""
         return self.settings.mode == "full"
+
+    @property
+    def speaks_renew_links(self) -> bool:
+        """Whether peers can send this node a renewed chain: the links of the feed end at all."""
+        return self.dialect.link_format.has_expiry
 
     @property
     def noise(self) -> NoisePolicy:
@@ -162,7 +169,7 @@ class Feed:
 
         `retained_out`: values that retention has forgotten.
         """
-        chain, issued, peers = self.trust.chain, self.trust.issued, self.peers
+        until, issued, peers = self.trust.writes_until, self.trust.issued, self.peers
         forgotten = self._forgotten()
         return FeedTraffic(
             key=self.key,
@@ -170,8 +177,8 @@ class Feed:
             count=self.values.count,
             bytes=self.values.size,
             is_shared=self.trust.membership.has_links,
-            trusted=chain is not None,
-            chain_expires=chain.expires if chain and math.isfinite(chain.expires) else None,
+            trusted=until is not None,
+            chain_expires=until if until is not None and math.isfinite(until) else None,
             issued_links=issued.count,
             issued_expire=issued.first_expires,
             peers=len(peers),

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
-from hyperbloom.keys import Identity
+from hyperbloom.keys import Identity, keyed_hash
 from hyperbloom.store.limits import MAX_LINKS_PER_FEED, MAX_LINKS_PER_ISSUER
 from hyperbloom.store.records import LinkRecord
 from hyperbloom.store.tables.links import PutLinks
@@ -34,6 +34,14 @@ __all__ = ["IssuedLinks", "KeyDenied", "Membership", "NotTrusted"]
 #: The part of the room for links that what peers bring may fill; the rest is for what is issued
 #: or handed over by hand, so that no member can shut others out with links it makes up.
 PEERS_SHARE = 0.75
+
+#: A link that was issued by hand says so in its nonce: the last bytes are a hash of the others and
+#: the trustee, keyed by the issuer's secret. To everybody else they are random.
+_MARK_BYTES = 8
+_MARK = b"issued by hand"
+
+#: Chains looked at, one after the other, for the last moment at which this node may write.
+_MOST_CHAINS = 8
 
 #: A link with the key of its issuer.
 _Issued = tuple[bytes, TrustLink]
@@ -83,6 +91,7 @@ class Membership:
         self.unreadable = 0
         self._chain: Chain | None = None
         self._searched_at, self._searched_until = math.inf, -math.inf
+        self._lasts: float | None = None
         self._issued = IssuedLinks(count=0, first_expires=None)
         self._counted_at, self._counted_until = math.inf, -math.inf
         for record in records:
@@ -98,7 +107,26 @@ class Membership:
             self._searched_at = now
             self._chain = self._search(now)
             self._searched_until = math.inf if self._chain is None else self._chain.expires
+            self._lasts = None
         return self._chain
+
+    def writes_until(self, *, now: float) -> float | None:
+        """Until when this node may write if nothing changes; None: it may not at `now`.
+
+        Where the chain of now ends, another one may go on: a longer one, or one renewed.
+        """
+        chain = self.chain(now=now)
+        if chain is None:
+            return None
+        if self._lasts is None:
+            lasts = chain.expires
+            for _ in range(_MOST_CHAINS if math.isfinite(lasts) else 0):
+                later = self.shortest_chain(chain.holder, now=math.nextafter(lasts, math.inf))
+                if later is None:
+                    break
+                lasts = later.expires
+            self._lasts = lasts
+        return self._lasts
 
     def _search(self, now: float) -> Chain | None:
         if self._identity.public_key == self.feed_key:
@@ -191,14 +219,23 @@ class Membership:
         return self._take(fresh, introduced_by=self._identity.public_key, now=now)
 
     def issue(
-        self, trustee: bytes, *, expires: float, nonce: bytes, now: float, share: float
+        self,
+        trustee: bytes,
+        *,
+        expires: float,
+        nonce: bytes,
+        now: float,
+        share: float,
+        by_hand: bool = True,
     ) -> tuple[TrustLink, PutLinks]:
         """Sign a link for `trustee`, never outliving this node's own chain.
 
         The same link is given again to who comes again. `share` is the part of the room for links
-        that it may fill. Raises `NotTrusted` without a chain of our own, `ValueError` where there
-        is no room or the result could not be used: a chain would be too long, the expiry has
-        passed, the trustee is the feed itself, or an end is asked of links that have none.
+        that it may fill. `by_hand`: a person wants the trustee to write, and the link may be
+        renewed; else it only shortens a way that is there. `nonce`: 32 fresh random bytes. Raises
+        `NotTrusted` without a chain of our own, `ValueError` where there is no room or the result
+        could not be used: a chain would be too long, the expiry has passed, the trustee is the feed
+        itself, or an end is asked of links that have none.
         """
         chain = self.require_chain(now=now)
         if len(chain) >= MAX_CHAIN_LINKS:
@@ -221,7 +258,9 @@ class Membership:
         lasting = min(expires, chain.expires)
         if self._format.has_expiry and math.isinf(lasting):
             raise ValueError("links of this feed's dialect have to expire: say when")
-        issued = self._issued_to(trustee, lasting)
+        if by_hand:
+            nonce = self._marked(nonce, trustee)
+        issued = self._issued_to(trustee, lasting, by_hand=by_hand)
         if issued is not None:
             return issued, self._records([(own, issued)], introduced_by=own, now=now)
         link = issue_link(
@@ -230,9 +269,26 @@ class Membership:
         self._require_room([(own, link)], now=now, share=share)
         return link, self._take([(own, link)], introduced_by=own, now=now)
 
-    def _issued_to(self, trustee: bytes, expires: float) -> TrustLink | None:
+    def _issued_to(self, trustee: bytes, expires: float, *, by_hand: bool) -> TrustLink | None:
+        for link in self._graph.between(self._identity.public_key, trustee):
+            if link.expires == expires and (self._is_by_hand(link) or not by_hand):
+                return link
+        return None
+
+    def _marked(self, nonce: bytes, trustee: bytes) -> bytes:
+        front = nonce[:-_MARK_BYTES]
+        return front + keyed_hash(_MARK, trustee, front, key=self._identity.seed)[:_MARK_BYTES]
+
+    def _is_by_hand(self, link: TrustLink) -> bool:
+        return link.nonce == self._marked(link.nonce, link.public_key)
+
+    def renewable(self, trustee: bytes) -> TrustLink | None:
+        """The longest link to a key that this node has issued by hand; None also to one denied."""
+        if trustee in self._denied or not self._format.has_expiry:
+            return None
         links = self._graph.between(self._identity.public_key, trustee)
-        return next((link for link in links if link.expires == expires), None)
+        by_hand = [link for link in links if self._is_by_hand(link)]
+        return max(by_hand, key=lambda link: link.expires, default=None)
 
     def holders(self, *, now: float) -> set[bytes]:
         """The keys that hold a link of this node at `now`; reads all its links."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.replication.counters import Counters
+from hyperbloom.replication.feed.renewals import RenewalPeer
 from hyperbloom.replication.limits import (
     LEAST_REPLY_SCALE,
     MAX_REPLY_SCALES,
@@ -21,13 +22,11 @@ from hyperbloom.store.records import Holding
 __all__ = ["FeedPeer", "FeedPeers", "ReplyScales", "SaltedTries"]
 
 
-class FeedPeer(Protocol):
+class FeedPeer(RenewalPeer, Protocol):
     """A secure peer, as the feed, the node and those who wait for it see it."""
 
     @property
     def id(self) -> bytes: ...
-    @property
-    def remote_key(self) -> bytes: ...
     @property
     def name(self) -> str: ...
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from twisted.internet.defer import Deferred, succeed
@@ -34,6 +34,8 @@ class FeedTrust:
         self._credentials: Credentials | None = None
         #: Keys that were invited by hand and have not come yet, and when they were (µs).
         self._pending = {found.key: found.invited_at for found in context.store.pending(key)}
+        #: Called with each link that was issued by hand, when it is on disk.
+        self.issued_by_hand: Callable[[TrustLink], None] | None = None
         self.membership = Membership(
             key,
             self.identity,
@@ -61,6 +63,11 @@ class FeedTrust:
     def chain(self) -> Chain | None:
         """The chain this node proves itself with now, or None when it has none."""
         return self.membership.chain(now=self._context.now())
+
+    @property
+    def writes_until(self) -> float | None:
+        """Until when this node may write if nothing changes; None: it may not now."""
+        return self.membership.writes_until(now=self._context.now())
 
     def require_chain(self) -> Chain:
         """The same; raises `NotTrusted`, with what to do about it, where there is none."""
@@ -98,11 +105,12 @@ class FeedTrust:
         return self._when_stored(self.membership.add(chain, now=now), chain)
 
     def issue_link(
-        self, trustee: bytes, *, expires: float, share: float = 1.0
+        self, trustee: bytes, *, expires: float, share: float = 1.0, by_hand: bool = True
     ) -> Deferred[TrustLink]:
         """Sign a link for `trustee` and store it; raises `NotTrusted` or `ValueError`.
 
-        `share` is the part of the room for links that it may fill.
+        `share` is the part of the room for links that it may fill. `by_hand`: see
+        `Membership.issue`.
         """
         link, put = self.membership.issue(
             trustee,
@@ -110,8 +118,15 @@ class FeedTrust:
             nonce=self._context.random_bytes(32),
             now=self._context.now(),
             share=share,
+            by_hand=by_hand,
         )
-        return self._when_stored(put, link)
+        stored = self._when_stored(put, link)
+        return stored.addCallback(self._tell_issued) if by_hand else stored
+
+    def _tell_issued(self, link: TrustLink) -> TrustLink:
+        if self.issued_by_hand is not None:
+            self.issued_by_hand(link)
+        return link
 
     def invite(self, trustee: bytes, *, expires: float) -> Deferred[TrustLink]:
         """Like `issue_link`, by hand: a key that could not write is `invited` until it comes."""

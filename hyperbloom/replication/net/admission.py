@@ -37,9 +37,12 @@ from hyperbloom.wire.events import RemotePeer
 __all__ = ["Admission", "AdmittedPeer"]
 
 #: Closings that tell a person nothing.
-_ORDINARY = frozenset({"stopped", "twin", "own", "lost", "cut"})
+_ORDINARY = frozenset({"stopped", "twin", "own", "lost", "cut", "renewed"})
 #: Somebody on the path did that.
 _ALARMING = frozenset({"stripped", "altered"})
+
+#: Seconds before the end of this node's chain at which a connection is made anew by a renewed one.
+RENEWED_SECONDS = 2.0
 
 log = Logger()
 
@@ -304,7 +307,10 @@ class Admission(Registry[AdmittedPeer]):
                 peer.close(CloseReason("no-chain", "this node's own chain has expired"))
             elif peering.scheduler.stalled_since(moment) > self.context.limits.stall_seconds:
                 peer.abort(CloseReason("stalled", "it reads nothing of what waits for it"))
+            elif _is_renewed(peering, now):
+                peer.close(CloseReason("renewed", "it is connected anew, by the renewed chain"))
             else:
+                peering.feed.renewals.look(peering)
                 peer.look_again()
 
     def close_feed(self, feed_key: bytes, why: CloseReason) -> None:
@@ -357,6 +363,14 @@ def _is_denied(key: bytes, remote_key: bytes) -> CloseReason:
     if key == remote_key:
         return CloseReason("denied", "its key is denied (`trust denied`)")
     return CloseReason("denied", "its chain leads through a key that is denied (`trust denied`)")
+
+
+def _is_renewed(peering: Peering, now: float) -> bool:
+    """Whether this node's chain on a connection is about to end, and there is one in its place."""
+    if peering.own_until - now >= RENEWED_SECONDS:
+        return False
+    chain = peering.feed.trust.chain
+    return chain is not None and chain.expires - RENEWED_SECONDS > max(peering.own_until, now)
 
 
 def _key_of(peer: AdmittedPeer) -> bytes | None:

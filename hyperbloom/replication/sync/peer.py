@@ -52,6 +52,7 @@ from hyperbloom.wire.events import (
     IdsTold,
     LinkReceived,
     RemotePeer,
+    RenewalReceived,
     RequestReceived,
     SketchReceived,
     SketchRequested,
@@ -61,6 +62,7 @@ from hyperbloom.wire.events import (
 )
 from hyperbloom.wire.extensions.broadcast_tree import BROADCAST_TREE
 from hyperbloom.wire.extensions.reconcile import RECONCILE
+from hyperbloom.wire.extensions.renew_links import RENEW_LINKS, RenewedChain
 from hyperbloom.wire.extensions.set_digest import SET_DIGEST
 
 __all__ = ["SPLITS_REPLIES", "Peering", "extensions_of"]
@@ -80,13 +82,18 @@ log = Logger()
 
 def extensions_of(feed: Feed) -> tuple[str, ...]:
     """What this node announces in its Handshakes about a feed."""
-    return _names(feed.speaks_set_digest, feed.speaks_reconcile, feed.speaks_broadcast_tree)
+    return _names(
+        feed.speaks_set_digest,
+        feed.speaks_reconcile,
+        feed.speaks_broadcast_tree,
+        feed.speaks_renew_links,
+    )
 
 
 @cache
 def _names(*speaks: bool) -> tuple[str, ...]:
     """The same object for all connections that announce the same."""
-    named = zip((SET_DIGEST, RECONCILE, BROADCAST_TREE), speaks, strict=True)
+    named = zip((SET_DIGEST, RECONCILE, BROADCAST_TREE, RENEW_LINKS), speaks, strict=True)
     return (SPLITS_REPLIES, *(name for name, is_spoken in named if is_spoken))
 
 
@@ -175,6 +182,7 @@ class Peering:
         self.feed.peers.add(self)
         self.feed.trust.learn(self.remote.chain, self.remote_key)
         self._issue_link()
+        self.feed.renewals.look(self)
         for bounds in self.feed.interests:
             self.request(bounds)
         self.sync.begin(0.0 if self.outgoing else self.context.sync.answer_wait)
@@ -193,6 +201,7 @@ class Peering:
         self.context.shares.leave(self.share)
         self.share.wake()
         self.feed.peers.remove(self)
+        self.feed.renewals.gone(self)
         self.tree.stop()
         self.sync.stop()
 
@@ -306,6 +315,8 @@ class Peering:
                 if self.context.denied.first_of(event.chain) is None:
                     self.feed.trust.learn(event.chain, self.remote_key)
                     self._session.use_chain(event.chain)
+            case RenewalReceived():
+                self.feed.renewals.take(self, event.renewal.links)
             case DataRefused(reason="expired"):
                 # No fault of the peer's: it was on its way while the time ran out.
                 self.connection.close(CloseReason("expired", "a link of its chain has expired"))
@@ -467,11 +478,37 @@ class Peering:
         if expires is None or chain is None or chain.expires < expires:
             return
         try:
-            issued = self.feed.trust.issue_link(self.remote_key, expires=expires, share=PEERS_SHARE)
+            issued = self.feed.trust.issue_link(
+                self.remote_key, expires=expires, share=PEERS_SHARE, by_hand=False
+            )
         except (NotTrusted, ValueError) as error:
             self.connection.tell("no-link", f"no link is issued to it: {error}")
             return
         issued.addCallback(self.output.send_link).addErrback(self._job_failed)
+
+    # Renewed chains (`feed.renewals.RenewalPeer`)
+
+    @property
+    def takes_renewals(self) -> bool:
+        """Whether the peer can be sent a renewed chain."""
+        return RENEW_LINKS in self.remote.extensions
+
+    def send_renewal(self, chain: Chain) -> None:
+        """Send a chain to the peer's key."""
+        self.output.send_extension(RenewedChain(links=chain.to_wire()))
+
+    def has_new_chain(self, chain: Chain) -> None:
+        """The peer has brought this node the chain that it proves itself with from now on."""
+        if not self._stopped:
+            self._session.use_chain(chain)
+
+    def say(self, kind: str, what: str) -> None:
+        """Something of the peer's, for the log."""
+        self.connection.tell(kind, what)
+
+    def broke_a_rule(self, what: str) -> None:
+        """The peer broke a rule, in words."""
+        self.connection.strike(what)
 
     def _job_failed(self, failure: Failure) -> None:
         """Something went wrong here: end the connection, and say so in the log."""

@@ -25,6 +25,7 @@ from hyperbloom.wire.credentials import signed_frames
 from hyperbloom.wire.extension_messages import ExtensionMessage
 from hyperbloom.wire.extensions.broadcast_tree import ValuesPull, ValuesTold
 from hyperbloom.wire.extensions.reconcile import ID_BYTES
+from hyperbloom.wire.extensions.renew_links import RenewedChain
 from hyperbloom.wire.packing import pack_values
 
 __all__ = ["Connection", "PeerOutput"]
@@ -185,7 +186,7 @@ class PeerOutput:
             return
         data = self._session.send_extension(message)
         match message:
-            case DigestRequest() | Digest():
+            case DigestRequest() | Digest() | RenewedChain():
                 self._connection.write(data)
                 return
             case ValuesTold(ids=ids):

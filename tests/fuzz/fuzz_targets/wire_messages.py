@@ -23,6 +23,7 @@ from hyperbloom.wire import (
     ValuesWanted,
 )
 from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, ValuesTold
+from hyperbloom.wire.extensions.renew_links import RenewedChain
 
 MAX_BYTES = 4_096
 RUNS = 127
@@ -30,6 +31,7 @@ RUNS = 127
 KINDS = (
     Open, Handshake, Sync, FilterOptions, Data, Request, Link, DigestRequest, Digest,
     SketchRequest, Sketch, ValuesWanted, ValuesTold, ValuesPull,
+    RenewedChain,
 )  # fmt: skip
 
 
@@ -82,6 +84,7 @@ def seeds() -> dict[str, bytes]:
         ),
         "values-wanted": ValuesWanted(number=7, ids=b"a" * 16 + b"b" * 16),
         "values-told": ValuesTold(ids=b"a" * 16 + b"b" * 16),
+        "renewed-chain": RenewedChain(links=(b"l" * 137, b"m" * 137)),
         "values-pull": ValuesPull(link=LinkKind.PUSH, ids=b"a" * 16),
         "sync-range": Sync(
             filter=b"\xff\x00", size=16, n=3, seed=1, limit=5, range=Range(start=b"a", end=b"b")

@@ -25,6 +25,7 @@ from hyperbloom.wire import (
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded
 from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, ValuesTold
+from hyperbloom.wire.extensions.renew_links import RenewedChain
 from hyperbloom.wire.framing import encode_frame
 from hyperbloom.wire.states import State
 
@@ -111,6 +112,10 @@ def _messages(dialect: object) -> bytes:
         (4369, ValuesWanted(number=7, ids=b"i" * 16).encode()),
         (4370, ValuesTold(ids=b"i" * 16).encode()),
         (4371, ValuesPull(link=LinkKind.TELL, ids=b"i" * 16).encode()),
+        (
+            4373,
+            RenewedChain(links=(link.to_bytes(),)).encode() if dialect.has_link_message else b"",
+        ),
         (77, b"unknown"),
     ]
     return b"".join(encode_frame(message_id, body) for message_id, body in frames)
