@@ -79,6 +79,29 @@ def test_a_key_that_this_node_has_not_invited(node, invited):
     assert said.startswith(f"this node has issued no link to {OTHER.public_key.hex()}")
 
 
+def test_a_key_may_be_named_by_its_first_digits(node, invited):
+    form = json.loads(node.out("trust", "renew", SOON.public_key.hex()[:12], "--json"))
+    assert form["renewed"][0]["key"] == SOON.public_key.hex()
+
+
+def test_what_the_node_refuses_is_said_and_the_others_are_renewed(node, invited, monkeypatch):
+    invite = invited.invite
+
+    def refused(trustee, *, expires):
+        if trustee == SOON.public_key:
+            raise ValueError("the feed holds as many links as it may")
+        return invite(trustee, expires=expires)
+
+    monkeypatch.setattr(invited, "invite", refused)
+    words = ("--all-expiring", "--within", "21d", "--expires", "60d")
+    result = node("trust", "renew", *words)
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{LATER.public_key.hex()} may write until ")
+    assert f"{SOON.public_key.hex()}: the feed holds as many links as it may" in result.stderr
+    said = node.refusal(1, "trust", "renew", SOON.public_key.hex())
+    assert said == "the feed holds as many links as it may"
+
+
 def test_one_or_all(node, invited):
     for words in ((), (SOON.public_key.hex(), "--all-expiring")):
         result = node("trust", "renew", *words)

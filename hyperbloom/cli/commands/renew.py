@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hyperbloom.api.problems import Problem
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
 from hyperbloom.cli.commands.trust import expiry_text
-from hyperbloom.cli.parameters import AGE, EXPIRES, PUBLIC_KEY, feed_option
+from hyperbloom.cli.offers import offer_peers
+from hyperbloom.cli.parameters import AGE, EXPIRES, PEER_KEY, feed_option
+from hyperbloom.cli.tables import key_text
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.exit_codes import ExitCode
-from hyperbloom.feed_words import LINK_ENDS_SOON
+from hyperbloom.feed_words import LINK_ENDS_SOON, is_beginning
 from hyperbloom.units import format_duration
 
 if TYPE_CHECKING:
@@ -48,10 +51,13 @@ class _Held:
     expires: float
     issued: float
     is_only_shorter: bool
+    name: str | None
 
 
 @click.command("renew", cls=Command)
-@click.argument("holder", type=PUBLIC_KEY, required=False, metavar="[KEY]")
+@click.argument(
+    "holder", type=PEER_KEY, required=False, metavar="[KEY]", shell_complete=offer_peers
+)
 @click.option("--all-expiring", is_flag=True, help="Every key whose link ends within --within.")
 @click.option(
     "--within",
@@ -73,7 +79,7 @@ class _Held:
 @pass_app
 def renew(
     app: App,
-    holder: bytes | None,
+    holder: str | None,
     all_expiring: bool,
     within: float,
     expires: float | None,
@@ -88,8 +94,11 @@ def renew(
         raise click.UsageError("give either KEY or --all-expiring")
     with app.client() as client:
         held = _held(client, feed)
-        keys = [holder] if holder is not None else _ending(held, within)
-        renewed = [_renew(app, client, key, held, expires, feed) for key in keys]
+        keys = _ending(held, within) if holder is None else [_meant(holder, held)]
+        renewed = [
+            _renew(app, client, key, held[key], expires, feed, is_one=holder is not None)
+            for key in keys
+        ]
     done = [one for one in renewed if one is not None]
     if app.out.as_json:
         app.out.json({"renewed": done})
@@ -98,17 +107,17 @@ def renew(
     exit_with(ExitCode.OK if len(done) == len(keys) else ExitCode.FAILED)
 
 
-def _held(client: Client, feed: str | None) -> dict[bytes, _Held]:
+def _held(client: Client, feed: str | None) -> dict[str, _Held]:
     """The longest links of this node by their holders, expired ones too."""
     form = client.feed(feed)
     own = form["key"] if form["owner"] else client.status()["public_key"]
     links = client.links(feed=feed)
     named_by_others = {link["trustee"] for link in links if link["issuer"] != own}
-    held: dict[bytes, _Held] = {}
+    held: dict[str, _Held] = {}
     for link in sorted(links, key=_end):
         if link["issuer"] == own:
-            key = bytes.fromhex(link["trustee"])
-            held[key] = _Held(_end(link), link["first_seen"], link["trustee"] in named_by_others)
+            key, name = link["trustee"], link.get("trustee_name")
+            held[key] = _Held(_end(link), link["first_seen"], key in named_by_others, name)
     return held
 
 
@@ -116,7 +125,23 @@ def _end(link: LinkForm) -> float:
     return float("inf") if link["expires"] is None else link["expires"]
 
 
-def _ending(held: Mapping[bytes, _Held], within: float) -> Sequence[bytes]:
+def _meant(word: str, held: Mapping[str, _Held]) -> str:
+    """The key that is meant by its digits, by the first of them, or by its name."""
+    names = [
+        key for key, one in held.items() if one.name and one.name.casefold() == word.casefold()
+    ]
+    found = names or [key for key in held if is_beginning(word, bytes.fromhex(key))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotIssued(f"several keys begin with {word}: give more digits of it")
+    raise NotIssued(
+        f"this node has issued no link to {word}; `trust show` says through whom it may write, and "
+        "`invite` lets it write"
+    )
+
+
+def _ending(held: Mapping[str, _Held], within: float) -> Sequence[str]:
     """Whose links end soon, but those that may only shorten a way which another member opened."""
     now = time.time()
     return [
@@ -129,46 +154,39 @@ def _ending(held: Mapping[bytes, _Held], within: float) -> Sequence[bytes]:
 def _renew(
     app: App,
     client: Client,
-    key: bytes,
-    held: Mapping[bytes, _Held],
+    key: str,
+    before: _Held,
     expires: float | None,
     feed: str | None,
+    *,
+    is_one: bool,
 ) -> dict[str, Any] | None:
-    """Renew one link and say so; None where the node refused one of several."""
-    before = held.get(key)
-    if before is None:
-        raise NotIssued(
-            f"this node has issued no link to {key.hex()}; `trust show` says through whom it may "
-            "write, and `invite` lets it write"
-        )
+    """Renew a link and say so; None where the node refused one of several."""
     until = time.time() + before.expires - before.issued if expires is None else expires
     try:
         answer = client.issue_link(key, expires=until, feed=feed)
-    except HyperbloomError as problem:
-        if len(held) == 1 or not _is_refusal(problem):
+    except Problem as problem:
+        if is_one:
             raise
-        app.out.note(f"{key.hex()}: {problem}")
+        app.out.note(f"{key_text(key, before.name)}: {problem}")
         return None
     way = _way(client, key, feed)
     if not app.out.as_json:
-        app.out.line(f"{key.hex()} may write until {expiry_text(answer['expires'])}")
+        who = key_text(key, before.name)
+        app.out.line(f"{who} may write until {expiry_text(answer['expires'])}")
         app.out.note(_WAYS[way])
     got = answer["expires"]
     if got is not None and got <= before.expires:
         app.out.note("that is no longer than before, because this node's own link ends then")
     return {
-        "key": key.hex(), "expires": got, "before": before.expires, "link": answer["link"],
+        "key": key, "expires": got, "before": before.expires, "link": answer["link"],
         "handed_over": way,
     }  # fmt: skip
 
 
-def _is_refusal(problem: HyperbloomError) -> bool:
-    return problem.kind in (ErrorKind.NOT_TRUSTED, ErrorKind.BAD_REQUEST)
-
-
-def _way(client: Client, key: bytes, feed: str | None) -> str:
+def _way(client: Client, key: str, feed: str | None) -> str:
     about = client.feed(feed)["key"]
-    peers = [peer for peer in client.peers() if (peer["key"], peer["feed"]) == (key.hex(), about)]
+    peers = [peer for peer in client.peers() if (peer["key"], peer["feed"]) == (key, about)]
     if not peers:
         return _WHEN_IT_CONNECTS
     takes = any("renew-links-1" in peer["extensions"] for peer in peers)
