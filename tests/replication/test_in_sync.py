@@ -159,7 +159,7 @@ def test_a_light_node_does_not_announce_it(network):
     owner, member, feed = light_pair(network)
     network.connect(member, owner, feed)
     network.run(12)
-    assert status(owner).extensions == (SPLITS_REPLIES, NOISE)
+    assert status(owner).extensions == (SPLITS_REPLIES, RENEW_LINKS, NOISE)
     assert status(owner).in_sync is None
     with pytest.raises(ValueError, match="light"):
         fired(member.node.wait_synced(feed, [owner.key.hex()], timeout=1))
