@@ -33,6 +33,7 @@ from hyperbloom.store.values.digest_migration import SumUp, begin_sums
 from hyperbloom.store.writer import commit_group
 from hyperbloom.wire import Digest, DigestRequest, Range
 from hyperbloom.wire.extensions.noise import NOISE
+from hyperbloom.wire.extensions.renew_links import RENEW_LINKS
 
 NOTHING = {
     "count": 0, "digest": bytes(32), "settled_count": 0, "settled_digest": bytes(32),
