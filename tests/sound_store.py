@@ -9,8 +9,10 @@ from hyperbloom.store import AppendValues, PutFeed
 from hyperbloom.store.records import LinkRecord, PeerRecord
 from hyperbloom.store.tables.denied import DenyKey
 from hyperbloom.store.tables.links import PutLinks
+from hyperbloom.store.tables.names import NameKey
 from hyperbloom.store.tables.noise import RememberNoise
 from hyperbloom.store.tables.peers import PutPeer
+from hyperbloom.store.tables.pending import PutPending
 from hyperbloom.store.values.ordered_index import PART_BYTES
 from hyperbloom.store.values.refused import RememberRefused
 
@@ -40,3 +42,5 @@ def fill(run: Callable[[Any], object]) -> None:
     run(RememberRefused(FEED, [(b"bad", "policy")], 5))
     run(DenyKey(b"d" * 32, 6, "spam"))
     run(RememberNoise(ORIGIN, 7))
+    run(NameKey(ORIGIN, "alice", 8))
+    run(PutPending(FEED, b"t" * 32, 9))

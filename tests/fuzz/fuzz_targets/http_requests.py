@@ -126,6 +126,7 @@ def _request(path: str, body: Any = None, *, query: bytes = b"", method: str = "
 def seeds() -> dict[str, bytes]:
     """A request of each kind: heads as clients write them, and the bodies of the forms."""
     key = "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
+    friend = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c"
     get = b"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1:4366\r\nAccept: */*\r\n\r\n"
     post = (
         b"POST /v1/feeds/-/has HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -143,8 +144,9 @@ def seeds() -> dict[str, bytes]:
         ),
         "has": b"\x00" + _request(f"{feed}/has", {"values": ["61"]}),
         "deny": b"\x00" + _request("/v1/denied", {"key": key, "reason": "spam"}),
+        "name": b"\x00" + _request("/v1/names", {"key": friend, "name": "alice"}),
         "join": b"\x00" + _request("/v1/feeds", {"key": key, "alias": "x"}),
-        "links": b"\x00" + _request(f"{feed}/links", {"trustee": key, "expires": 4e9}),
+        "links": b"\x00" + _request(f"{feed}/links", {"trustee": friend, "expires": 4e9}),
         "refused-chains": b"\x01" + _request(f"{feed}/chains", {"links": ["00" * 137]}),
         "synced": b"\x00" + _request(f"{feed}/synced", {"peers": ["x"], "timeout": "5s"}),
         "forget": b"\x00" + _request(f"{feed}/forget", {"values": ["61"]}),
@@ -153,7 +155,7 @@ def seeds() -> dict[str, bytes]:
         "metrics": b"\x00" + _request("/metrics", method="GET"),
     }  # fmt: skip
     found["invite"] = b"\x00" + _request(
-        f"{feed}/invitations", {"trustee": key, "expires": 4e9, "addresses": ["192.0.2.2:1"]}
+        f"{feed}/invitations", {"trustee": friend, "expires": 4e9, "addresses": ["192.0.2.2:1"]}
     )
     found["refused-accept"] = b"\x00" + _request(
         "/v1/invitations", {"invitation": "hyperbloom:AeGI"}
