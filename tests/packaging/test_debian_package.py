@@ -97,7 +97,7 @@ def install(machine: Machine, package: Path) -> str:
 
 
 def public_key(machine: Machine) -> str:
-    return json.loads(ask_node(machine, "status", "--json"))["public"]
+    return json.loads(ask_node(machine, "status", "--json"))["public_key"]
 
 
 def modes(machine: Machine, *paths: str) -> str:
