@@ -146,9 +146,8 @@ def list_links(app: App, feed: str | None) -> None:
 def show(app: App, feed: str | None) -> None:
     """Show who may write to a feed now, through whom, until when.
 
-    Apart stand those whom this node has invited and that have not shown themselves here yet: they
-    may write, too, once they come. Nobody may have the invitation, or somebody else's node does
-    know them; `trust deny` keeps them out.
+    Keys that this node has invited and has not seen yet are listed apart: they may write, too, once
+    they come. `trust deny` keeps a key out whose invitation went astray.
     """
     with app.client() as client:
         form = client.feed(feed)
