@@ -18,8 +18,8 @@ from nodes import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "debian-root"
-#: What the package depends on, and what boots.
-PACKAGES = "python3,libstdc++6,systemd,systemd-sysv,dbus,procps"
+#: What the package depends on, what boots, and what a container is built with.
+PACKAGES = "python3,libstdc++6,systemd,systemd-sysv,dbus,procps,python3-venv"
 DEBOOTSTRAP_SECONDS = 280
 COMMAND_SECONDS = 240
 BOOT_SECONDS = 60
