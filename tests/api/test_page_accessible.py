@@ -144,6 +144,28 @@ def test_the_busiest_feed_comes_first_and_is_open(chromium, over_tcp):
     assert "values: now 1, 0 to 1" in said
 
 
+def test_names_are_shown_in_place_of_keys_and_who_has_not_come(chromium, axe, over_tcp):
+    node = over_tcp.node
+    feed = joined(node, "blocklist", days=90, members=3)
+    known, invited = (Identity(b"%032d" % number).public_key for number in (1, 2))
+    node.names.by_key = {known: "Ada <b>of</b> the field team", node.identity.public_key: "here"}
+    node.feeds[feed].invited = lambda: {invited: time.time() - 2 * DAY}
+    node.connected = [a_peer(feed, key=known)]
+    opened(chromium, over_tcp)
+    chromium.wait("document.querySelectorAll('#graph circle').length === 4")
+    peer = "document.querySelector('#peers tbody tr').cells[0].textContent"
+    assert chromium.eval(peer) == "Ada <b>of</b> the field team"
+    said = chromium.eval(
+        "[...document.querySelectorAll('#graph [role=listitem]')].map((one) => one.ariaLabel)"
+    )
+    assert any(f"Ada <b>of</b> the field team, {known.hex()}" in one for one in said)
+    assert any(invited.hex() in one and "invited 2 d ago, not seen yet" in one for one in said)
+    told = "Invited by this node and not seen yet: 1"
+    assert chromium.eval("document.querySelector('#invited').textContent") == told
+    assert chromium.eval("document.querySelectorAll('#detail b').length") == 0
+    assert chromium.violations(axe) == []
+
+
 def test_all_of_it_can_be_done_by_keys(chromium, over_tcp):
     first, second = joined(over_tcp.node, "first", days=90, members=12), over_tcp.node.own.key
     over_tcp.node.connected = [a_peer(first), a_peer(first, id=b"x" * 32), a_peer(second)]
