@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 from chromium import Chromium, opened
@@ -81,3 +82,25 @@ def test_a_hang_and_a_loss_are_seen_and_the_session_survives_a_restart(chromium,
     node.put(b"two")
     chromium.wait("document.querySelector('#feeds tbody tr').cells[1].textContent === '2'")
     assert wait_for(chromium, "live") == live
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("asleep", [8, 40])
+def test_a_page_that_slept_blames_no_node(chromium, node, asleep):
+    """As browsers put pages in the background to sleep: no timer, and no word of the node."""
+    opened(chromium, node)
+    wait_for(chromium, "live")
+    chromium.eval(
+        "globalThis.said = []; new MutationObserver(() => {"
+        " said.push(document.querySelector('#link').textContent);"
+        "}).observe(document.querySelector('#link'), { childList: true, characterData: true,"
+        " subtree: true }); true"
+    )
+    frames = chromium.eval("Number(document.body.dataset.frames)")
+    chromium.send("Page.setWebLifecycleState", state="frozen")
+    time.sleep(asleep)
+    chromium.send("Page.setWebLifecycleState", state="active")
+    chromium.wait(f"document.body.dataset.frames > {frames + 2}")
+    time.sleep(8)
+    assert chromium.eval("said") == []
+    assert wait_for(chromium, "live")["old"] == ""

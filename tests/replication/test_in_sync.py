@@ -156,6 +156,30 @@ def test_nodes_with_nothing_in_common_are_not_said_to_be_in_sync(network):
     assert status(one).in_sync is status(two).in_sync is None
 
 
+def test_who_lacks_values_knows_how_many_there_will_be(network):
+    owner, member, feed = pair(network)
+    owner.feed(feed).insert(numbered(1_000))
+    member.feed(feed).insert([b"own", b"other"])
+    network.connect(member, owner, feed)
+    told = []
+    for _ in range(100):
+        network.run(0.2)
+        told += [peer.expected for peer in member.node.peers()]
+    # At the first comparison: all that the owner has, at least. At the last one: all there are.
+    found = [one for one in dict.fromkeys(told) if one is not None]
+    assert found[0] in (1_000, 1_002)
+    assert found[-1] == member.feed(feed).values.count == 1_002
+    assert max(found) == 1_002
+
+
+def test_who_was_told_no_digest_does_not_know_it(network, without_digest):
+    owner, member, feed = pair(network)
+    owner.feed(feed).insert(numbered(20))
+    network.connect(member, owner, feed)
+    network.run(30)
+    assert status(member).expected is None
+
+
 def test_a_light_node_does_not_announce_it(network):
     owner, member, feed = light_pair(network)
     network.connect(member, owner, feed)

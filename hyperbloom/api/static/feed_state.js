@@ -6,7 +6,7 @@ import { bytes, now, span, whole } from "./words.js";
 
 /** How far a feed is, from what a peer told of itself: [here, in all], or null where that is not known. */
 function progress(feed, steps) {
-  return steps.expected != null && steps.expected > feed.count ? [feed.count, steps.expected] : null;
+  return steps.expected == null ? null : [Math.min(feed.count, steps.expected), steps.expected];
 }
 
 /** What is left at the rate of the last minute; nothing where too little has come to say it. */
@@ -19,6 +19,7 @@ const percent = ([here, all]) => `${Math.floor((100 * here) / all)} %`;
 function replicating(feed, steps, rate) {
   const known = progress(feed, steps);
   if (!known) return "replicating, how much is not known";
+  if (known[0] === known[1]) return "all known has come; comparing";
   return `${whole.format(known[0])} of ${whole.format(known[1])} (${percent(known)})${remaining(known, rate)}`;
 }
 

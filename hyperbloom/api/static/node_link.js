@@ -5,6 +5,7 @@
 
 const TOKEN = "hyperbloom-session";
 const LOOK_SECONDS = 1;
+const REST_SECONDS = 4;
 // Three frames that did not come.
 const SILENT_SECONDS = 6.5;
 // A connection this long without a word is made anew: its other end may have forgotten it.
@@ -15,7 +16,7 @@ export class NoSession extends Error {}
 
 const seconds = () => performance.now() / 1000;
 // state: connecting, live, silent (it does not answer), lost (nobody is there) or shut (no session).
-const link = { state: "connecting", heard: seconds(), looked: seconds(), stream: null };
+const link = { state: "connecting", heard: seconds(), looked: seconds(), rested: 0, stream: null };
 let told = () => {};
 
 function become(state, why) {
@@ -28,19 +29,29 @@ function hear() {
   link.heard = seconds();
 }
 
-// A page that the browser had put to sleep looks late, and has not read yet what came meanwhile:
-// it gives the node its time anew. In the background the browser only lets it look seldom.
+// A page that the browser had put to sleep, or lets look once a minute only, has perhaps not read
+// yet what came meanwhile: it judges some seconds later, within which a frame is due.
 function look() {
   const at = seconds();
-  const slept = at - link.looked > 5 * LOOK_SECONDS && !document.hidden;
+  if (at - link.looked > 5 * LOOK_SECONDS) {
+    link.rested = at + REST_SECONDS;
+    setTimeout(judge, 1000 * REST_SECONDS + 100);
+  }
   link.looked = at;
-  if (slept && link.state !== "silent") hear();
+  judge();
+}
+
+function judge() {
+  const at = seconds();
+  if (at < link.rested) return;
   const silence = at - link.heard;
   if (silence > SILENT_SECONDS && (link.state === "live" || link.state === "connecting")) become("silent");
-  if (silence > ANEW_SECONDS && link.stream) {
-    link.stream.abort();
-    hear();
-  }
+  if (silence > ANEW_SECONDS) connectAnew();
+}
+
+function connectAnew() {
+  link.stream?.abort();
+  hear();
 }
 
 const headers = () => ({ Authorization: `Bearer ${sessionStorage.getItem(TOKEN)}` });
@@ -63,7 +74,6 @@ export async function ask(path) {
   return checked(await fetch(path, { headers: headers(), signal }), path).json();
 }
 
-// The code is good once: it is kept until somebody has answered.
 async function claim(code) {
   const response = await fetch("/v1/sessions/claim", {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }),
@@ -101,6 +111,8 @@ export async function followNode(draw, tell) {
   }
   if (!sessionStorage.getItem(TOKEN)) return void become("shut", "");
   setInterval(look, LOOK_SECONDS * 1000);
+  // A browser that wakes a page up does not go on with what it was reading.
+  document.addEventListener("resume", connectAnew);
   hear();
   let wait = 1;
   for (;;) {

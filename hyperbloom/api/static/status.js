@@ -252,7 +252,7 @@ async function lookAtFeed() {
   clearTimeout(looking);
   if (key == null) return;
   try {
-    const [peers, { members }] = await Promise.all([
+    const [peers, { members, invited }] = await Promise.all([
       ask(`/v1/peers?feed=${key}&offset=${state.offset}&limit=${PAGE_PEERS}`), ask(`/v1/feeds/${key}/members`),
     ]);
     if (key !== state.chosen) return;
@@ -267,6 +267,8 @@ async function lookAtFeed() {
     const { status } = state.frame;
     const owner = status.feeds.find((feed) => feed.key === key)?.owner;
     showGraph(key, owner ? key : status.public_key, members);
+    $("invited").hidden = !invited;
+    setText($("invited"), `Invited by this node and not seen yet: ${whole.format(invited)}`);
   } catch (error) {
     if (error instanceof NoSession) return;
   }

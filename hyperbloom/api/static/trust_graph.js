@@ -3,9 +3,12 @@
 // that are connected before the others, and a row for the rest.
 
 import { $, svgMake } from "./elements.js";
-import { keyName, now, until, whole } from "./words.js";
+import { ago, keyName, now, until, whole } from "./words.js";
 
 const CHILDREN_SHOWN = 8;
+const NAME_SHOWN = 24;
+// Pixels of a row: a name, until when, and that somebody was invited.
+const [ROW, ROW_INVITED] = [330, 520];
 export const SOON_SECONDS = 7 * 86400;
 
 // own: the key by which this node goes in the feed. shape: the members as text.
@@ -56,7 +59,7 @@ export function drawGraph() {
   const step = $("graph-box").clientWidth < 600 ? 22 : 56;
   const x = (node) => 12 + node.depth * step;
   const y = (node) => 14 + node.row * 26;
-  const [width, height] = [12 + deepest * step + 270, rows * 26 + 4];
+  const [width, height] = [12 + deepest * step + (shown.members.some((one) => one.invited_at != null) ? ROW_INVITED : ROW), rows * 26 + 4];
   const lines = placed.filter((node) => node.parent).map((node) => {
     const [x1, y1, x2, y2] = [x(node.parent), y(node.parent), x(node), y(node)];
     return svgMake("path", { "aria-hidden": "true", d: `M${x1} ${y1 + 6}V${y2 - 8}Q${x1} ${y2} ${x1 + 8} ${y2}H${x2 - 6}` });
@@ -69,18 +72,21 @@ export function drawGraph() {
   graph.replaceChildren(...lines, ...nodes);
 }
 
+const clipped = (name) => (name.length > NAME_SHOWN ? `${name.slice(0, NAME_SHOWN - 1)}…` : name);
+
 function drawMember({ member }, own, x, y) {
   const soon = endsSoon(member.expires);
   const kind = `${member.key === own ? "own" : member.connected ? "on" : "off"}${soon ? " soon" : ""}`;
   const by = member.introduced_by;
+  const invited = member.invited_at == null ? null : `invited ${ago(member.invited_at)}, not seen yet`;
   const end = by == null ? "the feed's owner" : `until ${until(member.expires)}`;
-  const words = by == null ? "owner" : until(member.expires);
-  const stands = member.key === own ? "this node" : member.connected ? "connected" : "not connected";
+  const words = by == null ? "owner" : [until(member.expires), invited].filter((one) => one).join(", ");
+  const stands = member.key === own ? "this node" : invited ?? (member.connected ? "connected" : "not connected");
   const called = member.name ? `${member.name}, ${member.key}` : member.key;
-  const more = [by == null ? null : `introduced by ${by}`, end, stands, soon ? "ends within 7 days" : null];
+  const more = [by == null ? null : `introduced by ${member.introduced_by_name ?? by}`, end, stands, soon ? "ends within 7 days" : null];
   const label = [called, ...more.filter((one) => one)].join("\n");
   const group = svgMake("g", { class: kind, role: "listitem", "aria-label": label });
-  const name = svgMake("text", { x: x + 11, y: y + 4 }, keyName(member));
+  const name = svgMake("text", { x: x + 11, y: y + 4 }, clipped(keyName(member)));
   const rest = svgMake("tspan", { class: "until", dx: 10 }, member.key === own ? `here, ${words}` : words);
   name.append(rest);
   group.append(svgMake("title", {}, label), svgMake("circle", { cx: x, cy: y, r: 5 }), name);
