@@ -243,16 +243,22 @@ class Progress:
         return self._shown
 
     def at(
-        self, done: int, total: int = 0, unit: str = "values", *, seconds: float | None = None
+        self,
+        done: int,
+        total: int = 0,
+        unit: str = "values",
+        *,
+        seconds: float | None = None,
+        before: int = 0,
     ) -> None:
         """Says how many are done of so many (0: nobody knows), at what rate, and how long it takes.
 
         unit: what they are; `bytes` are shown in binary units. seconds: for how long, where it
-        began before this.
+        began before this. before: how many were done when it began.
         """
         if self._shown:
             took = time.monotonic() - self._begun if seconds is None else seconds
-            self.show(how_far(done, total, unit, took))
+            self.show(how_far(done, total, unit, took, before))
 
     def show(self, text: str, *, at_once: bool = False) -> None:
         """Says how far it is, a few times a second at most; ``at_once`` for what may stand long."""
@@ -265,7 +271,7 @@ class Progress:
         self._width = max(self._width, len(line))
 
 
-def how_far(done: int, total: int, unit: str, seconds: float) -> str:
+def how_far(done: int, total: int, unit: str, seconds: float, before: int = 0) -> str:
     """Percentage, amounts, rate and time left, as far as they are known."""
 
     def amount(count: float) -> str:
@@ -279,9 +285,10 @@ def how_far(done: int, total: int, unit: str, seconds: float) -> str:
     if total and done >= total:
         # What is left is no value more: a last look, or the wait for the disk.
         parts.append("finishing")
-    elif done and seconds >= 1:
-        parts.append(f"{amount(done / seconds)}/s")
+    elif done > before and seconds >= 1:
+        rate = (done - before) / seconds
+        parts.append(f"{amount(rate)}/s")
         if total:
-            left = seconds * (total - done) / done
+            left = (total - done) / rate
             parts.append(f"{format_duration(left)} left" if left >= 1 else "nearly done")
     return ", ".join(parts)

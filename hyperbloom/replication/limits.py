@@ -13,6 +13,7 @@ from typing import Any
 __all__ = [
     "ANSWERING_SECONDS",
     "ANSWERS_PER_TURN",
+    "AWAITED_SECONDS",
     "BROADCASTS_PER_TURN",
     "BROADCAST_SECONDS",
     "CATCH_UP_FIRST",
@@ -178,6 +179,11 @@ DIGEST_SECONDS = 20.0
 #: (one side refuses what the other has) are compared that much later each time, up to the interval.
 DOUBT_SECONDS = 1.0
 DOUBT_FACTOR = 4.0
+
+#: A peer whose answer still comes when the interval is over is not asked again, so that what is
+#: under way is not sent twice: as long as values come that were lacking when it was asked, and so
+#: many seconds at the longest. A peer that draws its answer out delays what it is asked itself.
+AWAITED_SECONDS = 3_600.0
 
 #: Equal digests spare a plan, but after so many seconds one is sent all the same. Nobody can make
 #: different sets of equal digests; but a digest is kept and not made anew, so a disk or a program

@@ -10,10 +10,15 @@ import threading
 import time
 
 import pytest
+from fake_node import a_peer
 from nodes import wait_until
 from test_processes import COMMAND
+from twisted.internet.defer import Deferred
 
 from hyperbloom.cli.output import Progress, how_far
+from hyperbloom.replication.sync.wait_synced import InSync
+
+KEY = bytes(range(32))
 
 
 @pytest.mark.parametrize(
@@ -27,6 +32,8 @@ from hyperbloom.cli.output import Progress, how_far
         ((2_000, 2_000, "values", 10.0), "100% 2,000 of 2,000 values, finishing"),
         ((2_100, 2_000, "values", 10.0), "100% 2,100 of 2,000 values, finishing"),
         ((1_999, 2_000, "values", 10.0), "100% 1,999 of 2,000 values, 200/s, nearly done"),
+        ((1_500, 2_000, "values", 10.0, 500), " 75% 1,500 of 2,000 values, 100/s, 5s left"),
+        ((500, 2_000, "values", 10.0, 500), " 25% 500 of 2,000 values"),
         ((0, 2_000, "values", 10.0), "  0% 0 of 2,000 values"),
     ],
 )
@@ -138,3 +145,24 @@ def test_what_the_node_does_can_be_asked(served):
     assert form["seconds"] >= 0
     assert client.work() == []
     assert seen[0]["values"] == 7
+
+
+def test_wait_synced_says_how_many_values_have_come(served, environment):
+    """Of those that the peer has told of, as the node's answer about its peers has it."""
+    feed = served.node.own
+    served.call(feed.insert, [b"%d" % number for number in range(10)])
+    served.node.connected = [a_peer(feed.key, expected=1_000)]
+    waiting, answer = Deferred(), served.node.peers
+    asked = []
+
+    def peers():
+        asked.append(None)
+        if len(asked) == 3:
+            waiting.callback([InSync(name="friend", key=KEY, address="", at=1.0, source="digest")])
+        return answer()
+
+    served.node.peers = peers
+    served.node.wait_synced = lambda *_, timeout: waiting
+    code, out, shown = at_a_terminal(served, environment, "wait-synced", "friend")
+    assert (code, out) == (0, b"friend is in sync, by digest: 10 values\n")
+    assert "waiting   1% 10 of 1,000 values" in shown

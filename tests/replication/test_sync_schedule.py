@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperbloom.replication.limits import (
+    AWAITED_SECONDS,
     DIGEST_SECONDS,
     DOUBT_FACTOR,
     DOUBT_SECONDS,
@@ -196,6 +197,47 @@ def test_while_values_move_the_comparison_waits_but_not_beyond_the_interval():
     one.situation = replace(one.situation, is_receiving=True)
     assert isinstance(one.wake(), CompareDigests)
     assert one.now == begun + INTERVAL
+
+
+def lacking(one, here, there):
+    """A round that finds so many values there and here, and its plan."""
+    number = one.wake().number
+    one.schedule.compared(
+        number, in_sync(False), 0.0, now=one.now, situation=one.situation, counts=(here, there)
+    )
+    one.planned()
+
+
+@pytest.mark.parametrize("interval", [0.25, 10.0, INTERVAL])
+def test_a_peer_whose_answer_still_comes_is_not_asked_for_it_again(monkeypatch, interval):
+    """A first sync of a thousand values that takes ten intervals: one a hundredth of it."""
+    monkeypatch.setattr(Driven, "interval", lambda self, least: max(interval, least))
+    one = Driven()
+    lacking(one, 0, 1_000)
+    begun, came = one.now, 0
+    while came < 999:
+        came = min(999, int((one.schedule.next_deadline - begun) / interval * 100) + 1)
+        one.situation = replace(one.situation, values_new=came, values_moved=came)
+        assert one.wake() is None, f"asked again after {one.now - begun} s, {came} values"
+    assert one.now - begun >= 9 * interval
+    # The last one never comes: nothing moves any more, and it is asked for.
+    for _ in range(3):
+        if isinstance(command := one.wake(), CompareDigests):
+            break
+    assert isinstance(command, CompareDigests)
+
+
+def test_who_draws_an_answer_out_is_asked_again_within_an_hour():
+    one = Driven()
+    lacking(one, 0, 1 << 40)
+    begun, command = one.now, None
+    while command is None:
+        assert one.now - begun <= AWAITED_SECONDS + INTERVAL
+        came = one.situation.values_new + 1
+        one.situation = replace(one.situation, values_new=came, values_moved=came)
+        command = one.wake()
+    assert isinstance(command, CompareDigests)
+    assert one.now - begun >= AWAITED_SECONDS
 
 
 def test_the_comparison_comes_a_second_after_the_last_value():

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import click
 
 from hyperbloom.cli.app import DEFAULT_TIMEOUT, App, Command, pass_app
+from hyperbloom.cli.following import followed
 from hyperbloom.cli.offers import offer_peers
 from hyperbloom.cli.parameters import feed_option
+
+if TYPE_CHECKING:
+    from hyperbloom.cli.output import Progress
+    from hyperbloom.client.client import Client
 
 __all__ = ["wait_synced"]
 
@@ -30,12 +38,13 @@ def wait_synced(app: App, peers: tuple[str, ...], feed: str | None) -> None:
 
     seconds = app.timeout() or DEFAULT_TIMEOUT
     with (
-        app.progress("waiting"),
+        app.progress("waiting") as progress,
         Client(
             app.config.control_socket,
             timeout=seconds + ANSWER_SECONDS,
             run_command=app.command("run"),
         ) as client,
+        followed(app, progress, _values_shown(progress, feed)),
     ):
         form = client.wait_synced(peers, feed=feed, timeout=seconds)
     if app.out.as_json:
@@ -44,3 +53,22 @@ def wait_synced(app: App, peers: tuple[str, ...], feed: str | None) -> None:
     for peer in form["peers"]:
         how = "digest" if peer["source"] == "digest" else "Sync alone"
         app.out.line(f"{peer['name']} is in sync, by {how}: {app.out.number(form['count'])} values")
+
+
+def _values_shown(progress: Progress, feed: str | None) -> Callable[[Client], None]:
+    """Shows how many of the values are here that the peers have told of."""
+    before: int | None = None
+
+    def look(client: Client) -> None:
+        nonlocal before
+        found = client.feed(feed)
+        count = found["count"]
+        before = count if before is None else before
+        told = [one.get("expected") for one in client.peers() if one["feed"] == found["key"]]
+        expected = max((most for most in told if most is not None), default=0)
+        if expected > count:
+            progress.at(count, expected, before=before)
+        else:
+            progress.show(f"with {count:,} values")
+
+    return look

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
+from hyperbloom.cli.following import followed
 from hyperbloom.cli.guard import GuardedCommand, bound_reader
 from hyperbloom.cli.output import Progress, counted, say
 from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_size
 
-__all__ = ["compact", "completion", "reload", "snapshot", "verify"]
+if TYPE_CHECKING:
+    from hyperbloom.client.client import Client
 
-#: How often the node is asked how far it is, and how long it may take to say so.
-SECONDS_BETWEEN = 0.3
-ASKING_SECONDS = 10.0
+__all__ = ["compact", "completion", "reload", "snapshot", "verify"]
 
 #: What click looks for to complete a command named `hyperbloom`.
 COMPLETE_VARIABLE = "_HYPERBLOOM_COMPLETE"
@@ -58,7 +56,8 @@ def snapshot(app: App, target: Path) -> None:
     target = target.absolute()
     with app.progress("copying the store") as progress:
         try:
-            with app.client(None) as client, _followed(app, progress, "snapshot"):
+            shown = _work_shown(progress, "snapshot")
+            with app.client(None) as client, followed(app, progress, shown):
                 form = client.snapshot(target)
         except NodeUnreachable:
             form = _snapshot_at_rest(app, target, progress)
@@ -70,30 +69,15 @@ def snapshot(app: App, target: Path) -> None:
         app.out.line(f"{feeds} with {values} copied to {target}")
 
 
-@contextmanager
-def _followed(app: App, progress: Progress, kind: str) -> Iterator[None]:
-    """Shows how far the node is with work of a kind that it is asked for in the block."""
-    over = threading.Event()
+def _work_shown(progress: Progress, kind: str) -> Callable[[Client], None]:
+    """Shows how far the node is with work of this kind."""
 
-    def follow() -> None:
-        from hyperbloom.errors import HyperbloomError
+    def look(client: Client) -> None:
+        for work in client.work():
+            if work["kind"] == kind and work["total"]:
+                progress.at(work["done"], work["total"], work["unit"], seconds=work["seconds"])
 
-        with app.client(ASKING_SECONDS) as client, suppress(HyperbloomError):
-            while not over.wait(SECONDS_BETWEEN):
-                for work in client.work():
-                    if work["kind"] == kind and work["total"]:
-                        parts = (work["done"], work["total"], work["unit"])
-                        progress.at(*parts, seconds=work["seconds"])
-
-    follower = threading.Thread(target=follow, daemon=True)
-    if progress.is_shown:
-        follower.start()
-    try:
-        yield
-    finally:
-        over.set()
-        if progress.is_shown:
-            follower.join()
+    return look
 
 
 def _snapshot_at_rest(app: App, target: Path, progress: Progress) -> dict[str, Any]:
@@ -150,7 +134,8 @@ def _verify(app: App, path: Path | None, progress: Progress) -> Mapping[str, Any
     is_own = path is None
     if path is None:
         try:
-            with app.client(None) as client, _followed(app, progress, "verify"):
+            shown = _work_shown(progress, "verify")
+            with app.client(None) as client, followed(app, progress, shown):
                 return client.verify()
         except NodeUnreachable:
             path = app.config.store_path

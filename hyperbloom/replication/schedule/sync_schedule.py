@@ -40,6 +40,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from hyperbloom.replication.limits import (
+    AWAITED_SECONDS,
     CATCH_UP_LONGEST,
     CATCH_UP_SECONDS,
     DIGEST_SECONDS,
@@ -127,6 +128,29 @@ class _Rung(IntEnum):
     PLAN = 2
 
 
+@dataclass(slots=True)
+class _Awaited:
+    """Values that this side lacks by the last comparison, and so has asked for.
+
+    `before`: of the peer's values how many were new here before. `until`: how long they are waited
+    for at the longest, come what may.
+    """
+
+    lacking: int = 0
+    before: int = 0
+    until: float = 0.0
+    came: int = 0
+
+    def still_comes(self, values_new: int, *, now: float) -> bool:
+        """Whether some have come since this was asked last, and some have not.
+
+        While a long answer comes the interval ends as well, and to ask again then would have much
+        of it sent twice.
+        """
+        before, self.came = self.came, values_new - self.before
+        return before < self.came < self.lacking and now < self.until
+
+
 class SyncSchedule:
     """The rounds of one connection, from `begin` to `stop`; `kept` are the ranges kept here.
 
@@ -135,6 +159,7 @@ class SyncSchedule:
     """
 
     __slots__ = (
+        "_awaited",
         "_doubt",
         "_evidence",
         "_filter_bytes",
@@ -165,6 +190,7 @@ class SyncSchedule:
         #: When the answers to the last plan are in, as far as can be told.
         self._settles_at: float | None = None
         self._evidence = SyncEvidence(kept)
+        self._awaited = _Awaited()
         #: How long after a plan the peer is compared with; grows while the digests stay different.
         self._doubt = DOUBT_SECONDS
         self._rung = _Rung.SKETCH
@@ -219,9 +245,15 @@ class SyncSchedule:
             case _Reconciling(until=until) if until <= now:
                 return self.sketch_over(SketchOutcome.REFUSED, 0.0, now=now, situation=situation)
             case _Resting(until=until, look=look) if until <= now:
-                if look is None or now >= look.until or not self._moves(look, situation):
+                if look is not None and not self._moves(look, situation):
                     return self._begin_round(now, situation)
-                self._rest_and_look(look.wait, look.until, now, situation)
+                if look is not None and now < look.until:
+                    self._rest_and_look(look.wait, look.until, now, situation)
+                elif self._awaited.still_comes(situation.values_new, now=now):
+                    wait = self._interval(0.0)
+                    self._rest_and_look(min(DOUBT_SECONDS, wait), now + wait, now, situation)
+                else:
+                    return self._begin_round(now, situation)
         return None
 
     def hurry(self, *, now: float) -> None:
@@ -339,6 +371,7 @@ class SyncSchedule:
     # A round: a comparison, a try by symbols, a plan; or one after the other
 
     def _begin_round(self, now: float, situation: Situation) -> Command | None:
+        self._awaited = _Awaited()
         if not situation.can_compare:
             return self._begin_plan(now, situation)
         self._number = (self._number + 1) & _MAX_NUMBER
@@ -375,6 +408,9 @@ class SyncSchedule:
         But a peer that has no more than it was sent has nothing for us as far as can be told: it
         has come for what is here. That is seen once it has its answer, or after the interval.
         """
+        if counts is not None:
+            lacking = counts[1] - counts[0]
+            self._awaited = _Awaited(lacking, situation.values_new, now + AWAITED_SECONDS)
         if counts is not None and counts[1] <= situation.values_sent and now < self._patient_until:
             self._rest_and_look(DOUBT_SECONDS, self._patient_until, now, situation)
             return None
