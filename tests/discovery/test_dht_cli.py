@@ -197,7 +197,7 @@ def test_the_end_keeps_the_state(network: Network, number: int, code: int) -> No
     network.start("serve", "--bootstrap", network.first, "--state", str(state))
     process = network.processes.pop()
     assert process.stderr is not None
-    assert process.stderr.readline().startswith(b"hyperbloom: joined: ")
+    assert json.loads(process.stderr.readline())["remark"].startswith("joined: ")
     ended, said = network.end(process, number)
     assert (ended, said) == (code, b"")
     saved = json.loads(state.read_bytes())
@@ -207,7 +207,7 @@ def test_the_end_keeps_the_state(network: Network, number: int, code: int) -> No
     network.start("serve", "--state", str(state))
     process = network.processes.pop()
     assert process.stderr is not None
-    assert b"joined: 0" not in process.stderr.readline()
+    assert not json.loads(process.stderr.readline())["remark"].startswith("joined: 0")
     network.end(process, number)
     assert json.loads(state.read_bytes())["id"] == saved["id"]
 
