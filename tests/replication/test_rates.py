@@ -53,7 +53,7 @@ def test_a_first_replication_takes_as_long_as_the_rate_says(network, who, name):
     assert took >= (size - BESIDE) / RATE
     assert took <= 1.15 * size / RATE, "frames, questions and the way there weigh little"
     assert connection.close_reason is None
-    # Slices come more than a look apart, so rounds are begun amid the answer, and are answered, too.
+    # Slices come more than a look apart, so rounds are begun amid the answer and answered, too.
     network.run_until(lambda: all(peer.in_sync for peer in one.node.peers()), 120)
 
 
