@@ -24,6 +24,7 @@ from typing import Literal
 
 import idna
 
+from hyperbloom.errors import HyperbloomError
 from hyperbloom.outputs.networks import FAMILY, first_and_last
 
 __all__ = [
@@ -79,7 +80,7 @@ _NAME = re.compile(rb"(?:%s\.)*%s" % (_LABEL, _LABEL))
 _ENDS_IN_A_NUMBER = re.compile(rb"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.DOTALL)
 
 
-class LeftOut(ValueError):
+class LeftOut(HyperbloomError, ValueError):
     """A value is no entry; the message is the reason, a few words that are counted."""
 
 

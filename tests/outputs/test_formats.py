@@ -43,7 +43,7 @@ LINES = {
     ),
     "postfix": (r"([^#\s\"\\][^\s\"\\]*) REJECT", []),
 }
-NFT_ADD = re.compile(r"add element inet hyperbloom ipv([46]) \{ ([0-9a-f.:, -]+) \}")
+NFT_ADD = re.compile(r"add element inet hyperbloom ipv[46] \{\n([0-9a-f.:, \n-]+)\n\}\n")
 
 
 def entries_in(name: str, text: str) -> list[str]:
@@ -61,19 +61,13 @@ def entries_in(name: str, text: str) -> list[str]:
 
 def nft_elements(text: str) -> list[str]:
     """The elements of a file of commands for nft."""
-    lines = text.split("\n")
-    assert lines.pop() == ""
-    found = [(line, NFT_ADD.fullmatch(line)) for line in lines]
-    assert [line for line, match in found if not match] == [
-        command
+    assert NFT_ADD.sub("", text) == "".join(
+        f"add table inet hyperbloom\n"
+        f"add set inet hyperbloom ipv{version} {{ type ipv{version}_addr; flags interval; }}\n"
+        f"flush set inet hyperbloom ipv{version}\n"
         for version in "46"
-        for command in (
-            "add table inet hyperbloom",
-            f"add set inet hyperbloom ipv{version} {{ type ipv{version}_addr; flags interval; }}",
-            f"flush set inet hyperbloom ipv{version}",
-        )
-    ]
-    return [element for _, match in found if match for element in match[2].split(", ")]
+    )
+    return [one for found in NFT_ADD.findall(text) for one in re.split(r", |,\n", found)]
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -11,7 +11,7 @@ from hyperbloom.outputs.networks import address_text, networks_of
 
 __all__ = ["FORMATS"]
 
-#: Elements of one command of nft, and lines that are handed on at once.
+#: Elements on one line for nft, and lines that are handed on at once.
 _SLICE = 1_000
 
 _IPSET_HEAD = """\
@@ -43,10 +43,14 @@ def _nftables(slices: Iterable[list[bytes]], rendering: Rendering) -> Iterator[b
     """One transaction. Joined before, because a set of intervals refuses those that overlap."""
     for part in joined(slices):
         yield _NFTABLES_HEAD.format(n=part.version).encode("ascii")
+        # One command for all: nft takes some times as long where each slice has its own.
+        begin = before = f"add element inet hyperbloom ipv{part.version} {{\n"
         elements = _intervals(part)
         while some := list(itertools.islice(elements, _SLICE)):
-            text = f"add element inet hyperbloom ipv{part.version} {{ {', '.join(some)} }}\n"
-            yield text.encode("ascii")
+            yield (before + ", ".join(some)).encode("ascii")
+            before = ",\n"
+        if before != begin:
+            yield b"\n}\n"
 
 
 def _intervals(part: JoinedNetworks) -> Iterator[str]:
