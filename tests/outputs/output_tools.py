@@ -50,17 +50,20 @@ class OutputTools:
 
     def __init__(self, folder: Path) -> None:
         self._root = unpacked(PACKAGES, CACHE / "output-tools")
-        self._environment = environment(self._root)
-        self._folder = folder
+        self.environment = environment(self._root)
+        self.folder = folder
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        """A command, with the unpacked program of its name or else the machine's."""
+        program = next(self._root.glob(f"usr/*bin/{name}"), name)
+        return [str(program), *arguments]
 
     def run(self, *command: str, stdin: bytes | None = None) -> bytes:
         """What a program prints on both outputs; raises RefusedError if it fails."""
-        found = sorted(self._root.glob(f"usr/*bin/{command[0]}"))
-        program = str(found[0]) if found else command[0]
         done = subprocess.run(
-            [program, *command[1:]],
-            env=self._environment,
-            cwd=self._folder,
+            self.command(*command),
+            env=self.environment,
+            cwd=self.folder,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             stdout=subprocess.PIPE,
@@ -100,7 +103,7 @@ class OutputTools:
 
     def unbound(self, path: Path) -> None:
         """Checks a configuration that includes a file."""
-        config = self._folder / "unbound.conf"
+        config = self.folder / "unbound.conf"
         config.write_text(_UNBOUND.format(path=path))
         assert b"no errors" in self.run("unbound-checkconf", str(config))
 
@@ -131,7 +134,7 @@ class OutputTools:
 
     def postfix(self, path: Path) -> dict[str, str]:
         """The keys of a table and what each leads to."""
-        config = self._folder / "postfix"
+        config = self.folder / "postfix"
         config.mkdir(exist_ok=True)
         (config / "main.cf").write_text(_POSTFIX.format(folder=config))
         said = self.run("postmap", "-c", str(config), f"hash:{path}").decode()
