@@ -25,10 +25,11 @@ class UnavailableError(Exception):
     """The packages cannot be had on this machine; the message says what it lacks."""
 
 
-def unpacked(packages: Sequence[str], cache: Path) -> Path:
+def unpacked(packages: Sequence[str], cache: Path, *, alone: bool = False) -> Path:
     """The folder in which the packages, and what they need, lie as on a machine.
 
-    What this checkout has not got is brought now. Raises UnavailableError.
+    `alone`: without what they need. What this checkout has not got is brought now. Raises
+    UnavailableError.
     """
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
@@ -38,7 +39,7 @@ def unpacked(packages: Sequence[str], cache: Path) -> Path:
     with open(cache / "lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            _unpack(_download(packages, cache), folder)
+            _unpack(_download(packages, cache, alone=alone), folder)
     return folder
 
 
@@ -49,18 +50,22 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C", "LD_LIBRARY_PATH": path}
 
 
-def _download(packages: Sequence[str], cache: Path) -> list[Path]:
+def _download(packages: Sequence[str], cache: Path, *, alone: bool) -> list[Path]:
     """The files of the packages, by the machine's lists of packages or by lists of our own."""
     archives = cache / "archives"
     (archives / "partial").mkdir(parents=True, exist_ok=True)
     apt = _APT
+
+    def named(apt: list[str]) -> Sequence[str]:
+        return packages if alone else _lacking(apt, packages, cache)
+
     try:
-        _run([*apt, "download", *_lacking(apt, packages, cache)], archives)
+        _run([*apt, "download", *named(apt)], archives)
     except UnavailableError:
         (cache / "lists/partial").mkdir(parents=True, exist_ok=True)
         apt = [*apt, "-o", f"Dir::State::lists={cache / 'lists'}", "-o", f"Dir::Cache={cache}"]
         _run([*apt, "update"], cache)
-        _run([*apt, "download", *_lacking(apt, packages, cache)], archives)
+        _run([*apt, "download", *named(apt)], archives)
     return sorted(archives.glob("*.deb"))
 
 
@@ -78,6 +83,7 @@ def _lacking(apt: list[str], packages: Sequence[str], folder: Path) -> list[str]
 def _unpack(archives: list[Path], folder: Path) -> None:
     aside = folder.with_name("unpacking")
     shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
     for archive in archives:
         _run(["dpkg-deb", "-x", str(archive), str(aside)], folder.parent)
         archive.unlink()
