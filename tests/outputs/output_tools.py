@@ -60,17 +60,20 @@ class OutputTools:
 
     def run(self, *command: str, stdin: bytes | None = None) -> bytes:
         """What a program prints on both outputs; raises RefusedError if it fails."""
-        done = subprocess.run(
-            self.command(*command),
-            env=self.environment,
-            cwd=self.folder,
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=TOOL_SECONDS,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                self.command(*command),
+                env=self.environment,
+                cwd=self.folder,
+                input=stdin,
+                stdin=subprocess.DEVNULL if stdin is None else None,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=TOOL_SECONDS,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise RefusedError(f"{command[0]} is missing") from error
         if done.returncode:
             raise RefusedError(f"{command[0]}: {done.stdout[-500:].decode(errors='replace')}")
         return done.stdout

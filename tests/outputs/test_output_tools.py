@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,7 +120,12 @@ def test_bind_reads_a_zone(tools: OutputTools, written, count: int) -> None:
 @pytest.mark.parametrize("count", COUNTS)
 def test_nft_reads_its_file(tools: OutputTools, written, count: int) -> None:
     tools.needs("--net")
-    sets = tools.nftables(written("nftables", count))
+    try:
+        sets = tools.nftables(written("nftables", count))
+    except RefusedError as reason:
+        if os.geteuid() and "Message too long" in str(reason):
+            pytest.skip(f"only root may send the kernel so much at once: {reason}")
+        raise
     expected = [ipaddress.ip_network(text) for text in spelled(ADDRESSES, count)]
     for version in (4, 6):
         joined = ipaddress.collapse_addresses(one for one in expected if one.version == version)
