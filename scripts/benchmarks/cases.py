@@ -20,6 +20,7 @@ from forgetting import forgetting_case
 from hostile import HOSTILE_CASES
 from node_swarm import swarm_case
 from nodes import BenchNode, member_links, prefill, running
+from outputs import OUTPUTS_CASES
 from pools import changes_case, codec_case, initialize_case
 from protection import PROTECTION_CASES
 from reconcile import RECONCILE_CASES
@@ -333,6 +334,7 @@ CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     **WRITES_CASES,
     **PROTECTION_CASES,
     **RECONCILE_CASES,
+    **OUTPUTS_CASES,
     "swarm": swarm_case,
     **CROWD_CASES,
     **HOSTILE_CASES,

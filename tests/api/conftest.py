@@ -7,7 +7,8 @@ from pathlib import Path
 import npm_packages
 import pytest
 from chromium import Chromium
-from debian_chromium import UnavailableError, browser
+from debian_chromium import browser
+from debian_packages import UnavailableError
 from serving import ReactorThread, Served, ServedOverTcp
 
 from hyperbloom.objects.classes.types import Types

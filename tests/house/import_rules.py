@@ -107,6 +107,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=("keys", "store", "units", "json_fields", "client"),
             packages=("deltalake", "numpy", "pyarrow", "pyspark"),
         ),
+        # A feed's values as files of other tools: functions over slices, which know of no node.
+        "outputs": Room(packages=("idna", "numpy")),
         # The plugin's side: everything meets here.
         "service": Room(
             knows=(*CORE, "store", "addresses", "feed_keys", "replication", "discovery", "objects",
@@ -121,7 +123,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "cli": Room(
             knows=("keys", "feed_keys", "trust", "wire", "store", "units", "addresses",
                    "exit_codes", "feed_words", "json_fields", "invitation", "config", "api",
-                   "client", "export", "discovery", "objects", "replication", "value_ranges"),
+                   "client", "export", "discovery", "objects", "outputs", "replication",
+                   "value_ranges"),
             packages=("click", "rich", "twisted"),
         ),
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from debian_prometheus import Programs, UnavailableError, install
+from debian_packages import UnavailableError
+from debian_prometheus import Programs, install
 
 REQUIRE = "HYPERBLOOM_REQUIRE_PROMETHEUS"
 

@@ -1,14 +1,12 @@
 """Prometheus and promtool as Debian packs them, for tests: found, or unpacked into `.cache`.
 
-What the machine has in its PATH is taken. Else apt-get brings the package `prometheus`, whose
-signature it checks, and it is unpacked below `.cache/prometheus`: nothing is installed on the
-machine, and no service started.
+What the machine has in its PATH is taken, else the package `prometheus` alone: its programs need
+nothing else.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import shutil
 import subprocess
@@ -18,18 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from debian_packages import CACHE, unpacked
 from nodes import free_port, wait_until
 
-CACHE = Path(__file__).resolve().parents[2] / ".cache" / "prometheus"
 PACKAGE = "prometheus"
-#: For a package of 20 MB, and for lists of packages where the machine has none.
-APT_SECONDS = 300
 TOOL_SECONDS = 240
 STOP_SECONDS = 60
-
-
-class UnavailableError(Exception):
-    """This machine cannot run Prometheus; the message says what it lacks."""
 
 
 @dataclass(frozen=True)
@@ -51,63 +43,13 @@ class Programs:
         )
 
 
-def install(cache: Path = CACHE) -> Programs:
+def install(cache: Path = CACHE / "prometheus") -> Programs:
     """The programs, unpacked now if this checkout has not got them; raises UnavailableError."""
     found = shutil.which("prometheus"), shutil.which("promtool")
     if found[0] and found[1]:
         return Programs(Path(found[0]), Path(found[1]))
-    for program in ("apt-get", "dpkg-deb"):
-        if shutil.which(program) is None:
-            raise UnavailableError(f"neither Prometheus nor {program} is here to bring it")
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / "unpacked"
-    with open(cache / "lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            _unpack(_download(cache), folder)
+    folder = unpacked([PACKAGE], cache, alone=True)
     return Programs(folder / "usr/bin/prometheus", folder / "usr/bin/promtool")
-
-
-def _download(cache: Path) -> Path:
-    """The package's file: by the machine's lists of packages, or by lists of our own."""
-    apt = ["apt-get", "-q", "-o", "APT::Sandbox::User=root"]
-    if _ran([*apt, "download", PACKAGE], cache) is not None:
-        for folder in ("lists/partial", "archives/partial"):
-            (cache / folder).mkdir(parents=True, exist_ok=True)
-        apt += ["-o", f"Dir::State::lists={cache / 'lists'}", "-o", f"Dir::Cache={cache}"]
-        problem = _ran([*apt, "update"], cache) or _ran([*apt, "download", PACKAGE], cache)
-        if problem is not None:
-            raise UnavailableError(f"apt-get cannot bring the package {PACKAGE}: {problem}")
-    return max(cache.glob(f"{PACKAGE}_*.deb"), key=lambda path: path.stat().st_mtime)
-
-
-def _unpack(package: Path, folder: Path) -> None:
-    aside = folder.with_name("unpacking")
-    shutil.rmtree(aside, ignore_errors=True)
-    problem = _ran(["dpkg-deb", "-x", str(package), str(aside)], folder.parent)
-    package.unlink()
-    if problem is not None:
-        raise UnavailableError(f"{package.name} cannot be unpacked: {problem}")
-    aside.rename(folder)
-
-
-def _ran(command: list[str], folder: Path) -> str | None:
-    """None where a command was successful, else its last words."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=APT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {APT_SECONDS} s"
-    if done.returncode == 0:
-        return None
-    return (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
 
 
 class RunningPrometheus:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hyperbloom.cli.app import App, Command, exit_with, pass_app
+from hyperbloom.cli.formatted import check_formatted, format_options, print_formatted
 from hyperbloom.cli.parameters import (
     WholeNumber,
     as_bytes,
@@ -24,6 +25,8 @@ from hyperbloom.cli.parameters import (
 from hyperbloom.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hyperbloom.client.client import Arrival, Client
 
 __all__ = ["count", "get", "has", "put", "watch"]
@@ -104,6 +107,7 @@ def _read_so_far(values: int) -> tuple[int, int, str]:
 @click.option("--limit", type=WholeNumber(min=0), metavar="N", help="At most N values.")
 @hex_option
 @null_option
+@format_options
 @click.option("--local", is_flag=True, help="Do not ask peers for a range this node does not keep.")
 @pass_app
 def get(
@@ -115,6 +119,8 @@ def get(
     limit: int | None,
     as_hex: bool,
     null: bool,
+    form: str | None,
+    allow: Path | None,
     local: bool,
 ) -> None:
     """Print values in byte order, one a line.
@@ -123,7 +129,12 @@ def get(
     Values that may hold line feeds or are no text are better printed with -0, for `xargs -0`,
     `sort -z` and `put -0 -`, or with --hex. A terminal gets what it would obey written out, such as
     \\x1b; a pipe or a file gets the values as they are.
+
+    --as prints a file that another tool reads, with the values that fit it: a value is a domain, an
+    address, a network or a mail address by what it is. What was left out is counted on standard
+    error.
     """
+    check_formatted(form, allow, as_hex, null, app.out.as_json)
     first, beyond = range_given(start, end, prefix, as_hex=as_hex)
     with app.client() as client:
         if not local and limit != 0:
@@ -131,6 +142,9 @@ def get(
             wait = min(FETCH_SECONDS, 0.8 * (app.timeout() or FETCH_SECONDS))
             client.fetch(feed=feed, start=first, end=beyond, limit=limit, timeout=wait)
         pages = client.pages(feed=feed, start=first, end=beyond, limit=limit)
+        if form is not None:
+            print_formatted(app, pages, form, allow)
+            return
         if app.out.as_json:
             app.out.json_values(pages)
             return

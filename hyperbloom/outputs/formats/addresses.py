@@ -1,0 +1,80 @@
+"""Formats for what filters packets: `cidr`, `nftables` and `ipset`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from hyperbloom.outputs.formats.format import ADDRESSES, EntryFormat, Rendering, per_line
+from hyperbloom.outputs.joined import JoinedNetworks, joined
+from hyperbloom.outputs.networks import address_text, networks_of
+
+__all__ = ["FORMATS"]
+
+#: Elements on one line for nft, and lines that are handed on at once.
+_SLICE = 1_000
+
+_IPSET_HEAD = """\
+create hyperbloom{n} hash:net family {family} maxelem 16777216 -exist
+create hyperbloom{n}-new hash:net family {family} maxelem 16777216 -exist
+flush hyperbloom{n}-new
+"""
+_IPSET_END = """\
+swap hyperbloom{n}-new hyperbloom{n}
+destroy hyperbloom{n}-new
+"""
+_FAMILIES = ((4, "inet"), (6, "inet6"))
+
+_NFTABLES_HEAD = """\
+add table inet hyperbloom
+add set inet hyperbloom ipv{n} {{ type ipv{n}_addr; flags interval; }}
+flush set inet hyperbloom ipv{n}
+"""
+
+
+def _cidr(slices: Iterable[list[bytes]], rendering: Rendering) -> Iterator[bytes]:
+    for part in joined(slices):
+        texts = (text for range_ in part.ranges() for text in networks_of(part.version, *range_))
+        while some := list(itertools.islice(texts, _SLICE)):
+            yield "".join([text + "\n" for text in some]).encode("ascii")
+
+
+def _nftables(slices: Iterable[list[bytes]], rendering: Rendering) -> Iterator[bytes]:
+    """One transaction. Joined before, because a set of intervals refuses those that overlap."""
+    for part in joined(slices):
+        yield _NFTABLES_HEAD.format(n=part.version).encode("ascii")
+        # One command for all: nft takes some times as long where each slice has its own.
+        begin = before = f"add element inet hyperbloom ipv{part.version} {{\n"
+        elements = _intervals(part)
+        while some := list(itertools.islice(elements, _SLICE)):
+            yield (before + ", ".join(some)).encode("ascii")
+            before = ",\n"
+        if before != begin:
+            yield b"\n}\n"
+
+
+def _intervals(part: JoinedNetworks) -> Iterator[str]:
+    version = part.version
+    for first, last in part.ranges():
+        text = address_text(version, first)
+        yield text if first == last else f"{text}-{address_text(version, last)}"
+
+
+def _ipset(slices: Iterable[list[bytes]], rendering: Rendering) -> Iterator[bytes]:
+    """New sets are filled and then change places with the old ones, each at once."""
+    for n, family in _FAMILIES:
+        yield _IPSET_HEAD.format(n=n, family=family).encode("ascii")
+    for entries in slices:
+        four = [entry for entry in entries if b":" not in entry]
+        six = [entry for entry in entries if b":" in entry]
+        yield per_line(four, b"add hyperbloom4-new ", b" -exist")
+        yield per_line(six, b"add hyperbloom6-new ", b" -exist")
+    for n, _ in _FAMILIES:
+        yield _IPSET_END.format(n=n).encode("ascii")
+
+
+FORMATS = (
+    EntryFormat(name="cidr", takes="addresses and networks", kinds=ADDRESSES, render=_cidr),
+    EntryFormat(name="nftables", takes="addresses and networks", kinds=ADDRESSES, render=_nftables),
+    EntryFormat(name="ipset", takes="addresses and networks", kinds=ADDRESSES, render=_ipset),
+)
