@@ -7,7 +7,6 @@ with their lines. So a key that is wrong is told and left out, and the rest is r
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import stat
 import tomllib
@@ -23,7 +22,7 @@ from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import load_key_file
 from hyperbloom.passphrase import load_passphrase
-from hyperbloom.process.data_folder import why_unwritable
+from hyperbloom.process.data_folder import user_name, why_unwritable
 from hyperbloom.replication.settings import NoisePolicy
 
 __all__ = ["Checked", "Problem", "check_config"]
@@ -220,13 +219,6 @@ def _data_folder(config: Config) -> Iterator[str]:
         )
     if status.st_uid != key_owner and not is_credential(config.identity):
         yield (
-            f"the data folder {config.data} belongs to {_user(status.st_uid)} and the key file "
-            f"{config.identity} to {_user(key_owner)}; let the node's user have both"
+            f"the data folder {config.data} belongs to {user_name(status.st_uid)} and the key file "
+            f"{config.identity} to {user_name(key_owner)}; let the node's user have both"
         )
-
-
-def _user(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)

@@ -8,7 +8,7 @@ import shlex
 import stat
 from pathlib import Path
 
-__all__ = ["why_unwritable"]
+__all__ = ["user_name", "why_unwritable"]
 
 
 def why_unwritable(folder: Path) -> str | None:
@@ -25,12 +25,12 @@ def why_unwritable(folder: Path) -> str | None:
         return None
     if os.statvfs(place).f_flag & os.ST_RDONLY:
         return f"{place} lies on a file system that takes no writes; mount it read-write"
-    status, user = place.stat(), _user(os.geteuid())
+    status, user = place.stat(), user_name(os.geteuid())
     if status.st_uid == os.geteuid():
         mode = stat.S_IMODE(status.st_mode)
         chmod = shlex.join(["chmod", "u+rwx", str(place)])
         return f"{place} is {user}'s, but its mode is {mode:04o}: `{chmod}`"
-    owner = _user(status.st_uid)
+    owner = user_name(status.st_uid)
     gives = ["chown", "-R", user] if place == folder else ["install", "-d", "-m", "700", "-o", user]
     return (
         f"{place} belongs to {owner}, and this is run by {user}, who may not write there; run it "
@@ -38,7 +38,8 @@ def why_unwritable(folder: Path) -> str | None:
     )
 
 
-def _user(number: int) -> str:
+def user_name(number: int) -> str:
+    """What a user is called; the number itself where nobody is."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
