@@ -11,24 +11,9 @@ import click
 
 from hyperbloom.cli.app import App
 from hyperbloom.cli.output import counted
+from hyperbloom.integrations.settings import FORMAT_NAMES
 
-__all__ = ["FORMAT_NAMES", "check_formatted", "format_options", "print_formatted"]
-
-#: The names of `hyperbloom.outputs.FORMATS`, which is not loaded for a command's help; a test
-#: compares them.
-FORMAT_NAMES = (
-    "lines",
-    "json",
-    "csv",
-    "hosts",
-    "dnsmasq",
-    "unbound",
-    "rpz",
-    "cidr",
-    "nftables",
-    "ipset",
-    "postfix",
-)
+__all__ = ["check_formatted", "format_options", "print_formatted"]
 
 
 def format_options(command: Any) -> Any:

@@ -21,24 +21,9 @@ __all__ = ["RANGE_KEYS", "read_feeds"]
 RANGE_KEYS = ("start", "end", "start_hex", "end_hex")
 
 
-def _bound(table: ConfigTable, name: str) -> bytes | None:
-    """One end of a range: `name` holds text (UTF-8), `name`_hex holds bytes as hex digits."""
-    hex_name = f"{name}_hex"
-    if name in table and hex_name in table:
-        raise table.error(name, f"give {name} or {hex_name}, not both")
-    if name in table:
-        return table.value(name, str, "").encode()
-    if hex_name in table:
-        try:
-            return bytes.fromhex(table.value(hex_name, str, ""))
-        except ValueError:
-            raise table.error(hex_name, "must be pairs of hex digits") from None
-    return None
-
-
 def _range(table: ConfigTable) -> KeyRange:
     table.refuse_unknown(RANGE_KEYS)
-    start, end = _bound(table, "start"), _bound(table, "end")
+    start, end = table.bytes_of("start"), table.bytes_of("end")
     if start is None and end is None:
         raise table.error("start", 'give start, end or both; for all values use mode = "full"')
     if end is not None and end <= (start or b""):

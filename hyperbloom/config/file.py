@@ -17,10 +17,12 @@ from hyperbloom.addresses import Address, check_listen, check_node_listen
 from hyperbloom.config.api import ApiSettings, read_api
 from hyperbloom.config.discovery import read_discovery
 from hyperbloom.config.feeds import read_feeds
+from hyperbloom.config.integrations import read_integrations
 from hyperbloom.config.table import ConfigError, ConfigTable, nearest, one_of
 from hyperbloom.credentials import is_credential
 from hyperbloom.discovery.settings import DiscoverySettings
 from hyperbloom.feed_words import Noise, check_feed_name
+from hyperbloom.integrations.settings import IntegrationsSettings
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.settings import DEFAULT_OBJECTS_LISTEN, HASH_RULES, ObjectsSettings
 from hyperbloom.replication.limits import Limits
@@ -54,7 +56,8 @@ LOG_FORMATS = ("text", "json")
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 
-_TABLES = ("node", "feeds", "limits", "sync", "trust", "discovery", "objects", "api")
+_LISTS = ("feeds", "outputs", "inputs", "hooks")
+_TABLES = ("node", *_LISTS, "limits", "sync", "trust", "discovery", "objects", "api")
 #: Log files and their bytes. At least there is one that is written and one that is full, and each
 #: has some hundred lines.
 DEFAULT_LOG_FILES, LEAST_LOG_FILES = 10, 2
@@ -99,6 +102,7 @@ class Config:
     api: ApiSettings
     objects: ObjectsSettings = field(default_factory=ObjectsSettings)
     trust: TrustSettings = field(default_factory=TrustSettings)
+    integrations: IntegrationsSettings = field(default_factory=IntegrationsSettings)
 
     @property
     def store_path(self) -> Path:
@@ -172,7 +176,7 @@ def _misplaced(name: str, found: object) -> str | None:
         return f"{name} belongs under [node]; move it there"
     if name not in _TABLES:
         return f"there is no table [{name}]; {nearest(name, _TABLES)}"
-    expected, form = (list, f"[[{name}]]") if name == "feeds" else (dict, f"[{name}]")
+    expected, form = (list, f"[[{name}]]") if name in _LISTS else (dict, f"[{name}]")
     return None if isinstance(found, expected) else f"{name} must be written as {form}"
 
 
@@ -210,6 +214,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         discovery=read_discovery(table("discovery"), base),
         objects=_objects(table("objects"), base),
         api=read_api(table("api"), data),
+        integrations=read_integrations(root, base),
     )
 
 

@@ -97,6 +97,12 @@ class ConfigTable:
     def __contains__(self, key: str) -> bool:
         return key in self._data
 
+    def without(self, keys: Iterable[str]) -> ConfigTable:
+        """The same table without some of its keys, which who calls has read."""
+        left_out = set(keys)
+        rest = {key: found for key, found in self._data.items() if key not in left_out}
+        return ConfigTable(self.file, self.title, rest)
+
     def value(self, key: str, kind: type[T], default: T) -> T:
         """The value of `key`, which must be of `kind` exactly; an integer passes for a float."""
         if key not in self._data:
@@ -129,6 +135,20 @@ class ConfigTable:
             if found.count(item) > 1:
                 raise self.error(key, f"{item!r} is there twice; leave one out")
         return tuple(found)
+
+    def bytes_of(self, key: str) -> bytes | None:
+        """Bytes: under `key` as text (UTF-8), or under `key`_hex as hex digits; None: neither."""
+        hex_key = f"{key}_hex"
+        if key in self._data and hex_key in self._data:
+            raise self.error(key, f"give {key} or {hex_key}, not both")
+        if key in self._data:
+            return self.value(key, str, "").encode()
+        if hex_key in self._data:
+            try:
+                return bytes.fromhex(self.value(hex_key, str, ""))
+            except ValueError:
+                raise self.error(hex_key, "must be pairs of hex digits") from None
+        return None
 
     def tables(self, key: str) -> list[ConfigTable]:
         """A list of tables, each titled by its place, counted from 1."""

@@ -32,6 +32,9 @@ from hyperbloom.config import Config, ConfigError
 from hyperbloom.discovery.service import DhtPortTaken, DiscoveryService
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.feed_keys import FeedKeys
+from hyperbloom.integrations.commands import Commands
+from hyperbloom.integrations.integration import IntegrationContext
+from hyperbloom.integrations.service import IntegrationsService
 from hyperbloom.keys import Identity
 from hyperbloom.objects.classes.declarations import Declaration
 from hyperbloom.objects.classes.hashes import HashRule
@@ -200,7 +203,10 @@ class NodeService(MultiService):
         )
         node.setName("replication")
         node.setServiceParent(self)
-        self._reload = ConfigReload(config, node, set_log_level=self._set_log_level)
+        integrations = self._build_integrations(node)
+        self._reload = ConfigReload(
+            config, node, set_log_level=self._set_log_level, integrations=integrations
+        )
         discovery = self._build_discovery(node, store, self._writer)
         objects = self._build_objects(store, self._writer)
         MemoryRelease(
@@ -210,6 +216,20 @@ class NodeService(MultiService):
             forget=context.shares.forget_gone,
         ).setServiceParent(self)
         self._build_api(node, store, self._writer, discovery, objects)
+
+    def _build_integrations(self, node: Node) -> IntegrationsService:
+        """Outputs, inputs and hooks: none in most configurations."""
+        context = IntegrationContext(
+            node=node,
+            commands=Commands(self._reactor),
+            data=self._config.data,
+            store_path=self._config.store_path,
+            clock=self._reactor,
+            now=time.time,
+        )
+        integrations = IntegrationsService(self._config.integrations, context)
+        integrations.setServiceParent(self)
+        return integrations
 
     def _make_room(self, config: Config) -> None:
         """Have descriptors for all connections there may be."""

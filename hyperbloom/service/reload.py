@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from hyperbloom.config import Config, ConfigError, load_config
+from hyperbloom.integrations.service import IntegrationsService
 from hyperbloom.keys import KeyFileError, load_key_file
 from hyperbloom.replication.node import Node
 from hyperbloom.replication.settings import FeedSettings
@@ -36,6 +37,7 @@ _AT_ONCE = (
     "[node] log_level",
     "[node] noise",
     "[node] default_feed",
+    "[[",
 )
 #: Fields of `Config` that are tables of the file; the other ones are keys of `[node]`.
 _TABLES = ("limits", "sync", "trust", "discovery", "objects")
@@ -63,7 +65,8 @@ def differences(old: Config, new: Config) -> Iterator[str]:
         before, after = getattr(old, field.name), getattr(new, field.name)
         if dataclasses.is_dataclass(before) and dataclasses.is_dataclass(after):
             for key in _different_keys(before, after):
-                yield f"[{field.name}] {key}"
+                is_list = field.name == "integrations"
+                yield f"[[{key}]]" if is_list else f"[{field.name}] {key}"
         elif before != after:
             yield f"[{field.name}]" if field.name in _TABLES else f"[node] {field.name}"
 
@@ -92,9 +95,11 @@ class ConfigReload:
         *,
         set_log_level: Callable[[str], None] | None = None,
         load: Callable[[Path], Config] = load_config,
+        integrations: IntegrationsService | None = None,
     ) -> None:
         self._config = config
         self._node = node
+        self._integrations = integrations
         self._set_log_level = set_log_level
         self._load = load
         self._lock = DeferredLock()
@@ -176,6 +181,8 @@ class ConfigReload:
         )
         if self._set_log_level is not None:
             self._set_log_level(config.log_level)
+        if self._integrations is not None:
+            self._integrations.use(config.integrations)
         # What needs a restart stays as it was, so that the next reload names it again.
         self._config = dataclasses.replace(
             self._config,
@@ -187,6 +194,7 @@ class ConfigReload:
             noise=config.noise,
             default_feed=config.default_feed,
             log_level=config.log_level,
+            integrations=config.integrations,
         )
 
     def _told(self, done: Reloaded) -> Reloaded:

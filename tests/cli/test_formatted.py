@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hyperbloom.cli.formatted import FORMAT_NAMES
+from hyperbloom.integrations.settings import FORMAT_NAMES
 from hyperbloom.outputs import FORMATS
 
 

@@ -88,14 +88,24 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=(*_CORE_AND_STORE, "addresses", "connections", "json_fields"),
             packages=("cryptography", "lz4", "msgpack", "twisted", "zope"),
         ),
+        # A feed's values as files of other tools, and entries of such files as values: functions
+        # over slices, which know of no node, and processes of their own that call them.
+        "outputs": Room(knows=("store",), packages=("idna", "numpy")),
+        "inputs": Room(knows=("outputs",), packages=("idna",)),
+        # Where a feed of a running node meets the tools that people run.
+        "integrations": Room(
+            knows=("keys", "store", "units", "connections", "replication", "outputs", "inputs"),
+            packages=("twisted", "zope"),
+        ),
         "config": Room(
             knows=("credentials", "keys", "feed_keys", "passphrase", "process", "units",
-                   "addresses", "feed_words", "replication", "discovery", "objects"),
+                   "addresses", "feed_words", "integrations", "replication", "discovery",
+                   "objects"),
         ),
         "api": Room(
             knows=(*CORE, "store", "units", "addresses", "credentials", "invitation", "passphrase",
-                   "connections", "feed_words", "json_fields", "objects", "replication",
-                   "value_ranges"),
+                   "connections", "feed_words", "integrations", "json_fields", "objects",
+                   "replication", "value_ranges"),
             packages=("prometheus_client", "twisted", "zope"),
         ),
         "client": Room(
@@ -107,12 +117,10 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=("keys", "store", "units", "json_fields", "client"),
             packages=("deltalake", "numpy", "pyarrow", "pyspark"),
         ),
-        # A feed's values as files of other tools: functions over slices, which know of no node.
-        "outputs": Room(packages=("idna", "numpy")),
         # The plugin's side: everything meets here.
         "service": Room(
-            knows=(*CORE, "store", "addresses", "feed_keys", "replication", "discovery", "objects",
-                   "config", "api", "passphrase", "process"),
+            knows=(*CORE, "store", "addresses", "feed_keys", "integrations", "replication",
+                   "discovery", "objects", "config", "api", "passphrase", "process"),
             packages=("twisted", "zope"),
         ),
         "tap": Room(
@@ -123,8 +131,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "cli": Room(
             knows=("keys", "feed_keys", "trust", "wire", "store", "units", "addresses",
                    "exit_codes", "feed_words", "json_fields", "invitation", "config", "api",
-                   "client", "export", "discovery", "objects", "outputs", "replication",
-                   "value_ranges"),
+                   "client", "export", "discovery", "integrations", "objects", "outputs",
+                   "replication", "value_ranges"),
             packages=("click", "rich", "twisted"),
         ),
     }

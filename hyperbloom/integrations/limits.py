@@ -1,0 +1,36 @@
+"""How much outputs, inputs and hooks may take of the node, however they are set."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ENDING_SECONDS",
+    "FIRST_RETRY_SECONDS",
+    "LAST_RETRY_SECONDS",
+    "LEFT_FEED_SECONDS",
+    "MAX_COMMANDS",
+    "MAX_INTEGRATIONS",
+    "OUTPUT_TAIL_BYTES",
+]
+
+MAX_INTEGRATIONS: Final = 100
+"""Outputs, inputs and hooks of a node together: each has a timer and a place on the status page."""
+
+MAX_COMMANDS: Final = 4
+"""Processes at a time, those of the node's own among them; the others wait. Each has a thread."""
+
+OUTPUT_TAIL_BYTES: Final = 2_000
+"""The last bytes that a process wrote, which are kept to say why it failed."""
+
+ENDING_SECONDS: Final = 5.0
+"""Time that a process has to end when it is told to, before it is killed."""
+
+FIRST_RETRY_SECONDS: Final = 5.0
+"""Time until what failed is tried again; it doubles with each failure that follows."""
+
+LAST_RETRY_SECONDS: Final = 900.0
+"""Where that doubling ends: what was mended is noticed within a quarter of an hour."""
+
+LEFT_FEED_SECONDS: Final = 5.0
+"""How often a feed is looked for that is not there, because it is not joined yet or was left."""

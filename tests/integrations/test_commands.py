@@ -1,0 +1,169 @@
+"""Programs run with a time limit and without a shell, and say why they failed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pumped_reactor import PumpedReactor
+
+from hyperbloom.integrations import limits
+from hyperbloom.integrations.commands import CommandFailed, Commands
+
+
+@pytest.fixture
+def reactor() -> Iterator[PumpedReactor]:
+    pumped = PumpedReactor()
+    yield pumped
+    pumped.stop()
+
+
+@pytest.fixture
+def commands(reactor: PumpedReactor) -> Iterator[Commands]:
+    made = Commands(reactor)
+    made.start()
+    yield made
+    reactor.wait(made.stop())
+
+
+def python(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+def test_reads_what_it_is_given_and_gives_its_last_bytes(
+    reactor: PumpedReactor, commands: Commands
+) -> None:
+    given = os.urandom(1_000_000)
+    program = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"
+    ended = reactor.wait(commands.run(python(program), seconds=60, given=given))
+    assert ended.output == given[-limits.OUTPUT_TAIL_BYTES :]
+
+
+def test_does_not_have_to_read(reactor: PumpedReactor, commands: Commands) -> None:
+    ended = reactor.wait(commands.run(python("print(7)"), seconds=60, given=bytes(1_000_000)))
+    assert ended.output == b"7\n"
+
+
+def test_arguments_are_no_words_of_a_shell(reactor: PumpedReactor, commands: Commands) -> None:
+    words = ["$HOME", "a b", ";exit 3", "*"]
+    ended = reactor.wait(
+        commands.run([*python("import sys; print(sys.argv[1:])"), *words], seconds=60)
+    )
+    assert ended.output.decode() == f"{words}\n"
+
+
+def test_environment_is_added(reactor: PumpedReactor, commands: Commands) -> None:
+    program = "import os; print(os.environ['ONE'], 'PATH' in os.environ)"
+    ended = reactor.wait(commands.run(python(program), seconds=60, environment={"ONE": "two"}))
+    assert ended.output == b"two True\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("import sys; sys.exit('no\\x1b[31m such\\nset')", "ended with 1: set"),
+        ("import sys; sys.exit('\\x1b[31mred')", "ended with 1:  [31mred"),
+        ("raise SystemExit(7)", "ended with 7"),
+        ("import os; os.abort()", "was ended by SIGABRT"),
+    ],
+)
+def test_a_failure_says_how_it_ended_and_its_last_line(
+    reactor: PumpedReactor, commands: Commands, program: str, why: str
+) -> None:
+    with pytest.raises(CommandFailed) as raised:
+        reactor.wait(commands.run(python(program), seconds=60))
+    assert str(raised.value) == f"{Path(sys.executable).name} {why}"
+
+
+def test_what_is_secret_stays_out_of_the_failure(
+    reactor: PumpedReactor, commands: Commands
+) -> None:
+    with pytest.raises(CommandFailed) as raised:
+        reactor.wait(commands.run(python("import sys; sys.exit('token')"), seconds=60, quiet=True))
+    assert "token" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["/nowhere/program", "/etc/hosts", "/"])
+def test_what_cannot_be_started_is_said(
+    reactor: PumpedReactor, commands: Commands, name: str
+) -> None:
+    with pytest.raises(CommandFailed, match="cannot be started"):
+        reactor.wait(commands.run([name], seconds=60))
+
+
+def _is_there(number: int) -> bool:
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        state = Path(f"/proc/{number}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    except FileNotFoundError:
+        return False
+    return state[0] != "Z"
+
+
+def test_one_that_takes_too_long_ends_with_all_it_started(
+    tmp_path: Path, reactor: PumpedReactor, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hyperbloom.integrations.commands.ENDING_SECONDS", 0.2)
+    numbers = tmp_path / "numbers"
+    program = (
+        "import os, signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(numbers)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        "time.sleep(600)\n"
+    )
+    with pytest.raises(CommandFailed, match=r"was stopped: it took longer than 5 s"):
+        reactor.wait(commands.run(python(program), seconds=5))
+    for number in numbers.read_text(encoding="ascii").split():
+        assert not _is_there(int(number))
+
+
+def test_what_a_program_leaves_behind_ends_with_it(
+    reactor: PumpedReactor, commands: Commands
+) -> None:
+    """It holds the streams open, and would keep the node waiting."""
+    program = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid)\n"
+    )
+    ended = reactor.wait(commands.run(python(program), seconds=60))
+    assert not _is_there(int(ended.output))
+
+
+def test_a_stop_ends_what_runs_and_what_waits(reactor: PumpedReactor) -> None:
+    commands = Commands(reactor)
+    commands.start()
+    sleeping = "import time; time.sleep(600)"
+    runs = [commands.run(python(sleeping), seconds=600) for _ in range(limits.MAX_COMMANDS + 2)]
+    stopped = commands.stop()
+    for run in runs:
+        with pytest.raises(CommandFailed, match="it was ended with the node"):
+            reactor.wait(run)
+    reactor.wait(stopped)
+
+
+def test_more_than_the_most_wait_for_their_turn(
+    tmp_path: Path, reactor: PumpedReactor, commands: Commands
+) -> None:
+    """One beyond the limit begins when another has ended."""
+    gate = tmp_path / "gate"
+    program = (
+        "import os, sys, time\n"
+        f"open(os.path.join({str(tmp_path)!r}, sys.argv[1]), 'w').close()\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+    )
+    runs = [
+        commands.run([*python(program), f"begun-{number}"], seconds=100)
+        for number in range(limits.MAX_COMMANDS + 1)
+    ]
+    while len(list(tmp_path.glob("begun-*"))) < limits.MAX_COMMANDS:
+        reactor.turn(0.01)
+    assert len(list(tmp_path.glob("begun-*"))) == limits.MAX_COMMANDS
+    gate.touch()
+    for run in runs:
+        reactor.wait(run)
+    assert len(list(tmp_path.glob("begun-*"))) == limits.MAX_COMMANDS + 1
