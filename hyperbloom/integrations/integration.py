@@ -83,7 +83,7 @@ class Integration(ABC, Generic[S]):
         self._started = False
         self._timer.set(None)
         self._looking.set(None)
-        self._leave()
+        self._leave(IntegrationFailed("it was stopped with the node"))
         running = self._running
         if running is None:
             return succeed(None)
@@ -191,7 +191,7 @@ class Integration(ABC, Generic[S]):
         except UnknownFeed:
             found = None
         if found is not self.feed:
-            self._leave()
+            self._leave(IntegrationFailed(self._no_feed()))
             if found is not None:
                 self.feed = found
                 self._unsubscribe = self.joined(found)
@@ -199,7 +199,11 @@ class Integration(ABC, Generic[S]):
         if self._started:
             self._looking.set(self.context.clock.seconds() + LEFT_FEED_SECONDS)
 
-    def _leave(self) -> None:
+    def _leave(self, why: IntegrationFailed) -> None:
+        """Let go of the feed; who waits for a run that has not begun is told why."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.errback(why)
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         self._unsubscribe = []
