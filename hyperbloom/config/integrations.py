@@ -14,6 +14,7 @@ from hyperbloom.feed_words import check_alias, check_feed_name
 from hyperbloom.integrations.limits import MAX_INTEGRATIONS
 from hyperbloom.integrations.settings import (
     FORMAT_NAMES,
+    SET_FORMATS,
     HookSettings,
     InputSettings,
     IntegrationsSettings,
@@ -91,6 +92,9 @@ def _output(table: ConfigTable, base: Path) -> OutputSettings:
     start, end, prefix = (table.bytes_of(key) for key in ("start", "end", "prefix"))
     if end is not None and end <= (start or b""):
         raise table.error("end", "must be greater than the start, in the order of bytes")
+    if "set_name" in table and form not in SET_FORMATS:
+        formats = " or ".join(f'"{one}"' for one in SET_FORMATS)
+        raise table.error("set_name", f"goes with format = {formats} alone")
     if "allow" in table and "allow_feed" in table:
         raise table.error("allow", "give allow or allow_feed, not both")
     return table.without(_HEX_KEYS).dataclass(
@@ -123,11 +127,10 @@ def _mode(table: ConfigTable) -> int:
 
 
 def _set_name(text: str) -> str:
-    if not (text[:1].isalpha() and text.isascii() and text.isidentifier() and len(text) <= 24):
-        raise ValueError(
-            f"{text!r} is no name of a set: 1 to 24 letters, digits and '_', a letter first"
-        )
-    return text
+    # Loaded for who names a set alone: what a value is takes libraries.
+    from hyperbloom.outputs.set_names import check_set_name
+
+    return check_set_name(text)
 
 
 def _command(table: ConfigTable) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 __all__ = [
     "FORMAT_NAMES",
+    "SET_FORMATS",
     "SOURCE_FORMATS",
     "HookSettings",
     "InputSettings",
@@ -36,6 +37,8 @@ SourceFormat = Literal["lines", "hosts", "csv", "adblock", "json"]
 
 #: The names of `hyperbloom.outputs.FORMATS`, which is not loaded for them; a test compares them.
 FORMAT_NAMES: tuple[str, ...] = get_args(OutputFormat)
+#: Those of them that name sets.
+SET_FORMATS: tuple[OutputFormat, ...] = ("nftables", "ipset")
 SOURCE_FORMATS: tuple[str, ...] = get_args(SourceFormat)
 
 #: Bytes of a source: lists of ten million names have fewer.
@@ -75,7 +78,7 @@ class OutputSettings:
     prefix: bytes = _help("what values begin with that come out; `prefix_hex` for bytes", b"")
     mode: int = _help("the file's permissions, as in `chmod`", 0o644)
     set_name: str = _help(
-        "the table of `nftables`, and what names of sets begin with in `ipset`", "hyperbloom"
+        "of `nftables` the table, of `ipset` what names of sets begin with", "hyperbloom"
     )
     allow: Path | None = field(
         default=None, metadata={"help": "a file with an [allow list](outputs.md#allow-lists)"}

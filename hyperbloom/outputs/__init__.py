@@ -11,5 +11,14 @@ from hyperbloom.outputs.allow import Allowed
 from hyperbloom.outputs.formats import FORMATS
 from hyperbloom.outputs.formats.format import Format, Rendering
 from hyperbloom.outputs.selection import Counts
+from hyperbloom.outputs.set_names import DEFAULT_SET_NAME, check_set_name
 
-__all__ = ["FORMATS", "Allowed", "Counts", "Format", "Rendering"]
+__all__ = [
+    "DEFAULT_SET_NAME",
+    "FORMATS",
+    "Allowed",
+    "Counts",
+    "Format",
+    "Rendering",
+    "check_set_name",
+]

@@ -6,12 +6,24 @@ import json
 
 import pytest
 
-from hyperbloom.integrations.settings import FORMAT_NAMES
+from hyperbloom.integrations.settings import FORMAT_NAMES, SET_FORMATS
 from hyperbloom.outputs import FORMATS
 
 
 def test_the_command_knows_every_format():
     assert tuple(FORMATS) == FORMAT_NAMES
+
+
+@pytest.mark.parametrize("form", FORMAT_NAMES)
+def test_a_set_has_the_name_that_is_asked_for(node, form):
+    node.out("put", "192.0.2.7", "2001:db8::7", "a.example.com")
+    plain, named = node("get", "--as", form), node("get", "--as", form, "--set-name", "ours")
+    if form in SET_FORMATS:
+        assert "hyperbloom" in plain.stdout
+        assert named.stdout == plain.stdout.replace("hyperbloom", "ours")
+    else:
+        assert (named.exit_code, named.stdout) == (2, "")
+        assert "--set-name goes with --as nftables or ipset" in named.stderr
 
 
 @pytest.mark.parametrize("form", FORMAT_NAMES)
@@ -70,6 +82,8 @@ def test_what_is_allowed_does_not_come_out(node, tmp_path):
         (["--allow", "ALLOW"], "--allow goes with --as FORMAT"),
         (["--as", "hosts", "--allow", "MISSING"], "does not exist"),
         (["--as", "windows"], "'windows' is not one of"),
+        (["--set-name", "ours"], "--set-name goes with --as nftables or ipset"),
+        (["--as", "ipset", "--set-name", "a; b"], "'a; b' is no name of a set: 1 to 24 letters"),
     ],
 )
 def test_what_does_not_go_together_is_refused(node, tmp_path, arguments, said):

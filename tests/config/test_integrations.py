@@ -39,7 +39,7 @@ def test_what_is_left_out_is_as_documented() -> None:
 
 def test_everything_can_be_said() -> None:
     text = (
-        OUTPUT
+        OUTPUT.replace("unbound", "ipset")
         + 'prefix_hex = "ff00"\nstart = "a"\nend = "b"\nmode = "0600"\nset_name = "ours"\n'
         + 'allow = "ours.txt"\ncommand = ["/bin/true"]\ndelay = "5s"\ntimeout = "2m"\n'
         + '[[inputs]]\nname = "a"\npath = "b.csv"\nformat = "csv"\ncolumn = "name"\n'
@@ -73,7 +73,8 @@ def test_everything_can_be_said() -> None:
         (OUTPUT + 'mode = "rw"', "'rw' is no mode of a file"),
         (OUTPUT + 'mode = "0755"', "'0755' is no mode of a file"),
         (OUTPUT + 'mode = "0044"', "'0044' is no mode of a file"),
-        (OUTPUT + 'set_name = "a; flush"', "is no name of a set"),
+        (OUTPUT.replace("unbound", "ipset") + 'set_name = "a; flush"', "is no name of a set"),
+        (OUTPUT + 'set_name = "ours"', 'goes with format = "nftables" or "ipset" alone'),
         (OUTPUT + 'command = "sh -c true"', "command: must be a list"),
         (OUTPUT + "command = []", "command: must name a program"),
         (OUTPUT + 'command = [""]', "the first text is the program"),

@@ -99,8 +99,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         ),
         "config": Room(
             knows=("credentials", "keys", "feed_keys", "passphrase", "process", "units",
-                   "addresses", "feed_words", "integrations", "replication", "discovery",
-                   "objects"),
+                   "addresses", "feed_words", "integrations", "outputs", "replication",
+                   "discovery", "objects"),
         ),
         "api": Room(
             knows=(*CORE, "store", "units", "addresses", "credentials", "invitation", "passphrase",

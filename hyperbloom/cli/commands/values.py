@@ -121,6 +121,7 @@ def get(
     null: bool,
     form: str | None,
     allow: Path | None,
+    set_name: str | None,
     local: bool,
 ) -> None:
     """Print values in byte order, one a line.
@@ -134,7 +135,7 @@ def get(
     address, a network or a mail address by what it is. What was left out is counted on standard
     error.
     """
-    check_formatted(form, allow, as_hex, null, app.out.as_json)
+    check_formatted(form, allow, set_name, as_hex, null, app.out.as_json)
     first, beyond = range_given(start, end, prefix, as_hex=as_hex)
     with app.client() as client:
         if not local and limit != 0:
@@ -143,7 +144,7 @@ def get(
             client.fetch(feed=feed, start=first, end=beyond, limit=limit, timeout=wait)
         pages = client.pages(feed=feed, start=first, end=beyond, limit=limit)
         if form is not None:
-            print_formatted(app, pages, form, allow)
+            print_formatted(app, pages, form, allow, set_name)
             return
         if app.out.as_json:
             app.out.json_values(pages)

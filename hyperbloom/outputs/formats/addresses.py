@@ -15,20 +15,20 @@ __all__ = ["FORMATS"]
 _SLICE = 1_000
 
 _IPSET_HEAD = """\
-create hyperbloom{n} hash:net family {family} maxelem 16777216 -exist
-create hyperbloom{n}-new hash:net family {family} maxelem 16777216 -exist
-flush hyperbloom{n}-new
+create {name}{n} hash:net family {family} maxelem 16777216 -exist
+create {name}{n}-new hash:net family {family} maxelem 16777216 -exist
+flush {name}{n}-new
 """
 _IPSET_END = """\
-swap hyperbloom{n}-new hyperbloom{n}
-destroy hyperbloom{n}-new
+swap {name}{n}-new {name}{n}
+destroy {name}{n}-new
 """
 _FAMILIES = ((4, "inet"), (6, "inet6"))
 
 _NFTABLES_HEAD = """\
-add table inet hyperbloom
-add set inet hyperbloom ipv{n} {{ type ipv{n}_addr; flags interval; }}
-flush set inet hyperbloom ipv{n}
+add table inet {name}
+add set inet {name} ipv{n} {{ type ipv{n}_addr; flags interval; }}
+flush set inet {name} ipv{n}
 """
 
 
@@ -41,10 +41,11 @@ def _cidr(slices: Iterable[list[bytes]], rendering: Rendering) -> Iterator[bytes
 
 def _nftables(slices: Iterable[list[bytes]], rendering: Rendering) -> Iterator[bytes]:
     """One transaction. Joined before, because a set of intervals refuses those that overlap."""
+    name = rendering.set_name
     for part in joined(slices):
-        yield _NFTABLES_HEAD.format(n=part.version).encode("ascii")
+        yield _NFTABLES_HEAD.format(name=name, n=part.version).encode("ascii")
         # One command for all: nft takes some times as long where each slice has its own.
-        begin = before = f"add element inet hyperbloom ipv{part.version} {{\n"
+        begin = before = f"add element inet {name} ipv{part.version} {{\n"
         elements = _intervals(part)
         while some := list(itertools.islice(elements, _SLICE)):
             yield (before + ", ".join(some)).encode("ascii")
@@ -62,15 +63,17 @@ def _intervals(part: JoinedNetworks) -> Iterator[str]:
 
 def _ipset(slices: Iterable[list[bytes]], rendering: Rendering) -> Iterator[bytes]:
     """New sets are filled and then change places with the old ones, each at once."""
+    name = rendering.set_name
+    before = {n: f"add {name}{n}-new ".encode("ascii") for n, _ in _FAMILIES}
     for n, family in _FAMILIES:
-        yield _IPSET_HEAD.format(n=n, family=family).encode("ascii")
+        yield _IPSET_HEAD.format(name=name, n=n, family=family).encode("ascii")
     for entries in slices:
         four = [entry for entry in entries if b":" not in entry]
         six = [entry for entry in entries if b":" in entry]
-        yield per_line(four, b"add hyperbloom4-new ", b" -exist")
-        yield per_line(six, b"add hyperbloom6-new ", b" -exist")
+        yield per_line(four, before[4], b" -exist")
+        yield per_line(six, before[6], b" -exist")
     for n, _ in _FAMILIES:
-        yield _IPSET_END.format(n=n).encode("ascii")
+        yield _IPSET_END.format(name=name, n=n).encode("ascii")
 
 
 FORMATS = (

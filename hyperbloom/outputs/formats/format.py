@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hyperbloom.outputs.allow import Allowed
 from hyperbloom.outputs.entries import MAX_NAME, Kind
 from hyperbloom.outputs.selection import Counts, entries_of, texts_of
+from hyperbloom.outputs.set_names import DEFAULT_SET_NAME, check_set_name
 
 __all__ = ["ADDRESSES", "NAMES", "EntryFormat", "Format", "Rendering", "TextFormat", "per_line"]
 
@@ -21,10 +22,15 @@ class Rendering:
     """What a file says beside the entries of its feed.
 
     ``serial`` is that of a zone's SOA (RFC 1982): greater than it was when anything changes.
+    ``set_name`` goes into formats that name sets; raises ValueError where it is no such name.
     """
 
     allowed: Allowed
     serial: int
+    set_name: str = DEFAULT_SET_NAME
+
+    def __post_init__(self) -> None:
+        check_set_name(self.set_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
