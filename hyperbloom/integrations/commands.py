@@ -84,9 +84,10 @@ class Commands:
             self._running.discard(run)
             return outcome
 
-        done.addBoth(over)
         ended: Deferred[Ended] = Deferred(lambda _: run.end())
-        done.addCallbacks(ended.callback, ended.errback)
+        done.addBoth(over)
+        # Who cancelled it has heard so already.
+        done.addBoth(lambda outcome: None if ended.called else ended.callback(outcome))
         return ended
 
 

@@ -6,6 +6,7 @@ a time: when it is due, when it is asked to, and again after a failure.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +36,15 @@ log = Logger()
 
 
 class IntegrationFailed(HyperbloomError):
-    """A run did not do what it should; the message is one sentence with its cure."""
+    """A run did not do what it should; the message is one sentence with its cure.
+
+    wait: seconds before which it is not tried again by itself, where that is longer than what is
+    usual; infinite: never.
+    """
+
+    def __init__(self, sentence: str, *, wait: float = 0.0) -> None:
+        super().__init__(sentence)
+        self.wait = wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +230,9 @@ class Integration(ABC, Generic[S]):
         self._again = False
         force, self._forced = self._forced, False
         waiters, self._waiters = self._waiters, []
-        self._running = Deferred.fromCoroutine(self._run(self.feed, force=force, waiters=waiters))
+        running = Deferred.fromCoroutine(self._run(self.feed, force=force, waiters=waiters))
+        # One that had nothing to wait for is over already.
+        self._running = None if running.called else running
 
     async def _run(self, feed: Feed, *, force: bool, waiters: list[Deferred[None]]) -> None:
         outcome: Failure | None = None
@@ -233,6 +244,8 @@ class Integration(ABC, Generic[S]):
         except HyperbloomError as error:
             outcome = Failure(error)
             following = self._failed(str(error))
+            if isinstance(error, IntegrationFailed):
+                following = None if error.wait == math.inf else max(following, error.wait)
         except Exception:
             outcome = Failure(IntegrationFailed("it failed; the node's log has the details"))
             log.failure("The {kind} {name} failed", kind=self.kind, name=self.settings.name)

@@ -8,8 +8,10 @@ from typing import Any, cast
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList
 
+from hyperbloom.integrations.hooks import CommandHook
 from hyperbloom.integrations.integration import Integration, IntegrationContext
 from hyperbloom.integrations.settings import (
+    HookSettings,
     IntegrationSettings,
     IntegrationsSettings,
 )
@@ -18,7 +20,7 @@ from hyperbloom.integrations.status import IntegrationStatus, Kind
 __all__ = ["IntegrationsService"]
 
 #: What runs each kind, by the class of its settings.
-KINDS: Mapping[type[Any], Callable[..., Integration[Any]]] = {}
+KINDS: Mapping[type[Any], Callable[..., Integration[Any]]] = {HookSettings: CommandHook}
 
 
 class IntegrationsService(Service):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from pumped_reactor import PumpedReactor
+from twisted.internet.defer import CancelledError
+from twisted.logger import capturedLogs
 
 from hyperbloom.integrations import limits
 from hyperbloom.integrations.commands import CommandFailed, Commands
@@ -144,6 +147,25 @@ def test_a_stop_ends_what_runs_and_what_waits(reactor: PumpedReactor) -> None:
         with pytest.raises(CommandFailed, match="it was ended with the node"):
             reactor.wait(run)
     reactor.wait(stopped)
+
+
+def test_one_that_is_cancelled_ends_and_says_nothing_more(
+    tmp_path: Path, reactor: PumpedReactor
+) -> None:
+    commands = Commands(reactor)
+    commands.start()
+    begun = tmp_path / "begun"
+    program = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)"
+    with capturedLogs() as events:
+        run = commands.run(python(program), seconds=600)
+        while not begun.exists():
+            reactor.turn(0.01)
+        run.cancel()
+        with pytest.raises(CancelledError):
+            reactor.wait(run)
+        reactor.wait(commands.stop())
+        gc.collect()
+    assert [event for event in events if "log_failure" in event] == []
 
 
 def test_more_than_the_most_wait_for_their_turn(

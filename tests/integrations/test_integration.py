@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -63,6 +64,7 @@ class Worker(Integration[HookSettings]):
     kind = "hook"
     following: float | None = None
     longest_rest = 0.0
+    has_to_wait = True
 
     def __init__(self, settings: HookSettings, context: IntegrationContext) -> None:
         super().__init__(settings, context)
@@ -79,9 +81,10 @@ class Worker(Integration[HookSettings]):
 
     async def work(self, feed: Any, *, force: bool) -> float | None:
         self.forced.append(force)
-        ended: Deferred[None] = Deferred()
-        self.under_way.append(ended)
-        await ended
+        if self.has_to_wait:
+            ended: Deferred[None] = Deferred()
+            self.under_way.append(ended)
+            await ended
         return self.following
 
     @property
@@ -133,6 +136,17 @@ def test_runs_when_it_begins_and_when_something_was_stored(scene: Scene) -> None
     assert worker.status().state == "idle"
     scene.store()
     assert worker.runs == 2
+
+
+def test_a_run_that_has_nothing_to_wait_for_is_over(scene: Scene) -> None:
+    scene.worker.has_to_wait = False
+    worker = scene.start()
+    assert (worker.runs, worker.status().state) == (1, "idle")
+    scene.store()
+    assert worker.runs == 2
+    outcomes: list[Any] = []
+    worker.run().addCallback(outcomes.append)
+    assert (worker.runs, outcomes) == (3, [None])
 
 
 def test_what_comes_while_it_runs_is_one_more_run(scene: Scene) -> None:
@@ -193,6 +207,15 @@ def test_it_is_never_left_alone_for_longer_than_the_limit(scene: Scene) -> None:
         worker.end(IntegrationFailed("no"))
         scene.clock.advance(LAST_RETRY_SECONDS)
     assert worker.runs == 41
+
+
+@pytest.mark.parametrize(
+    ("wait", "due"), [(1.0, FIRST_RETRY_SECONDS), (60.0, 60.0), (math.inf, None)]
+)
+def test_a_failure_may_say_how_long_to_wait(scene: Scene, wait: float, due: float | None) -> None:
+    worker = scene.start()
+    worker.end(IntegrationFailed("busy", wait=wait))
+    assert worker.status().next_run == (None if due is None else NOW + due)
 
 
 def test_what_is_stored_does_not_hurry_what_failed(scene: Scene) -> None:

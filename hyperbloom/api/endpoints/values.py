@@ -4,7 +4,6 @@ the same.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,12 +30,12 @@ from hyperbloom.api.schemas.bodies import (
 )
 from hyperbloom.api.schemas.flat import flat_json
 from hyperbloom.replication.feed.membership import NotTrusted
+from hyperbloom.replication.reading.arrivals import arrival_text
 
 if TYPE_CHECKING:
-    from hyperbloom.store.records import LogRecord, RangeSlice
+    from hyperbloom.store.records import RangeSlice
 
 __all__ = [
-    "arrival_text",
     "count_range",
     "count_values",
     "fetch_values",
@@ -121,15 +120,6 @@ async def list_arrivals(call: Call) -> bytes:
         f'{{"arrivals":[{arrivals}],"next":{following},"top_seq":{top_seq},"life":{life},'
         f'"forgotten":{forgotten}}}'
     ).encode("ascii")
-
-
-def arrival_text(record: LogRecord, origin_name: str | None) -> str:
-    """A value as it arrived, as JSON; by hand like `page_form`."""
-    named = "" if origin_name is None else f'"origin_name":{json.dumps(origin_name)},'
-    return (
-        f'{{"seq":{record.seq},"value":"{record.value.hex()}","origin":"{record.origin.hex()}",'
-        f'{named}"received_at":{record.received_at / 1e6:.6f}}}'
-    )
 
 
 def has_values(call: Call) -> Answer:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from hyperbloom.api.endpoints.values import arrival_text
 from hyperbloom.api.http.events import EventStream
 from hyperbloom.api.http.request import BOUNDS, STREAMED, Answer, Call, range_of
 from hyperbloom.api.limits import MAX_SEQ, SLICE_BYTES, SLICE_VALUES
 from hyperbloom.api.problems import Problem
 from hyperbloom.api.schemas.bodies import BoundsForm, WatchForm
 from hyperbloom.errors import ErrorKind
+from hyperbloom.replication.reading.arrivals import arrival_text
 from hyperbloom.store import NoSuchFeed
 
 if TYPE_CHECKING:
