@@ -96,7 +96,8 @@ class Situation:
     speak `reconcile`. may_salt: a try with a salt may begin; the last one was long enough ago.
     is_reconciled: the peer has a try under way. keeps_anything: there is something to ask for.
     was_asked: a Sync was sent on this connection before. is_receiving: values of the peer are not
-    on disk yet, or not asked for yet. is_sending: the peer waits for answers, or for new values.
+    on disk yet, not asked for yet, or in a frame of which a part is here. is_sending: the peer
+    waits for answers, or for new values.
     awaits_reply: a peer that cannot split its replies has not answered yet. values_new,
     values_moved, values_sent: values of the peer that were new here; those that came from it and
     went to it; those that went to it. another_brings: another peer is being asked for what is

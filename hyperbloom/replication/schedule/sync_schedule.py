@@ -493,7 +493,9 @@ class SyncSchedule:
         self._phase = _Resting(max(min(now + wait, until), now), look)
 
     def _moves(self, look: _Look, situation: Situation) -> bool:
-        return situation.is_receiving or situation.values_moved != look.moved
+        return (
+            situation.is_receiving or situation.is_sending or situation.values_moved != look.moved
+        )
 
     def _settle(self, now: float, situation: Situation) -> None:
         """The answers to our plan are in, as far as can be told: what do they show?"""

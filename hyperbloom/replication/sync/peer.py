@@ -242,8 +242,15 @@ class Peering:
 
     @property
     def is_receiving(self) -> bool:
-        """Whether values of the peer wait for the disk, or for being asked for."""
-        return self.intake.unwritten > 0 or len(self._follow_ups) > 0
+        """Whether values of the peer wait for the disk or for being asked for, or are on their way.
+
+        At a low rate a frame with many of them takes longer than a look at what has moved.
+        """
+        return (
+            self.intake.unwritten > 0
+            or len(self._follow_ups) > 0
+            or self._session.buffered_bytes > 0
+        )
 
     @property
     def is_sending(self) -> bool:
