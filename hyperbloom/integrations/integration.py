@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -49,7 +49,11 @@ class IntegrationFailed(HyperbloomError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegrationContext:
-    """What all of a node share. `data` is the node's data folder."""
+    """What all of a node share. `data` is the node's data folder.
+
+    ``input_names`` are the inputs of the configuration. They put and take back one at a time, by
+    ``inputs_turn``: what one of them takes back no other may hold.
+    """
 
     node: Node
     commands: Commands
@@ -57,6 +61,8 @@ class IntegrationContext:
     store_path: Path
     clock: Any
     now: Callable[[], float]
+    input_names: set[str] = field(default_factory=set)
+    inputs_turn: DeferredLock = field(default_factory=DeferredLock)
 
 
 class Integration(ABC, Generic[S]):

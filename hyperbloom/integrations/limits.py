@@ -8,11 +8,15 @@ __all__ = [
     "BATCH_BYTES",
     "ENDING_SECONDS",
     "FIRST_RETRY_SECONDS",
+    "INPUT_BATCH_BYTES",
+    "INPUT_BATCH_VALUES",
     "LAST_RETRY_SECONDS",
     "LEFT_FEED_SECONDS",
     "MAX_COMMANDS",
     "MAX_INTEGRATIONS",
     "OUTPUT_TAIL_BYTES",
+    "TAKE_BACK_STEP",
+    "WATCH_SECONDS",
 ]
 
 MAX_INTEGRATIONS: Final = 100
@@ -39,3 +43,16 @@ LEFT_FEED_SECONDS: Final = 5.0
 BATCH_BYTES: Final = 1 << 20
 """Bytes of values that a hook is told of at a time, or one value. As text with all that stands
 beside them, 10,000 values of that many bytes are 4 MB, which wait for their program's turn."""
+
+WATCH_SECONDS: Final = 2.0
+"""How often the file of an input is looked at. It is read when it was the same at two such looks,
+so that one that is being written is let finish."""
+
+INPUT_BATCH_VALUES: Final = 4_096
+"""Values that an input puts at once, or looks up at once: some 10 ms of a thread."""
+
+INPUT_BATCH_BYTES: Final = 1_048_576
+"""The same cap in bytes of the values; one value may go beyond it."""
+
+TAKE_BACK_STEP: Final = 1_024
+"""Values taken back in one transaction, and signatures made for them in one go, 0.03 ms each."""

@@ -9,9 +9,11 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList
 
 from hyperbloom.integrations.hooks import CommandHook
+from hyperbloom.integrations.inputs import Input
 from hyperbloom.integrations.integration import Integration, IntegrationContext
 from hyperbloom.integrations.settings import (
     HookSettings,
+    InputSettings,
     IntegrationSettings,
     IntegrationsSettings,
 )
@@ -20,7 +22,10 @@ from hyperbloom.integrations.status import IntegrationStatus, Kind
 __all__ = ["IntegrationsService"]
 
 #: What runs each kind, by the class of its settings.
-KINDS: Mapping[type[Any], Callable[..., Integration[Any]]] = {HookSettings: CommandHook}
+KINDS: Mapping[type[Any], Callable[..., Integration[Any]]] = {
+    InputSettings: Input,
+    HookSettings: CommandHook,
+}
 
 
 class IntegrationsService(Service):
@@ -29,6 +34,7 @@ class IntegrationsService(Service):
     def __init__(self, settings: IntegrationsSettings, context: IntegrationContext) -> None:
         self._context = context
         self._all = [self._made(one) for one in settings]
+        self._name_inputs(settings)
 
     def startService(self) -> None:
         """Begin."""
@@ -50,6 +56,7 @@ class IntegrationsService(Service):
         kept = [there.pop(one) if one in there else self._made(one) for one in settings]
         new = [one for one in kept if one not in self._all]
         self._all = kept
+        self._name_inputs(settings)
 
         def begin(_: object) -> None:
             for one in new:
@@ -70,6 +77,10 @@ class IntegrationsService(Service):
             if (one.kind, one.settings.name) == (kind, name):
                 return one
         return None
+
+    def _name_inputs(self, settings: IntegrationsSettings) -> None:
+        self._context.input_names.clear()
+        self._context.input_names.update(one.name for one in settings.inputs)
 
     def _made(self, settings: IntegrationSettings) -> Integration[Any]:
         return KINDS[type(settings)](settings, self._context)

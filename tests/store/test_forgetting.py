@@ -131,6 +131,17 @@ def test_only_what_one_peer_brought(store, put, forget, feed):
     assert store.seqs(feed, [b"hers"]) == seqs
 
 
+def test_of_given_values_who_brought_them_and_which_are_forgotten(store, put, forget, feed):
+    put([b"hers", b"gone", b"erased"])
+    put([b"his"], origin=BERT)
+    forget([b"gone"])
+    forget([b"erased"], erase=True)
+    asked = [b"his", b"never", b"gone", b"hers", b"erased"]
+    assert store.origins(feed, asked) == [BERT, None, None, ANNA, None]
+    assert store.forgotten(feed, asked) == {b"gone", b"erased"}
+    assert store.origins(feed, []) == []
+
+
 def test_values_by_origin_come_in_bounded_slices(store, put, feed, forget):
     for number in range(20):
         put([b"%02d" % number], origin=BERT if number % 4 == 0 else ANNA)

@@ -188,7 +188,7 @@ class FeedValues:
         One that was forgotten is a value of the feed again. Raises `ValueError` for an empty or
         too long value. `Feed.insert` sees first that this node may write.
         """
-        longest = self._longest
+        longest = self.longest
         for value in values:
             if not value:
                 raise ValueError("a value has at least one byte")
@@ -218,7 +218,7 @@ class FeedValues:
         return within(union([*settings.synced, *self.interests]), values)
 
     @property
-    def _longest(self) -> int:
+    def longest(self) -> int:
         """The longest value taken in: a longer one could not be sent on."""
         return min(self._context.limits.value_bytes, MAX_VALUE_BYTES)
 
@@ -227,7 +227,7 @@ class FeedValues:
         if self.is_full:
             self.kept_out["full"] += len(values)
             return set(values)
-        longest = self._longest
+        longest = self.longest
         if not self._refused and max(map(len, values), default=0) <= longest:
             return set()
         refused = {v for v in values if len(v) > longest or v in self._refused}

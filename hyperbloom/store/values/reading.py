@@ -28,6 +28,7 @@ from hyperbloom.store.records import (
 )
 from hyperbloom.store.values.ordered_index import index_of
 from hyperbloom.store.values.refused import parse_refused_record
+from hyperbloom.store.values.value_set import forgotten_among, log_heads
 
 __all__ = ["ValueReader", "holding_in", "settled_sets"]
 
@@ -54,6 +55,18 @@ class ValueReader(Reader):
         with read(self.environment) as transaction:
             find = index_of(transaction, transaction.feed(feed_key)).find
             return [find(value) for value in values]
+
+    def origins(self, feed_key: bytes, values: Sequence[bytes]) -> list[bytes | None]:
+        """The 32-byte key of the peer that brought each value, None for one that is not here."""
+        with read(self.environment) as transaction:
+            feed = transaction.feed(feed_key)
+            heads = dict(log_heads(transaction, feed, values))
+        return [LOG_HEAD.unpack(heads[value])[1] if value in heads else None for value in values]
+
+    def forgotten(self, feed_key: bytes, values: Sequence[bytes]) -> set[bytes]:
+        """Those of the values that the feed has forgotten: no peer's word brings them back."""
+        with read(self.environment) as transaction:
+            return forgotten_among(transaction, transaction.feed(feed_key), values)
 
     def range_slice(
         self,

@@ -16,7 +16,7 @@ import lmdb
 
 from hyperbloom.keys import keyed_hash
 from hyperbloom.store.lmdb.layout import ASIDE_TAGS, LOG_HEAD_BYTES, U64, FeedState, packed_range
-from hyperbloom.store.lmdb.transaction import WriteTransaction
+from hyperbloom.store.lmdb.transaction import ReadTransaction, WriteTransaction
 from hyperbloom.store.values.ordered_index import index_of
 
 __all__ = [
@@ -112,7 +112,7 @@ def _removed(
 
 
 def log_heads(
-    transaction: WriteTransaction, state: FeedState, values: Sequence[bytes]
+    transaction: ReadTransaction, state: FeedState, values: Sequence[bytes]
 ) -> list[tuple[bytes, bytes]]:
     """Those of these values that are there, each with the head of its log record."""
     find = index_of(transaction, state).find
@@ -137,7 +137,7 @@ def oldest_records(
 
 
 def forgotten_among(
-    transaction: WriteTransaction, feed: FeedState, values: Collection[bytes]
+    transaction: ReadTransaction, feed: FeedState, values: Collection[bytes]
 ) -> set[bytes]:
     """Those of these values that the feed has forgotten and is not to take in again."""
     whole, hashed = [transaction.find_aside(feed, tag) for tag in ASIDE_TAGS]
