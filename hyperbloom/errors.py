@@ -39,6 +39,9 @@ class ErrorKind(Enum):
     )  # fmt: skip
     UNKNOWN_FEED = ("unknown-feed", 404, ExitCode.NOT_FOUND, "There is no such feed on this node")
     UNKNOWN_PEER = ("unknown-peer", 404, ExitCode.NOT_FOUND, "There is no such peer")
+    UNKNOWN_INTEGRATION = (
+        "unknown-integration", 404, ExitCode.NOT_FOUND, "There is no such output, input or hook",
+    )  # fmt: skip
     METHOD_NOT_ALLOWED = (
         "method-not-allowed", 405, ExitCode.FAILED, "The path does not know this method",
     )  # fmt: skip

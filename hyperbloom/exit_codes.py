@@ -34,7 +34,7 @@ EXIT_MEANINGS: dict[ExitCode, str] = {
     ExitCode.REFUSED: "refused: this node is not trusted on the feed, or a link has expired",
     ExitCode.TIMEOUT: "what was asked for did not come within --timeout (or, left out, 30 s)",
     ExitCode.STORE: "the store cannot be used: disk full, damaged, locked by another process",
-    ExitCode.NOT_FOUND: "no such feed or object on this node; or, for `wait-synced`, no such peer",
+    ExitCode.NOT_FOUND: "no such feed, object, output, input, hook, or (for `wait-synced`) peer",
     ExitCode.BUSY: "an address, the control socket or an export is in use by another process",
     ExitCode.UNEXPECTED: "an unexpected error; the message says where the details are",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",

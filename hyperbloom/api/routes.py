@@ -9,6 +9,7 @@ from hyperbloom.api.endpoints import (
     discovery,
     feeds,
     forgetting,
+    integrations,
     invitations,
     names,
     node,
@@ -25,6 +26,7 @@ from hyperbloom.api.http.openapi import describe
 from hyperbloom.api.http.request import BOUNDS, Answer, Call
 from hyperbloom.api.http.router import Route, Router
 from hyperbloom.api.schemas import answers, bodies
+from hyperbloom.api.schemas import integrations as integration_forms
 from hyperbloom.api.schemas import objects as object_forms
 from hyperbloom.errors import ErrorKind
 from hyperbloom.replication.status import NodeStatus
@@ -55,6 +57,9 @@ _POOL = (
     ErrorKind.CONFLICT,
     ErrorKind.STORE_FULL,
 )
+
+_OF_A_NAME = (ErrorKind.UNKNOWN_INTEGRATION,)
+_OF_A_RUN = (*_OF_A_NAME, ErrorKind.FAILED, ErrorKind.NOT_TRUSTED, *_STORE)
 
 #: A table to be read across, so its lines are longer than others.
 # fmt: off
@@ -169,6 +174,21 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/feeds/{feed}/invitations", invitations.invite, body=bodies.InviteForm,
           answer=answers.InvitationForm, statuses=_CREATED,
           problems=(ErrorKind.UNKNOWN_PEER, ErrorKind.CONFLICT, *_TRUST)),
+    Route("GET", "/v1/outputs", integrations.OUTPUTS.list, answer=integration_forms.OutputsForm),
+    Route("GET", "/v1/outputs/{integration}", integrations.OUTPUTS.show,
+          answer=integration_forms.IntegrationForm, problems=_OF_A_NAME),
+    Route("POST", "/v1/outputs/{integration}/run", integrations.OUTPUTS.run, body=bodies.RunForm,
+          answer=integration_forms.IntegrationForm, problems=_OF_A_RUN),
+    Route("GET", "/v1/inputs", integrations.INPUTS.list, answer=integration_forms.InputsForm),
+    Route("GET", "/v1/inputs/{integration}", integrations.INPUTS.show,
+          answer=integration_forms.IntegrationForm, problems=_OF_A_NAME),
+    Route("POST", "/v1/inputs/{integration}/run", integrations.INPUTS.run, body=bodies.RunForm,
+          answer=integration_forms.IntegrationForm, problems=_OF_A_RUN),
+    Route("GET", "/v1/hooks", integrations.HOOKS.list, answer=integration_forms.HooksForm),
+    Route("GET", "/v1/hooks/{integration}", integrations.HOOKS.show,
+          answer=integration_forms.IntegrationForm, problems=_OF_A_NAME),
+    Route("POST", "/v1/hooks/{integration}/run", integrations.HOOKS.run, body=bodies.RunForm,
+          answer=integration_forms.IntegrationForm, problems=_OF_A_RUN),
     Route("GET", "/v1/objects", objects.list_objects, answer=object_forms.ObjectsForm,
           problems=_POOL),
     Route("POST", "/v1/objects", objects.add_object, body=object_forms.NewObjectForm,

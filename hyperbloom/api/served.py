@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from hyperbloom.addresses import Address
+    from hyperbloom.integrations.status import IntegrationStatus, Kind
     from hyperbloom.keys import Identity
     from hyperbloom.objects.classes.declarations import Declaration
     from hyperbloom.replication.feed.forgetting import Selection, Step
@@ -43,6 +44,8 @@ __all__ = [
     "ServedFeed",
     "ServedForgetting",
     "ServedFound",
+    "ServedIntegration",
+    "ServedIntegrations",
     "ServedNames",
     "ServedNode",
     "ServedObjects",
@@ -224,6 +227,22 @@ class ServedContext(Protocol):
     def leeway(self) -> float: ...
 
     def is_own(self, key: bytes) -> bool: ...
+
+
+class ServedIntegration(Protocol):
+    """`hyperbloom.integrations.integration.Integration`, as far as the API uses it."""
+
+    def run(self, *, force: bool = False) -> Deferred[None]: ...
+
+    def status(self) -> IntegrationStatus: ...
+
+
+class ServedIntegrations(Protocol):
+    """`hyperbloom.integrations.service.IntegrationsService`, as far as the API uses it."""
+
+    def statuses(self) -> Sequence[IntegrationStatus]: ...
+
+    def find(self, kind: Kind, name: str) -> ServedIntegration | None: ...
 
 
 class ServedDiscovery(Protocol):

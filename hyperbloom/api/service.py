@@ -36,7 +36,12 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from hyperbloom.api.monitoring.recent_errors import RecentErrors
-    from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
+    from hyperbloom.api.served import (
+        ServedDiscovery,
+        ServedIntegrations,
+        ServedNode,
+        ServedObjects,
+    )
 
 __all__ = ["ControlService", "TcpService"]
 
@@ -80,6 +85,7 @@ class ControlService(_Listening):
         reactor: Any,
         discovery: ServedDiscovery | None = None,
         objects: ServedObjects | None = None,
+        integrations: ServedIntegrations | None = None,
         reload: Callable[[], Deferred[Any]] | None = None,
         access: Access | None = None,
         collectors: Iterable[Collector] = (),
@@ -100,6 +106,7 @@ class ControlService(_Listening):
             in_thread=self._in_thread,
             discovery=discovery,
             objects=objects,
+            integrations=integrations,
             reload=reload,
             access=access,
             registry=make_registry((own, *collectors)),
@@ -108,6 +115,7 @@ class ControlService(_Listening):
                 node,
                 discovery=discovery,
                 objects=objects,
+                integrations=integrations,
                 recent=recent,
                 arrived=self._history.arrived,
                 clock=reactor,

@@ -19,8 +19,16 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from hyperbloom.client.client import Client
+    from hyperbloom.integrations.status import Kind
 
-__all__ = ["offer_denied", "offer_feeds", "offer_names", "offer_noise", "offer_peers"]
+__all__ = [
+    "offer_denied",
+    "offer_feeds",
+    "offer_integrations",
+    "offer_names",
+    "offer_noise",
+    "offer_peers",
+]
 
 #: Longest wait for one of the node's answers, in seconds.
 PATIENCE_SECONDS = 1.0
@@ -85,6 +93,16 @@ def _denied(client: Client) -> Iterator[tuple[str, str | None]]:
 def _noise(client: Client) -> Iterator[tuple[str, str | None]]:
     for form in client.noise_keys():
         yield form.get("name") or form["key"], None
+
+
+def offer_integrations(kind: Kind) -> _Offer:
+    """Offers the names of outputs, inputs or hooks."""
+
+    def find(client: Client) -> Iterator[tuple[str, str | None]]:
+        for form in client.integrations(kind):
+            yield form["name"], form["target"]
+
+    return _asking(find)
 
 
 offer_feeds = _asking(_feeds)

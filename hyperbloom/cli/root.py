@@ -8,6 +8,7 @@ from hyperbloom import __version__
 from hyperbloom.cli.app import Root
 from hyperbloom.cli.commands import (
     feeds,
+    integrations,
     names,
     node,
     objects,
@@ -67,6 +68,9 @@ for _command in (
     status.status,
     status.peers,
     wait_synced,
+    integrations.output,
+    integrations.input_,
+    integrations.hook,
     discover,
     upkeep.snapshot,
     restore,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hyperbloom.client.feeds import FeedRequests
+from hyperbloom.client.integrations import IntegrationRequests
 from hyperbloom.client.node import NodeRequests
 from hyperbloom.client.objects import ObjectRequests
 from hyperbloom.client.requests import Arrival, NodeTimeout, NodeUnreachable, ObjectEvent
@@ -18,7 +19,14 @@ __all__ = [
 ]
 
 
-class Client(NodeRequests, FeedRequests, ValueRequests, TrustRequests, ObjectRequests):
+class Client(
+    NodeRequests,
+    FeedRequests,
+    ValueRequests,
+    TrustRequests,
+    ObjectRequests,
+    IntegrationRequests,
+):
     """Asks the node whose control socket is at `path`; `over_tcp` makes one for its TCP port.
 
     timeout: seconds to wait for each answer, None for as long as it takes. run_command: what a

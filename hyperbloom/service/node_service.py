@@ -215,7 +215,7 @@ class NodeService(MultiService):
             self._in_thread,
             forget=context.shares.forget_gone,
         ).setServiceParent(self)
-        self._build_api(node, store, self._writer, discovery, objects)
+        self._build_api(node, store, self._writer, discovery, objects, integrations)
 
     def _build_integrations(self, node: Node) -> IntegrationsService:
         """Outputs, inputs and hooks: none in most configurations."""
@@ -251,6 +251,7 @@ class NodeService(MultiService):
         writer: Writer,
         discovery: DiscoveryService | None,
         objects: ObjectsService | None,
+        integrations: IntegrationsService,
     ) -> None:
         """The control socket and, if the configuration wants it, the TCP port."""
         settings, access = self._config.api, None
@@ -269,6 +270,7 @@ class NodeService(MultiService):
             reactor=self._reactor,
             discovery=discovery,
             objects=objects,
+            integrations=integrations,
             reload=self.reload,
             access=access,
             recent=self._recent,

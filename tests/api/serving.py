@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fake_integrations import FakeIntegrations
 from fake_node import FakeNode
 from nodes import free_port
 from twisted.internet.defer import maybeDeferred
@@ -69,6 +70,7 @@ class Served:
         self.path = self.folder / "control.sock"
         self.thread = reactor
         self.node = FakeNode()
+        self.integrations = FakeIntegrations()
         self.objects = objects
         self.service = self.make_service()
         self.clients: list[Client] = []
@@ -79,7 +81,7 @@ class Served:
 
     def shown(self) -> dict[str, Any]:
         """What the service shows beside the node."""
-        return {"objects": self.objects}
+        return {"objects": self.objects, "integrations": self.integrations}
 
     def client(self, timeout: float | None = PATIENCE) -> Client:
         self.clients.append(Client(self.path, timeout=timeout))

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 import jsonschema
 import pytest
 import schemathesis
+from fake_integrations import an_integration
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
@@ -33,25 +34,31 @@ MEANT = {
 ACCEPTANCE = CHECKS.get_by_names(["positive_data_acceptance"])
 #: Tests of their own: these answers have no end.
 ENDLESS = {"watch_values", "post_watch_range", "watch_node", "watch_objects"}
+#: Of outputs, inputs and hooks the same functions answer, and the first kind is tried.
+THE_SAME = {f"{what}_{kind}" for kind in ("input", "hook") for what in ("show", "run")}
 #: Requests of each operation and mode. With 12 some parameters were never wrong by themselves.
 EXAMPLES = 50
 
 
+#: Names that this server has, and one that it has not, of what requests name.
+NAMED = {"feed": ["-", "own", "nobody"], "integration": ["resolver", "nobody"]}
+
+
 def description():
-    """The description; where it says any feed, those that this server has, and one it has not."""
+    """The description; where it says any name, those that this server has, and one it has not."""
     form = describe(ROUTES)
     for operations in form["paths"].values():
         for operation in operations.values():
             for parameter in operation.get("parameters", ()):
-                if parameter["name"] == "feed":
-                    parameter["schema"] = {"enum": ["-", "own", "nobody"]}
+                if parameter["name"] in NAMED:
+                    parameter["schema"] = {"enum": NAMED[parameter["name"]]}
     return form
 
 
 OPERATIONS = [
     found.ok()
     for found in schemathesis.openapi.from_dict(description()).get_all_operations()
-    if found.ok().definition.raw["operationId"] not in ENDLESS
+    if found.ok().definition.raw["operationId"] not in ENDLESS | THE_SAME
 ]
 
 
@@ -66,6 +73,7 @@ def arrives_as_it_is(query):
 @pytest.fixture(scope="module")
 def running(reactor_thread):
     served = ServedOverTcp(reactor_thread)
+    served.integrations.shown = [an_integration()]
     yield served
     served.close()
 

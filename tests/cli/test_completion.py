@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fake_integrations import an_integration
 from nodes import HYPERBLOOM
 
 from hyperbloom.replication.settings import FeedSettings
@@ -89,6 +90,7 @@ def named(served):
     }
     node.denied_keys = {b"\xab" * 32: "spam", b"\xcd" * 32: ""}
     node.noise = {b"\xef" * 32: 5}
+    served.integrations.shown = [an_integration(), an_integration(name="proxy")]
     return str(served.folder / "hyperbloom.toml")
 
 
@@ -106,6 +108,8 @@ def named(served):
         (["put", "--feed", ""], {"own", "notes", "fd" * 6}),
         (["feed", "leave", "n"], {"notes"}),
         (["trust", "deny", "nobody"], set()),
+        (["output", "run", ""], {"resolver", "proxy"}),
+        (["hook", "show", ""], set()),
     ],
 )
 def test_bash_completes_what_the_node_knows(

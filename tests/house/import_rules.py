@@ -109,7 +109,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             packages=("prometheus_client", "twisted", "zope"),
         ),
         "client": Room(
-            knows=("addresses", "api", "json_fields", "objects", "passphrase", "value_ranges"),
+            knows=("addresses", "api", "integrations", "json_fields", "objects", "passphrase",
+                   "value_ranges"),
             packages=("twisted", "zope"),
         ),
         # Beside snapshots it follows a running node, as any program does.

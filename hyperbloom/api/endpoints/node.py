@@ -12,6 +12,7 @@ from prometheus_client.exposition import choose_encoder
 from hyperbloom import __version__
 from hyperbloom.api.endpoints.discovery import discovery_of
 from hyperbloom.api.endpoints.feed_forms import trust_word
+from hyperbloom.api.endpoints.integrations import integration_forms
 from hyperbloom.api.endpoints.own_addresses import own_addresses
 from hyperbloom.api.http.request import Answer, Call
 from hyperbloom.api.limits import MAX_OFFSET, MAX_VALUES
@@ -19,7 +20,12 @@ from hyperbloom.api.problems import Problem, bad_request
 from hyperbloom.api.schemas.answers import is_span
 from hyperbloom.api.schemas.bodies import NothingForm, TargetForm
 from hyperbloom.api.schemas.flat import flat_json, snapshot_form
-from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
+from hyperbloom.api.served import (
+    ServedDiscovery,
+    ServedIntegrations,
+    ServedNode,
+    ServedObjects,
+)
 from hyperbloom.api.snapshot_target import snapshot_target
 from hyperbloom.errors import ErrorKind
 from hyperbloom.replication.status import PeerStatus
@@ -53,19 +59,23 @@ def status(call: Call) -> Answer:
     """The node and its feeds at a glance.
 
     To what the node says of itself come `addresses` (what invitations name), `discovery` (as
-    `/v1/discovery` has it), `objects` (the pool, or null) and, for each feed, `trust` and `dials`
-    (the peers its settings name).
+    `/v1/discovery` has it), `objects` (the pool, or null), `integrations` (outputs, inputs and
+    hooks) and, for each feed, `trust` and `dials` (the peers its settings name).
     """
     context = call.context
-    return status_form(context.node, context.discovery, context.objects)
+    return status_form(context.node, context.discovery, context.objects, context.integrations)
 
 
 def status_form(
-    node: ServedNode, discovery: ServedDiscovery | None, objects: ServedObjects | None
+    node: ServedNode,
+    discovery: ServedDiscovery | None,
+    objects: ServedObjects | None,
+    integrations: ServedIntegrations | None,
 ) -> dict[str, Any]:
     """The answer of `status`."""
     form: dict[str, Any] = flat_json(node.status())
     form["objects"] = None if objects is None else flat_json(objects.status().as_json())
+    form["integrations"] = integration_forms(integrations)
     form["addresses"] = own_addresses(node)
     form["discovery"] = discovery_of(discovery)
     for shown in form["feeds"]:

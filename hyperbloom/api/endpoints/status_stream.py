@@ -19,7 +19,12 @@ from hyperbloom.api.monitoring.recent_errors import ErrorForm
 
 if TYPE_CHECKING:
     from hyperbloom.api.monitoring.recent_errors import RecentErrors
-    from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
+    from hyperbloom.api.served import (
+        ServedDiscovery,
+        ServedIntegrations,
+        ServedNode,
+        ServedObjects,
+    )
     from hyperbloom.replication.status import PeerStatus
 
 __all__ = [
@@ -113,9 +118,11 @@ class StatusFrames:
         recent: RecentErrors | None,
         arrived: Callable[[], Mapping[bytes, int]],
         clock: Any,
+        integrations: ServedIntegrations | None = None,
     ) -> None:
         self._node = node
         self._discovery, self._objects = discovery, objects
+        self._integrations = integrations
         self._recent, self._arrived = recent, arrived
         self._clock = clock
         self._made: bytes = b""
@@ -135,7 +142,7 @@ class StatusFrames:
         errors: list[ErrorForm] = [] if self._recent is None else self._recent.newest()
         return {
             "at": now,
-            "status": status_form(self._node, self._discovery, self._objects),
+            "status": status_form(self._node, self._discovery, self._objects, self._integrations),
             "steps": _steps(self._node.peers(), now),
             "busy": {feed.hex(): count for feed, count in self._arrived().items()},
             "errors": errors,

@@ -13,6 +13,7 @@ from hyperbloom.api.http.router import Route
 from hyperbloom.api.limits import MAX_OFFSET, MAX_SEQ, MAX_VALUES
 from hyperbloom.api.problems import PROBLEM_MEDIA_TYPE
 from hyperbloom.api.schemas.answers import Problems, TrustWord
+from hyperbloom.api.schemas.integrations import IntegrationForm
 from hyperbloom.errors import ErrorKind
 from hyperbloom.replication.status import NodeStatus
 
@@ -45,6 +46,7 @@ _ARGUMENTS = {
     "key": "a node's public key, 64 hex digits",
     "name": "the name of a declared type",
     "script": "the name of a file",
+    "integration": "what the configuration calls it",
 }
 
 
@@ -135,6 +137,7 @@ def _complete_status(definitions: Definitions) -> None:
             "addresses": texts,
             "discovery": {"type": "object"},
             "objects": {"type": ["object", "null"]},
+            "integrations": schema_of(list[IntegrationForm], definitions),
         },
         "FeedStatus": {"trust": schema_of(TrustWord, definitions), "dials": texts},
     }

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from hyperbloom.api.http.access import Access
     from hyperbloom.api.monitoring.work import Work
     from hyperbloom.api.schemas.answers import HistoryForm, HistorySpan
-    from hyperbloom.api.served import ServedDiscovery, ServedFeed, ServedNode, ServedObjects
+    from hyperbloom.api.served import (
+        ServedDiscovery,
+        ServedFeed,
+        ServedIntegrations,
+        ServedNode,
+        ServedObjects,
+    )
 
 __all__ = [
     "BOUNDS",
@@ -75,7 +81,8 @@ class Context:
     """What the endpoints share.
 
     now: seconds since 1970. clock: an `IReactorTime`. in_thread: runs a blocking call beside the
-    reactor. discovery: None where it is off. objects: the object pool, None without one. reload:
+    reactor. discovery: None where it is off. objects: the object pool, None without one.
+    integrations: outputs, inputs and hooks. reload:
     reads the node's configuration anew. access: of the TCP port, None where there is none.
     registry: the metrics. work: what takes long. status_frames: what the readers of the status page
     share. history: what the node was like.
@@ -87,6 +94,7 @@ class Context:
     in_thread: Callable[[Callable[[], Any]], Deferred[Any]]
     discovery: ServedDiscovery | None = None
     objects: ServedObjects | None = None
+    integrations: ServedIntegrations | None = None
     reload: Callable[[], Deferred[Any]] | None = None
     access: Access | None = None
     registry: CollectorRegistry

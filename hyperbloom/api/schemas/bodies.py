@@ -44,6 +44,7 @@ __all__ = [
     "NothingForm",
     "PageForm",
     "ReleaseForm",
+    "RunForm",
     "SelectionForm",
     "SyncedForm",
     "TargetForm",
@@ -187,6 +188,12 @@ class ReleaseForm(TypedDict):
     """Until when the node goes on as a member (null: for good, where links do not expire)."""
 
     expires: Moment | None
+
+
+class RunForm(TypedDict):
+    """A run of an output, an input or a hook; `force`: do also what is held back."""
+
+    force: NotRequired[bool | None]
 
 
 class TrusteeForm(TypedDict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from hyperbloom.api.schemas.answers import TrustWord
+from hyperbloom.api.schemas.integrations import IntegrationForm
 
 __all__ = [
     "FeedStatusForm",
@@ -133,7 +134,7 @@ class NodeStatusForm(TypedDict):
     """The node as a whole; `started` in seconds since 1970.
 
     store_problem: why the store takes no writes, null: it does. objects: the pool, null: there is
-    none. sending, receiving: the rates of `[limits]`.
+    none. integrations: outputs, inputs and hooks. sending, receiving: the rates of `[limits]`.
     """
 
     version: str
@@ -150,5 +151,6 @@ class NodeStatusForm(TypedDict):
     sending: RateForm
     receiving: RateForm
     objects: dict[str, Any] | None
+    integrations: list[IntegrationForm]
     addresses: list[str]
     discovery: dict[str, Any]

@@ -10,6 +10,7 @@ import click
 
 from hyperbloom.cli.app import App, Command, Group, exit_with, full_option, pass_app
 from hyperbloom.cli.commands.feeds import alias_cell, own_key_remark, trust_cell
+from hyperbloom.cli.commands.integrations import problems_of
 from hyperbloom.cli.offers import offer_noise
 from hyperbloom.cli.output import counted
 from hyperbloom.cli.parameters import PEER_KEY
@@ -19,6 +20,7 @@ from hyperbloom.feed_words import LINK_ENDS_SOON
 from hyperbloom.units import format_duration, format_moment, format_size
 
 if TYPE_CHECKING:
+    from hyperbloom.api.schemas.integrations import IntegrationForm
     from hyperbloom.client.client import Client
 
 __all__ = ["peers", "status"]
@@ -93,6 +95,8 @@ def status(app: App, *, web: bool) -> None:
     ]
     if form["store_problem"]:
         remarks.insert(0, f"store: {form['store_problem']}")
+    # A node that was not restarted yet may be older than this command.
+    remarks += problems_of(form.get("integrations", ()))
     remarks += _rates(form)
     remarks += _refusals(form["refusals"])
     if remarks and app.out.is_terminal:
@@ -237,8 +241,18 @@ def _show_node(app: App, form: Mapping[str, Any]) -> None:
             ("discovery", _discovery(form["discovery"])),
             ("store", f"{format_size(store['used_bytes'])} used"),
             *([("denied", counted(form["denied"], "key"))] if form["denied"] else []),
+            *_integrations(form.get("integrations", ())),
         ]
     )
+
+
+def _integrations(found: Sequence[IntegrationForm]) -> Iterator[tuple[str, str]]:
+    """How many outputs, inputs and hooks there are, and how many of them have a problem."""
+    for kind in ("output", "input", "hook"):
+        those = [one for one in found if one["kind"] == kind]
+        problems = len(list(problems_of(those)))
+        if those:
+            yield f"{kind}s", f"{len(those)}{f', {problems} with a problem' if problems else ''}"
 
 
 def _discovery(form: Mapping[str, Any]) -> str:
