@@ -88,13 +88,16 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=(*_CORE_AND_STORE, "addresses", "connections", "json_fields"),
             packages=("cryptography", "lz4", "msgpack", "twisted", "zope"),
         ),
+        # Requests of processes of the node's own, which may block.
+        "https": Room(packages=("urllib3",)),
         # A feed's values as files of other tools, and entries of such files as values: functions
         # over slices, which know of no node, and processes of their own that call them.
         "outputs": Room(knows=("store",), packages=("idna", "numpy")),
-        "inputs": Room(knows=("outputs",), packages=("idna",)),
+        "inputs": Room(knows=("https", "outputs"), packages=("idna",)),
         # Where a feed of a running node meets the tools that people run.
         "integrations": Room(
-            knows=("keys", "store", "units", "connections", "replication", "outputs", "inputs"),
+            knows=("keys", "store", "units", "connections", "replication", "https", "outputs",
+                   "inputs"),
             packages=("twisted", "zope"),
         ),
         "config": Room(
