@@ -139,7 +139,10 @@ class OutputTools:
         """The keys of a table and what each leads to."""
         config = self.folder / "postfix"
         config.mkdir(exist_ok=True)
-        (config / "main.cf").write_text(_POSTFIX.format(folder=config))
+        main = config / "main.cf"
+        main.write_text(_POSTFIX.format(folder=config))
+        # Postfix waits two seconds where somebody may still write its configuration.
+        os.utime(main, (1_000_000_000, 1_000_000_000))
         said = self.run("postmap", "-c", str(config), f"hash:{path}").decode()
         # An address of IPv6 may end in a colon, which postmap remarks on and takes.
         remarks = ("duplicate entry", 'record is in "key: value" format')
