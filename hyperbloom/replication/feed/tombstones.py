@@ -18,7 +18,8 @@ Whom a node follows bounds what can be done to it:
 
 A denied key is not followed. What a tombstone had forgotten, `forget --undo` brings back, and the
 tombstone is not followed again: the log is read once, in the order of arrival, from where the
-reader stopped. A tombstone is a value like any other and stays in the feed.
+reader stopped. What this node put itself behind a tombstone is its operator's later word, and stays
+here. A tombstone is a value like any other and stays in the feed.
 """
 
 from __future__ import annotations
@@ -112,12 +113,28 @@ class TombstoneReader:
 
     def _read(self, records: Sequence[LogRecord]) -> dict[bytes, list[bytes]]:
         """In a thread, as a signature takes 0.1 ms: the values to forget, by who asks for it."""
-        found = defaultdict(list)
+        found = []
         for record in records:
             tombstone = parse_tombstone(self._feed.key, record.value)
             if tombstone is not None:
-                found[tombstone.signer].append(tombstone.value)
-        return found
+                found.append((tombstone, record.seq))
+        if not found:
+            return {}
+        asked = defaultdict(list)
+        stays = self._put_here_later({one.value: seq for one, seq in found})
+        for one, _ in found:
+            if one.value not in stays:
+                asked[one.signer].append(one.value)
+        return asked
+
+    def _put_here_later(self, asked: Mapping[bytes, int]) -> set[bytes]:
+        """Values that this node put itself when their tombstones, by number, had come."""
+        feed, values = self._feed, list(asked)
+        store, own = feed.context.store, feed.context.identity.public_key
+        origins = store.origins(feed.key, values)
+        ours = [value for value, origin in zip(values, origins, strict=True) if origin == own]
+        seqs = zip(ours, store.seqs(feed.key, ours), strict=True)
+        return {value for value, seq in seqs if seq is not None and seq > asked[value]}
 
     async def _follow(self, found: Mapping[bytes, Sequence[bytes]]) -> None:
         """One transaction a signer; who may ask is looked up once for all of them."""
