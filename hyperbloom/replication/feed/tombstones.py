@@ -36,6 +36,7 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import SLICE_BYTES, TOMBSTONE_SLICE
 from hyperbloom.store import PutMeta
 from hyperbloom.store.records import LogRecord
+from hyperbloom.store.values.forgotten import BroughtLater
 
 __all__ = ["TOMBSTONE", "Tombstone", "TombstoneReader", "make_tombstone", "parse_tombstone"]
 
@@ -111,42 +112,31 @@ class TombstoneReader:
             self._seq = piece.last_seq if piece.records else top
             feed.context.write(PutMeta(name=_meta_name(feed.key), value=b"%d" % self._seq))
 
-    def _read(self, records: Sequence[LogRecord]) -> dict[bytes, list[bytes]]:
-        """In a thread, as a signature takes 0.1 ms: the values to forget, by who asks for it."""
-        found = []
+    def _read(self, records: Sequence[LogRecord]) -> dict[bytes, dict[bytes, int]]:
+        """In a thread, as a signature takes 0.1 ms: the values to forget, by who asks for it.
+
+        With the number under which the tombstone has come.
+        """
+        found: dict[bytes, dict[bytes, int]] = defaultdict(dict)
         for record in records:
             tombstone = parse_tombstone(self._feed.key, record.value)
             if tombstone is not None:
-                found.append((tombstone, record.seq))
-        if not found:
-            return {}
-        asked = defaultdict(list)
-        stays = self._put_here_later({one.value: seq for one, seq in found})
-        for one, _ in found:
-            if one.value not in stays:
-                asked[one.signer].append(one.value)
-        return asked
+                found[tombstone.signer][tombstone.value] = record.seq
+        return found
 
-    def _put_here_later(self, asked: Mapping[bytes, int]) -> set[bytes]:
-        """Values that this node put itself when their tombstones, by number, had come."""
-        feed, values = self._feed, list(asked)
-        store, own = feed.context.store, feed.context.identity.public_key
-        origins = store.origins(feed.key, values)
-        ours = [value for value, origin in zip(values, origins, strict=True) if origin == own]
-        seqs = zip(ours, store.seqs(feed.key, ours), strict=True)
-        return {value for value, seq in seqs if seq is not None and seq > asked[value]}
-
-    async def _follow(self, found: Mapping[bytes, Sequence[bytes]]) -> None:
+    async def _follow(self, found: Mapping[bytes, Mapping[bytes, int]]) -> None:
         """One transaction a signer; who may ask is looked up once for all of them."""
         feed = self._feed
         writers = feed.trust.membership.writers_among(found, now=feed.context.now())
-        for signer, values in found.items():
+        own = feed.context.identity.public_key
+        for signer, asked in found.items():
             if signer not in writers:
                 continue
+            values, spare = list(asked), BroughtLater(origin=own, than=asked)
             if signer == feed.key:
-                await feed.forgetting.forget(values, absent=True)
+                await feed.forgetting.forget(values, absent=True, spare=spare)
             elif feed.settings.tombstones == "members":
-                await feed.forgetting.forget(values, brought_by=signer)
+                await feed.forgetting.forget(values, brought_by=signer, spare=spare)
 
 
 def _meta_name(feed_key: bytes) -> str:
