@@ -198,6 +198,21 @@ def test_what_was_brought_back_is_not_forgotten_again_by_the_same_tombstone(netw
     assert b"bad" in member.values(feed)
 
 
+def test_what_a_node_puts_itself_behind_a_tombstone_stays_there(network):
+    owner, member, feed = pair(network)
+    network.connect(member, owner, feed)
+    put(network, owner, feed, b"before", b"of the owner")
+    put(network, member, feed, b"mine before")
+    values = (b"before", b"mine before", b"mine after", b"of the owner", b"after")
+    put(network, owner, feed, *[make_tombstone(owner.identity, feed, value) for value in values])
+    put(network, owner, feed, b"after")
+    put(network, member, feed, b"mine after")
+    # It reads late what came long before.
+    follow(member, feed, "owner")
+    network.run(70)
+    assert [v for v in member.values(feed) if not v.startswith(TOMBSTONE)] == [b"mine after"]
+
+
 def test_tombstones_that_are_there_are_read_when_it_is_switched_on(network):
     owner, member, feed = pair(network)
     network.connect(member, owner, feed)

@@ -16,7 +16,7 @@ from hyperbloom.store import (
 from hyperbloom.store.limits import FORGET_STEP
 from hyperbloom.store.lmdb.transaction import WriteTransaction
 from hyperbloom.store.values import forgotten
-from hyperbloom.store.values.forgotten import DropForgottenHashes
+from hyperbloom.store.values.forgotten import BroughtLater, DropForgottenHashes
 from hyperbloom.store.values.ordered_index import PART_BYTES
 from hyperbloom.store.values.scan import feed_generation
 
@@ -129,6 +129,17 @@ def test_only_what_one_peer_brought(store, put, forget, feed):
     assert forget([b"hers", b"his"], brought_by=BERT).count == 1
     assert all_values(store, feed) == [b"hers"]
     assert store.seqs(feed, [b"hers"]) == seqs
+
+
+def test_what_a_peer_brought_later_than_it_was_asked_for_is_spared(store, put, forget, feed):
+    put([b"old", b"new"])
+    put([b"hers"], origin=BERT)
+    (seq,) = store.seqs(feed, [b"old"])
+    than = {b"old": seq, b"new": seq, b"hers": seq, b"absent": seq}
+    done = forget(list(than), absent=True, spare=BroughtLater(origin=ANNA, than=than))
+    assert (done.count, done.absent) == (2, 1)
+    assert all_values(store, feed) == [b"new"]
+    assert store.forgotten(feed, list(than)) == {b"old", b"hers", b"absent"}
 
 
 def test_of_given_values_who_brought_them_and_which_are_forgotten(store, put, forget, feed):

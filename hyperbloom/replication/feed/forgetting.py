@@ -23,7 +23,7 @@ from hyperbloom.store.records import (
     OriginSlice,
     RangeSlice,
 )
-from hyperbloom.store.values.forgotten import DropForgottenHashes
+from hyperbloom.store.values.forgotten import BroughtLater, DropForgottenHashes
 
 __all__ = ["Forgetting", "Selection", "Step"]
 
@@ -161,6 +161,7 @@ class Forgetting:
         erase: bool = False,
         absent: bool = False,
         brought_by: bytes | None = None,
+        spare: BroughtLater | None = None,
     ) -> Forgotten:
         """Forget at most `FORGET_STEP` values; see `hyperbloom.store.ForgetValues`.
 
@@ -172,6 +173,7 @@ class Forgetting:
             erase=erase,
             absent=absent,
             brought_by=brought_by,
+            spare=spare,
             at=int(self._context.now() * 1_000_000),
         )
         done = cast("Forgotten", await self._context.written(op))

@@ -18,7 +18,8 @@ Whom a node follows bounds what can be done to it:
 
 A denied key is not followed. What a tombstone had forgotten, `forget --undo` brings back, and the
 tombstone is not followed again: the log is read once, in the order of arrival, from where the
-reader stopped. A tombstone is a value like any other and stays in the feed.
+reader stopped. What this node put itself behind a tombstone is its operator's later word, and stays
+here. A tombstone is a value like any other and stays in the feed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import SLICE_BYTES, TOMBSTONE_SLICE
 from hyperbloom.store import PutMeta
 from hyperbloom.store.records import LogRecord
+from hyperbloom.store.values.forgotten import BroughtLater
 
 __all__ = ["TOMBSTONE", "Tombstone", "TombstoneReader", "make_tombstone", "parse_tombstone"]
 
@@ -110,26 +112,31 @@ class TombstoneReader:
             self._seq = piece.last_seq if piece.records else top
             feed.context.write(PutMeta(name=_meta_name(feed.key), value=b"%d" % self._seq))
 
-    def _read(self, records: Sequence[LogRecord]) -> dict[bytes, list[bytes]]:
-        """In a thread, as a signature takes 0.1 ms: the values to forget, by who asks for it."""
-        found = defaultdict(list)
+    def _read(self, records: Sequence[LogRecord]) -> dict[bytes, dict[bytes, int]]:
+        """In a thread, as a signature takes 0.1 ms: the values to forget, by who asks for it.
+
+        With the number under which the tombstone has come.
+        """
+        found: dict[bytes, dict[bytes, int]] = defaultdict(dict)
         for record in records:
             tombstone = parse_tombstone(self._feed.key, record.value)
             if tombstone is not None:
-                found[tombstone.signer].append(tombstone.value)
+                found[tombstone.signer][tombstone.value] = record.seq
         return found
 
-    async def _follow(self, found: Mapping[bytes, Sequence[bytes]]) -> None:
+    async def _follow(self, found: Mapping[bytes, Mapping[bytes, int]]) -> None:
         """One transaction a signer; who may ask is looked up once for all of them."""
         feed = self._feed
         writers = feed.trust.membership.writers_among(found, now=feed.context.now())
-        for signer, values in found.items():
+        own = feed.context.identity.public_key
+        for signer, asked in found.items():
             if signer not in writers:
                 continue
+            values, spare = list(asked), BroughtLater(origin=own, than=asked)
             if signer == feed.key:
-                await feed.forgetting.forget(values, absent=True)
+                await feed.forgetting.forget(values, absent=True, spare=spare)
             elif feed.settings.tombstones == "members":
-                await feed.forgetting.forget(values, brought_by=signer)
+                await feed.forgetting.forget(values, brought_by=signer, spare=spare)
 
 
 def _meta_name(feed_key: bytes) -> str:

@@ -17,7 +17,7 @@ log and an index like the feed's own:
 A value is in one of the three sets at most. Everything is done through the writer, in steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hyperbloom.keys import keyed_hash
@@ -40,6 +40,7 @@ from hyperbloom.store.operations import (
 )
 from hyperbloom.store.records import Appended, Forgotten
 from hyperbloom.store.values.gone import GoneNotes
+from hyperbloom.store.values.ordered_index import index_of
 from hyperbloom.store.values.value_set import (
     Removed,
     add_values,
@@ -50,7 +51,7 @@ from hyperbloom.store.values.value_set import (
     take_back,
 )
 
-__all__ = ["DropForgottenHashes", "ForgetValues", "RestoreValues"]
+__all__ = ["BroughtLater", "DropForgottenHashes", "ForgetValues", "RestoreValues"]
 
 _WHOLE, _HASHED = ASIDE_TAGS
 _NOBODY = LOG_HEAD.pack(0, bytes(32))
@@ -69,12 +70,30 @@ def _check_values(values: Sequence[bytes]) -> tuple[bytes, ...]:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroughtLater:
+    """Values that a peer (32-byte key) brought behind a number of the log, by value."""
+
+    origin: bytes
+    than: Mapping[bytes, int]
+
+    def among(
+        self, transaction: WriteTransaction, feed: FeedState, values: Sequence[bytes]
+    ) -> set[bytes]:
+        """Those of the values that are here and are such."""
+        find = index_of(transaction, feed).find
+        late = [v for v in values if (seq := find(v)) is not None and seq > self.than[v]]
+        heads = log_heads(transaction, feed, late)
+        return {value for value, head in heads if LOG_HEAD.unpack(head)[1] == self.origin}
+
+
 @dataclass(frozen=True, slots=True)
 class ForgetValues:
     """Remove values from a feed and remember that; at most FORGET_STEP of them.
 
     ``erase``: remember their hashes alone. ``absent``: also forget those that are not in the feed,
     so that they never come. ``brought_by``: only those that this peer (32-byte key) brought.
+    ``spare``: those stay that were brought after they were asked to be forgotten.
     ``at`` (µs; 0 where it is not known) is noted with the numbers that they had (gone.py).
     Result: Forgotten. Fails with NoSuchFeed.
     """
@@ -84,6 +103,7 @@ class ForgetValues:
     erase: bool = False
     absent: bool = False
     brought_by: bytes | None = None
+    spare: BroughtLater | None = None
     at: int = 0
 
     def __post_init__(self) -> None:
@@ -100,10 +120,11 @@ class ForgetValues:
     def apply(self, transaction: WriteTransaction) -> Forgotten:
         feed = transaction.feed(self.feed_key)
         notes = GoneNotes(transaction, feed)
-        found = self._removed(transaction, feed)
+        asked = self._asked(transaction, feed)
+        found = self._removed(transaction, feed, asked)
         removed = [(each.value, each.head) for each in found]
         gone = dict(removed)
-        strangers = [value for value in self.values if value not in gone] if self.absent else []
+        strangers = [value for value in asked if value not in gone] if self.absent else []
         known = forgotten_among(transaction, feed, strangers)
         absent = [(value, _NOBODY) for value in strangers if value not in known]
         if self.erase and known:
@@ -115,8 +136,15 @@ class ForgetValues:
             count=len(removed), bytes=sum(len(value) for value, _ in removed), absent=len(absent)
         )
 
-    def _removed(self, transaction: WriteTransaction, feed: FeedState) -> list[Removed]:
-        values = self.values
+    def _asked(self, transaction: WriteTransaction, feed: FeedState) -> Sequence[bytes]:
+        if self.spare is None:
+            return self.values
+        spared = self.spare.among(transaction, feed, self.values)
+        return [value for value in self.values if value not in spared]
+
+    def _removed(
+        self, transaction: WriteTransaction, feed: FeedState, values: Sequence[bytes]
+    ) -> list[Removed]:
         if self.brought_by is not None:
             heads = log_heads(transaction, feed, values)
             values = [v for v, head in heads if LOG_HEAD.unpack(head)[1] == self.brought_by]
