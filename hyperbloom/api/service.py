@@ -98,7 +98,9 @@ class ControlService(_Listening):
         self._reactor = reactor
         self._lag = LagMeter(reactor)
         self._history = History(node, self._lag, clock=reactor, state=history, save=save_history)
-        own = NodeCollector(node, lag=self._lag, discovery=discovery, objects=objects)
+        own = NodeCollector(
+            node, lag=self._lag, discovery=discovery, objects=objects, integrations=integrations
+        )
         self.context = Context(
             node=node,
             clock=reactor,

@@ -285,12 +285,13 @@ class Integration(ABC, Generic[S]):
         return self.attempts.retry_seconds
 
     def _state(self) -> State:
+        # Also while it runs again, which nobody has to look at: alerts would come and go with it.
+        if self.held and self.feed is not None:
+            return "held"
         if self._running is not None:
             return "working"
         if self.feed is None:
             return "waiting"
-        if self.held:
-            return "held"
         if self.attempts.problem is not None:
             return "failing"
         return "idle" if self.attempts.last_success is not None else "waiting"

@@ -11,7 +11,8 @@ __all__ = ["IntegrationStatus", "Kind", "State"]
 Kind = Literal["output", "input", "hook"]
 
 #: `idle`: all is done that there is to do. `working`: a run is under way. `waiting`: its feed is
-#: not here, or there was no run yet. `failing`: the last run failed. `held`: somebody has to look.
+#: not here, or there was no run yet. `failing`: the last run failed. `held`: somebody has to look,
+#: also while a run is under way.
 State = Literal["idle", "working", "waiting", "failing", "held"]
 
 

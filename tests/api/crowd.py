@@ -50,7 +50,7 @@ class Crowded(ServedOverTcp):
         fill(self.node, feeds=feeds, peers=peers)
 
     def shown(self) -> dict[str, object]:
-        return {"discovery": FakeDiscovery()}
+        return {**super().shown(), "discovery": FakeDiscovery()}
 
 
 def key(*parts: object) -> bytes:

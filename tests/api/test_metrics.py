@@ -8,6 +8,7 @@ import os
 
 import pytest
 from crowd import Crowded
+from fake_integrations import an_integration
 from fake_node import disk_full
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_parse
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -110,7 +111,37 @@ def test_discovery_is_told_of_where_it_is_on(reactor_thread, over_tcp):
     assert found["hyperbloom_dht_events_total", ("event", "asked")] == 4
 
 
+def test_outputs_inputs_and_hooks_are_told_of_where_there_are_some(over_tcp):
+    names = {name for name, *_ in samples(scrape(over_tcp)[1])}
+    assert not [name for name in names if "integration" in name]
+    over_tcp.integrations.shown = [
+        an_integration(),
+        an_integration(
+            "output", "proxy", "working", problem="no", last_success=None, figures={"values": 1}
+        ),
+        an_integration("input", "resolver", "held", problem="look", figures={"entries": 5}),
+    ]
+    found = samples(scrape(over_tcp)[1])
+    output, proxy, an_input = (
+        (("kind", kind), ("name", name))
+        for kind, name in (("output", "resolver"), ("output", "proxy"), ("input", "resolver"))
+    )
+    about = "hyperbloom_integration"
+    assert [found[f"{about}_failing", *of] for of in (output, proxy, an_input)] == [0, 1, 1]
+    assert [found[f"{about}_held", *of] for of in (output, proxy, an_input)] == [0, 0, 1]
+    assert found[f"{about}_runs_total", *output] == 3
+    assert found[f"{about}_failures_total", *output] == 1
+    assert found[f"{about}_last_success_timestamp_seconds", *output] == 1_000_000
+    assert (f"{about}_last_success_timestamp_seconds", *proxy) not in found, "none yet"
+    assert found["hyperbloom_output_values", ("name", "resolver")] == 7
+    assert found["hyperbloom_output_values", ("name", "proxy")] == 1
+    assert found["hyperbloom_output_left_out", ("name", "resolver")] == 2
+    assert ("hyperbloom_output_left_out", ("name", "proxy")) not in found
+    assert found["hyperbloom_input_entries", ("name", "resolver")] == 5
+
+
 def test_every_family_is_described_and_named_once(over_tcp):
+    over_tcp.integrations.shown = [an_integration(), an_integration("hook")]
     _, families = scrape(over_tcp)
     assert len({family.name for family in families}) == len(families)
     for family in families:

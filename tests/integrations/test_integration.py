@@ -65,6 +65,7 @@ class Worker(Integration[HookSettings]):
     following: float | None = None
     longest_rest = 0.0
     has_to_wait = True
+    is_held = False
 
     def __init__(self, settings: HookSettings, context: IntegrationContext) -> None:
         super().__init__(settings, context)
@@ -78,6 +79,10 @@ class Worker(Integration[HookSettings]):
     @property
     def rest(self) -> float:
         return self.longest_rest
+
+    @property
+    def held(self) -> bool:
+        return self.is_held
 
     async def work(self, feed: Any, *, force: bool) -> float | None:
         self.forced.append(force)
@@ -199,6 +204,19 @@ def test_what_failed_is_tried_again_later_and_later(scene: Scene) -> None:
     worker.end()
     status = worker.status()
     assert (status.state, status.problem, status.failures) == ("idle", None, len(waits))
+
+
+def test_what_is_held_stays_so_while_it_runs_again(scene: Scene) -> None:
+    worker = scene.start()
+    worker.is_held = True
+    worker.end(IntegrationFailed("half of it is gone; look"))
+    assert worker.status().state == "held"
+    scene.clock.advance(FIRST_RETRY_SECONDS)
+    assert (worker.runs, worker.status().state) == (2, "held")
+    worker.is_held = False
+    assert worker.status().state == "working"
+    worker.end()
+    assert worker.status().state == "idle"
 
 
 def test_it_is_never_left_alone_for_longer_than_the_limit(scene: Scene) -> None:

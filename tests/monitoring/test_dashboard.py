@@ -72,6 +72,7 @@ def test_every_question_of_an_operator_has_a_row():
         "What does it cost?",
         "When does what end?",
         "Is the disk filling?",
+        "Do outputs, inputs, hooks and exports work?",
         "Discovery and the object pool, where they are on",
     ]
 

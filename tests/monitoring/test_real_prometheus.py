@@ -36,6 +36,12 @@ enabled = true
 listen = ["tcp:{pool}:interface=127.0.0.1"]
 """
 
+HOOK = """
+[[hooks]]
+name = "bell"
+command = ["true"]
+"""
+
 SCRAPE = """
 global:
   scrape_interval: 500ms
@@ -108,7 +114,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> Ite
     folder = tmp_path_factory.mktemp("watched")
     ports: dict[str, int] = {"gone": free_port()}
     with real_nodes(folder / "nodes") as nodes:
-        owner = made(nodes, "owner", ports, feed="words").start()
+        owner = made(nodes, "owner", ports, feed="words", peers=HOOK).start()
         member = made(
             nodes,
             "member",

@@ -9,7 +9,7 @@ chose; counters of known kinds are there from the start at 0, so that their firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -29,8 +29,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hyperbloom.api.monitoring.reactor_lag import LagMeter
-    from hyperbloom.api.served import ServedDiscovery, ServedNode, ServedObjects
+    from hyperbloom.api.served import (
+        ServedDiscovery,
+        ServedIntegrations,
+        ServedNode,
+        ServedObjects,
+    )
     from hyperbloom.connections.bandwidth import RateFigures
+    from hyperbloom.integrations.status import IntegrationStatus
     from hyperbloom.replication.status import FeedTraffic, NodeTraffic
     from hyperbloom.store.histogram import Histogram
 
@@ -192,11 +198,13 @@ class NodeCollector(Collector):
         lag: LagMeter,
         discovery: ServedDiscovery | None = None,
         objects: ServedObjects | None = None,
+        integrations: ServedIntegrations | None = None,
     ) -> None:
         self._node = node
         self._lag = lag
         self._discovery = discovery
         self._objects = objects
+        self._integrations = integrations
 
     def collect(self) -> Iterator[Metric]:
         """Every family, each with all of its samples."""
@@ -212,6 +220,8 @@ class NodeCollector(Collector):
             yield from _discovery(self._discovery.status().as_json())
         if self._objects is not None:
             yield from _objects(self._objects.status().as_json())
+        if self._integrations is not None:
+            yield from _integrations(self._integrations.statuses())
 
     @staticmethod
     def _connections(traffic: NodeTraffic) -> Iterator[Metric]:
@@ -336,6 +346,59 @@ def _objects(form: dict[str, Any]) -> Iterator[Metric]:
     yield _gauge("hyperbloom_objects_bytes", "Their bytes.", form["bytes"])
     yield _gauge("hyperbloom_objects_peers", "Peers of the pool.", len(form["peers"]))
     yield _counter("hyperbloom_objects_clashes", "Objects refused for a clash.", form["clashes"])
+
+
+#: Type, name, text and figure (None: no sample) of what all outputs, inputs and hooks have.
+_OF_INTEGRATIONS: tuple[
+    tuple[Callable[..., Metric], str, str, Callable[[IntegrationStatus], float | None]], ...
+] = (
+    (
+        GaugeMetricFamily,
+        "failing",
+        "1 while an output, an input or a hook does not do what it should.",
+        lambda one: int(one.problem is not None),
+    ),
+    (
+        GaugeMetricFamily,
+        "held",
+        "1 while it waits for somebody to look.",
+        lambda one: int(one.state == "held"),
+    ),
+    (CounterMetricFamily, "runs", "Runs that are over.", lambda one: one.runs),
+    (CounterMetricFamily, "failures", "Those that failed.", lambda one: one.failures),
+    (
+        GaugeMetricFamily,
+        "last_success_timestamp_seconds",
+        "When a run last succeeded; no sample: none has since the start.",
+        lambda one: one.last_success,
+    ),
+)
+
+
+def _integrations(found: Sequence[IntegrationStatus]) -> Iterator[Metric]:
+    """What all have in common under one name, and figures of a kind under names of their own.
+
+    So a figure is one thing in one unit wherever it stands, and sums and units make sense.
+    """
+    if not found:
+        return
+    for family_of, name, text, figure_of in _OF_INTEGRATIONS:
+        family: Any = family_of(f"hyperbloom_integration_{name}", text, labels=["kind", "name"])
+        for one in found:
+            figure = figure_of(one)
+            if figure is not None:
+                family.add_metric([one.kind, one.name], figure)
+        yield family
+    for kind in dict.fromkeys(one.kind for one in found):
+        those = [one for one in found if one.kind == kind]
+        for figure_name in dict.fromkeys(name for one in those for name in one.figures):
+            words = figure_name.replace("_", " ")
+            text = f"The figure `{words}` of each {kind}, see docs/{kind}s.md."
+            gauge = GaugeMetricFamily(f"hyperbloom_{kind}_{figure_name}", text, labels=["name"])
+            for one in those:
+                if figure_name in one.figures:
+                    gauge.add_metric([one.name], one.figures[figure_name])
+            yield gauge
 
 
 class ExportCollector(Collector):

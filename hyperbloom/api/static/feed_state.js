@@ -1,4 +1,4 @@
-// How feeds and peers stand, in a word or two and a mood (good, warn, bad or none): the words say it
+// How feeds, peers and what runs beside them stand, in a word or two and a mood (good, warn, bad or none): the words say it
 // all, the colour repeats it.
 
 import { endsSoon } from "./trust_graph.js";
@@ -53,6 +53,13 @@ export function nodeState({ status, steps }, link) {
   const all = Object.values(steps);
   if (!all.length) return "no peer";
   return all.every((one) => one.in_step === one.peers) ? "in sync" : "not in sync";
+}
+
+/** An output, an input or a hook: what was to be done is done, is tried again, or waits for somebody. */
+export function integrationState({ state, problem, next_run: next }) {
+  const again = state === "failing" && next != null ? `, again in ${span(next - now())}` : "";
+  const mood = { idle: "good", failing: "bad", held: "bad" }[state] ?? (problem ? "warn" : "");
+  return { text: `${state}${again}`, mood };
 }
 
 /** The beginning of a feed's digest, or how far it is computed, in a store of an older version. */

@@ -1,7 +1,7 @@
 // The status page: what the frames of the stream say, and the chosen feed's peers and members.
 
 import { $, fillFacts, fillTable, make, setClass, setText } from "./elements.js";
-import { askedAt, digestWords, feedState, nodeState, peerState, protection, roundWords } from "./feed_state.js";
+import { askedAt, digestWords, feedState, integrationState, nodeState, peerState, protection, roundWords } from "./feed_state.js";
 import { showHistory } from "./history.js";
 import { NoSession, ask, followNode } from "./node_link.js";
 import { drawGraph, endsSoon, showGraph } from "./trust_graph.js";
@@ -104,6 +104,18 @@ function drawDiscovery({ status }) {
   ]);
 }
 
+// Where there is none, nothing says so: most nodes have none.
+function drawIntegrations({ status }) {
+  const found = status.integrations;
+  $("edges").hidden = found.length === 0;
+  fillTable($("integrations"), found.map((one) => ({
+    key: `${one.kind} ${one.name}`,
+    cells: [
+      one.name, one.kind, one.feed ?? "–", integrationState(one), ago(one.last_success), one.target, one.problem ?? "",
+    ],
+  })));
+}
+
 function drawPool({ status }) {
   const pool = status.objects;
   $("pool").hidden = !pool;
@@ -155,7 +167,7 @@ function draw(frame) {
   noteOrder(frame);
   const feeds = frame.status.feeds;
   if (!feeds.some((feed) => feed.key === state.chosen)) choose(inOrder(feeds)[0]?.key ?? null);
-  for (const part of [drawGlance, drawFeeds, drawPool, drawStore, drawDiscovery, drawErrors]) part(frame);
+  for (const part of [drawGlance, drawFeeds, drawIntegrations, drawPool, drawStore, drawDiscovery, drawErrors]) part(frame);
   drawDetailHead();
   drawTitle();
   document.body.dataset.frames = String(Number(document.body.dataset.frames ?? 0) + 1);
