@@ -94,7 +94,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "inputs": Room(knows=("outputs",), packages=("idna",)),
         # Where a feed of a running node meets the tools that people run.
         "integrations": Room(
-            knows=("keys", "store", "units", "connections", "replication", "outputs", "inputs"),
+            knows=("keys", "store", "units", "connections", "replication", "outputs", "inputs",
+                   "value_ranges"),
             packages=("twisted", "zope"),
         ),
         "config": Room(

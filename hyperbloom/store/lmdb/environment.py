@@ -23,7 +23,7 @@ last committed state. What needs care (py-lmdb's cautions, LMDB's ``lmdb.h``):
 import os
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -247,12 +247,13 @@ class Environment:
             self._map_lock.release_shared(long=long)
 
     def _begin(self, in_place: bool) -> "lmdb.Transaction[bytes]":
+        begin = cast("Callable[..., lmdb.Transaction[bytes]]", self._env.begin)
         try:
-            return cast("lmdb.Transaction[bytes]", self._env.begin(buffers=in_place))
+            return begin(buffers=in_place)
         except lmdb.MapResizedError:
             # Only beside another process, whose map has grown; no other thread reads here.
             self._env.set_mapsize(0)
-            return cast("lmdb.Transaction[bytes]", self._env.begin(buffers=in_place))
+            return begin(buffers=in_place)
 
     def drop_dead_readers(self) -> int:
         """Let go what processes kept from being used anew that died while they read; how many.
