@@ -93,7 +93,7 @@ class Answer:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
-def render(request: Request, *, now: float) -> Answer:
+def render(store: Store, request: Request, *, now: float) -> Answer:
     """Write the new file and compare it; `now` is in seconds since 1970.
 
     Raises `NotWritten`, `StoreError`.
@@ -101,21 +101,18 @@ def render(request: Request, *, now: float) -> Answer:
     path, new = Path(request.path), Path(request.new)
     require_place(path)
     remove_left(path)
-    with closing(Store.open_beside(Path(request.store))) as store:
-        source = _Source(store, request)
-        rendering = Rendering(
-            allowed=source.allowed(), serial=next_serial(_serial_at(path), int(now))
-        )
-        left_out = Counts()
-        parts = FORMATS[request.format].file(source.values(), rendering, left_out)
-        digest = _Digest(is_zone=request.format == _ZONE)
-        with made(new) as file:
-            for part in parts:
-                file.write(part)
-                digest.add(part)
-            same = _is_at(path, digest)
-            if not same:
-                finish(file, path, request.mode)
+    source = _Source(store, request)
+    rendering = Rendering(allowed=source.allowed(), serial=next_serial(_serial_at(path), int(now)))
+    left_out = Counts()
+    parts = FORMATS[request.format].file(source.values(), rendering, left_out)
+    digest = _Digest(is_zone=request.format == _ZONE)
+    with made(new) as file:
+        for part in parts:
+            file.write(part)
+            digest.add(part)
+        same = _is_at(path, digest)
+        if not same:
+            finish(file, path, request.mode)
     if same:
         new.unlink()
     return Answer(
@@ -249,7 +246,8 @@ def main() -> None:
     answer: dict[str, Any]
     try:
         request = Request(**json.loads(sys.stdin.buffer.read()))
-        answer = asdict(render(request, now=time.time()))
+        with closing(Store.open_beside(Path(request.store))) as store:
+            answer = asdict(render(store, request, now=time.time()))
     except HyperbloomError as error:
         answer = {"problem": str(error)[:_SENTENCE]}
     except Exception as error:
