@@ -38,9 +38,10 @@ from hyperbloom.replication.feeds import UnknownFeed
 from hyperbloom.store import PutMeta
 from hyperbloom.value_ranges import narrowed
 
-__all__ = ["Output"]
+__all__ = ["RENDERING", "Output"]
 
-_RENDERING: Final = (sys.executable, "-P", "-m", "hyperbloom.outputs.rendering")
+RENDERING: Final = (sys.executable, "-P", "-m", "hyperbloom.outputs.rendering")
+"""The process that writes a file."""
 #: numpy's library of linear algebra, of which nothing is used, starts no threads.
 _ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1"}
 _DIGIT_BYTES: Final = 8
@@ -213,7 +214,7 @@ class Output(Integration[OutputSettings]):
         self._renders += 1
         try:
             ended = await commands.run(
-                _RENDERING,
+                RENDERING,
                 seconds=RENDERING_SECONDS,
                 given=json.dumps(asdict(request)).encode(),
                 environment=_ENVIRONMENT,
