@@ -204,6 +204,7 @@ class Output(Integration[OutputSettings]):
             start=start.hex(),
             end=None if end is None else end.hex(),
             format=settings.format,
+            set_name=settings.set_name,
             allow=None if settings.allow is None else str(settings.allow),
             allow_feed=None if self._allow_feed is None else self._allow_feed.key.hex(),
             path=str(settings.path),

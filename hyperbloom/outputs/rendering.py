@@ -70,6 +70,7 @@ class Request:
     start: str
     end: str | None
     format: str
+    set_name: str
     allow: str | None
     allow_feed: str | None
     path: str
@@ -102,7 +103,11 @@ def render(store: Store, request: Request, *, now: float) -> Answer:
     require_place(path)
     remove_left(path)
     source = _Source(store, request)
-    rendering = Rendering(allowed=source.allowed(), serial=next_serial(_serial_at(path), int(now)))
+    rendering = Rendering(
+        allowed=source.allowed(),
+        serial=next_serial(_serial_at(path), int(now)),
+        set_name=request.set_name,
+    )
     left_out = Counts()
     parts = FORMATS[request.format].file(source.values(), rendering, left_out)
     digest = _Digest(is_zone=request.format == _ZONE)

@@ -47,6 +47,7 @@ class Scene:
             start="",
             end=None,
             format="hosts",
+            set_name="hyperbloom",
             allow=None,
             allow_feed=None,
             path=str(self.path),
@@ -142,6 +143,12 @@ def test_only_what_is_asked_for_comes_out(scene: Scene) -> None:
     answer = scene.render(format="lines", start=b"b".hex(), end=b"d".hex())
     assert scene.path.read_bytes() == b"b.example\nc.example\n"
     assert answer.entries == 2
+
+
+def test_sets_have_the_name_that_is_asked_for(scene: Scene) -> None:
+    scene.put(b"192.0.2.1")
+    scene.render(format="nftables", set_name="ours")
+    assert b"add element inet ours ipv4 {\n192.0.2.1\n}" in scene.path.read_bytes()
 
 
 def test_many_slices_are_one_file(scene: Scene) -> None:
