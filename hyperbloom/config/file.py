@@ -56,6 +56,8 @@ LOG_FORMATS = ("text", "json")
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 
+#: What a node keeps in its data folder.
+_OWN_NAMES = (STORE_NAME, CONTROL_SOCKET_NAME, EXPORT_NOTE_NAME)
 _LISTS = ("feeds", "outputs", "inputs", "hooks")
 _TABLES = ("node", *_LISTS, "limits", "sync", "trust", "discovery", "objects", "api")
 #: Log files and their bytes. At least there is one that is written and one that is full, and each
@@ -193,11 +195,13 @@ def _config(root: ConfigTable, path: Path) -> Config:
     # A folder of credentials takes no new keys of feeds.
     beside = data if is_credential(identity) else identity.parent
     noise = NoisePolicy(node.text("noise", "prefer", one_of(get_args(Noise), "policy")))
+    feed_keys = node.path("feed_keys", base, str(beside / FEED_KEYS_NAME))
+    own = (path, identity, feed_keys, *(data / name for name in _OWN_NAMES))
     return Config(
         path=path,
         data=data,
         identity=identity,
-        feed_keys=node.path("feed_keys", base, str(beside / FEED_KEYS_NAME)),
+        feed_keys=feed_keys,
         listen=node.texts("listen", DEFAULT_LISTEN, check_node_listen),
         advertise=node.texts("advertise", (), Address.parse),
         log_level=node.text("log_level", "info", one_of(LOG_LEVELS, "level")),
@@ -214,7 +218,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         discovery=read_discovery(table("discovery"), base),
         objects=_objects(table("objects"), base),
         api=read_api(table("api"), data),
-        integrations=read_integrations(root, base),
+        integrations=read_integrations(root, base, kept=own),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,8 +31,13 @@ _HEX_KEYS = ("start_hex", "end_hex", "prefix_hex")
 _MODES = range(0o400, 0o1000)
 
 
-def read_integrations(root: ConfigTable, base: Path) -> IntegrationsSettings:
-    """What the file says of them; relative paths begin at `base`. Raises `ConfigError`."""
+def read_integrations(
+    root: ConfigTable, base: Path, *, kept: Iterable[Path] = ()
+) -> IntegrationsSettings:
+    """What the file says of them; relative paths begin at `base`. Raises `ConfigError`.
+
+    ``kept``: the node's own files and folders, which no output may replace.
+    """
     found = IntegrationsSettings(
         outputs=_read(root, "outputs", base, _output),
         inputs=_read(root, "inputs", base, _input),
@@ -43,7 +48,29 @@ def read_integrations(root: ConfigTable, base: Path) -> IntegrationsSettings:
             "[[outputs]], [[inputs]] and [[hooks]]",
             f"a node has at most {MAX_INTEGRATIONS} of them together; leave some out",
         )
+    _check_places(root, found, kept)
     return found
+
+
+def _check_places(root: ConfigTable, found: IntegrationsSettings, kept: Iterable[Path]) -> None:
+    """No output is written over another one, nor over what the node keeps or reads."""
+    read = (*(one.allow for one in found.outputs), *(one.path for one in found.inputs))
+    own = [_real(path) for path in (*kept, *read) if path is not None]
+    seen: dict[Path, str] = {}
+    for number, output in enumerate(found.outputs):
+        table = root.tables("outputs")[number].titled(f"[[outputs]] {number + 1}")
+        place = _real(output.path)
+        for path in own:
+            if place.is_relative_to(path) or path.is_relative_to(place):
+                raise table.error("path", f"{place} would replace {path}, which the node uses")
+        if place in seen:
+            raise table.error("path", f"is that of {seen[place]!r}, too; give each its own file")
+        seen[place] = output.name
+
+
+def _real(path: Path) -> Path:
+    """Where a file is, by whatever links its folder is named; its own name may be that of one."""
+    return path.parent.resolve() / path.name
 
 
 def _read(

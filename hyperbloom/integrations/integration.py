@@ -28,7 +28,7 @@ from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feeds import UnknownFeed
 from hyperbloom.replication.node import Node
 
-__all__ = ["Integration", "IntegrationContext", "IntegrationFailed"]
+__all__ = ["Integration", "IntegrationContext", "IntegrationFailed", "StillFailing"]
 
 S = TypeVar("S", bound=IntegrationSettings)
 
@@ -45,6 +45,14 @@ class IntegrationFailed(HyperbloomError):
     def __init__(self, sentence: str, *, wait: float = 0.0) -> None:
         super().__init__(sentence)
         self.wait = wait
+
+
+class StillFailing(IntegrationFailed):
+    """What failed before was not tried again yet; it is in so many `seconds`."""
+
+    def __init__(self, problem: str, seconds: float) -> None:
+        super().__init__(problem)
+        self.seconds = seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +177,11 @@ class Integration(ABC, Generic[S]):
         return 0.0
 
     @property
+    def patient(self) -> bool:
+        """Whether what failed waits for its time, though something has happened meanwhile."""
+        return True
+
+    @property
     def held(self) -> bool:
         """Whether somebody has to look before it goes on."""
         return False
@@ -176,6 +189,9 @@ class Integration(ABC, Generic[S]):
     def joined(self, feed: Feed) -> list[Callable[[], None]]:
         """The feed is here: what to be told of it; returns how to end that."""
         return [feed.values.subscribe(lambda *_: self.wake())]
+
+    def look(self) -> None:
+        """Called every `LEFT_FEED_SECONDS` while the feed is here: see what nobody tells."""
 
     # For a kind to call
 
@@ -188,7 +204,7 @@ class Integration(ABC, Generic[S]):
             return
         if self._running is not None:
             self._again = True
-        elif self.attempts.problem is None or self._timer.moment is None:
+        elif self.attempts.problem is None or self._timer.moment is None or not self.patient:
             self._due(seconds)
 
     # Within
@@ -211,6 +227,8 @@ class Integration(ABC, Generic[S]):
                 self.feed = found
                 self._unsubscribe = self.joined(found)
                 self.wake()
+        elif found is not None:
+            self.look()
         if self._started:
             self._looking.set(self.context.clock.seconds() + LEFT_FEED_SECONDS)
 
@@ -247,6 +265,8 @@ class Integration(ABC, Generic[S]):
             following = await self.work(feed, force=force)
         except (CancelledError, GeneratorExit):
             outcome = Failure(IntegrationFailed("it was stopped with the node"))
+        except StillFailing as error:
+            outcome, following = Failure(error), error.seconds
         except HyperbloomError as error:
             outcome = Failure(error)
             following = self._failed(str(error))
@@ -269,7 +289,7 @@ class Integration(ABC, Generic[S]):
             self._due(following)
         if self._waiters:
             self._due(0.0)
-        elif self._again and outcome is None:
+        elif self._again and (outcome is None or not self.patient):
             self._due(self.rest)
 
     def _failed(self, problem: str) -> float:

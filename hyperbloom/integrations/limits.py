@@ -8,6 +8,7 @@ __all__ = [
     "BATCH_BYTES",
     "ENDING_SECONDS",
     "FIRST_RETRY_SECONDS",
+    "GATHER_SECONDS",
     "INPUT_BATCH_BYTES",
     "INPUT_BATCH_VALUES",
     "LAST_RETRY_SECONDS",
@@ -15,6 +16,8 @@ __all__ = [
     "MAX_COMMANDS",
     "MAX_INTEGRATIONS",
     "OUTPUT_TAIL_BYTES",
+    "RENDERING_SECONDS",
+    "RESTS",
     "TAKE_BACK_STEP",
     "WATCH_SECONDS",
 ]
@@ -56,3 +59,14 @@ INPUT_BATCH_BYTES: Final = 1_048_576
 
 TAKE_BACK_STEP: Final = 1_024
 """Values taken back in one transaction, and signatures made for them in one go, 0.03 ms each."""
+
+GATHER_SECONDS: Final = 0.05
+"""Time from a change of a feed to the writing of a file: what is put together comes together."""
+
+RESTS: Final = 2.0
+"""How many times as long as the writing of a file took the next one waits: a feed that changes all
+the time costs a third of a core for each file of it."""
+
+RENDERING_SECONDS: Final = 900.0
+"""Time that the writing of a file may take: that of hundreds of millions of values on a disk that
+takes 50 MB a second."""

@@ -11,11 +11,13 @@ from twisted.internet.defer import Deferred, DeferredList
 from hyperbloom.integrations.hooks import CommandHook
 from hyperbloom.integrations.inputs import Input
 from hyperbloom.integrations.integration import Integration, IntegrationContext
+from hyperbloom.integrations.outputs import Output
 from hyperbloom.integrations.settings import (
     HookSettings,
     InputSettings,
     IntegrationSettings,
     IntegrationsSettings,
+    OutputSettings,
 )
 from hyperbloom.integrations.status import IntegrationStatus, Kind
 
@@ -23,6 +25,7 @@ __all__ = ["IntegrationsService"]
 
 #: What runs each kind, by the class of its settings.
 KINDS: Mapping[type[Any], Callable[..., Integration[Any]]] = {
+    OutputSettings: Output,
     InputSettings: Input,
     HookSettings: CommandHook,
 }

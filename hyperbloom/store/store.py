@@ -44,7 +44,8 @@ not begin a new, empty store when data.mdb is missing: restore a snapshot, or re
 
 
 class Store(SketchReader, TableReader, ObjectReader):
-    """An open store. Made by ``open`` (for a node) or ``open_readonly`` (for a snapshot).
+    """An open store. Made by ``open`` (for a node), ``open_readonly`` (for a snapshot) or
+    ``open_beside`` (for a process that reads what a running node writes).
 
     Every method may raise StoreClosed, StoreCorrupt or StoreError; those that name a feed raise
     NoSuchFeed if the store does not hold it.
@@ -119,6 +120,24 @@ class Store(SketchReader, TableReader, ObjectReader):
             raise
         return cls(environment, None, time.time)
 
+    @classmethod
+    def open_beside(cls, path: Path) -> "Store":
+        """Open the store of a running node for reading, in a process of the same user, one thread.
+
+        Every read sees what the node has committed by then. What is read is not used anew until the
+        read is over, so reads have to be short; if this process dies in one, the node's
+        ``drop_dead_readers`` ends it. Raises as ``open_readonly`` does.
+        """
+        if not os.path.lexists(path / LMDB_LOCK_FILE):
+            raise StoreError(f"there is no store of a node in {path}; name the folder of one")
+        environment = Environment(path, map_bytes=0, readonly=True, beside=True)
+        try:
+            check_schema(environment)
+        except BaseException:
+            environment.close()
+            raise
+        return cls(environment, None, time.time)
+
     @property
     def path(self) -> Path:
         """The store's folder."""
@@ -151,6 +170,10 @@ class Store(SketchReader, TableReader, ObjectReader):
         Takes some seconds for a million values, so not in the event loop's thread.
         """
         return verify_environment(self.environment, progress)
+
+    def drop_dead_readers(self) -> int:
+        """End the reads of processes that died in one (``open_beside``); how many there were."""
+        return self.environment.drop_dead_readers()
 
     def size(self) -> StoreSize:
         """How large the map, its used part and the file are."""

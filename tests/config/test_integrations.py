@@ -108,3 +108,39 @@ def test_one_beyond_the_most_is_refused() -> None:
     assert len(parse_config(many(MAX_INTEGRATIONS), path=HERE).integrations.hooks) == 100
     with pytest.raises(ConfigError, match="at most 100 of them together"):
         parse_config(many(MAX_INTEGRATIONS + 1), path=HERE)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "store/data.mdb",
+        "store/x/y",
+        "store",
+        "identity.key",
+        "feed-keys/names.key",
+        "control.sock",
+        "last-export",
+        "hyperbloom.toml",
+        "out/../store/lock.mdb",
+        "ours",
+        "theirs",
+    ],
+)
+def test_an_output_never_replaces_what_the_node_uses(path: str) -> None:
+    text = f'[[outputs]]\nname = "a"\nformat = "hosts"\npath = "{path}"\nallow = "ours"\n'
+    text += '[[inputs]]\nname = "a"\npath = "theirs"\n'
+    with pytest.raises(ConfigError, match=r"\[\[outputs\]\] 1 path: .*would replace"):
+        parse_config(text, path=HERE)
+    moved = text.replace(f'path = "{path}"', 'path = "store-of-others"', 1)
+    assert parse_config(moved, path=HERE).integrations.outputs
+
+
+def test_no_two_outputs_are_the_same_file(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    one = '[[outputs]]\nname = "{}"\nformat = "hosts"\npath = "{}/list"\n'
+    for first, second in (("real", "real"), ("real", "link"), ("real", "real/../link")):
+        text = one.format("a", first) + one.format("b", second)
+        with pytest.raises(ConfigError, match=r"\[\[outputs\]\] 2 path: is that of 'a', too"):
+            parse_config(text, path=tmp_path / "hyperbloom.toml")
+    assert parse_config(one.format("a", "real") + one.format("b", "."), path=tmp_path / "x.toml")

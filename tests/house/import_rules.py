@@ -97,7 +97,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # Where a feed of a running node meets the tools that people run.
         "integrations": Room(
             knows=("keys", "store", "units", "connections", "replication", "https", "outputs",
-                   "inputs"),
+                   "inputs", "value_ranges"),
             packages=("twisted", "zope"),
         ),
         "config": Room(

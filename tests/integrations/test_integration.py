@@ -16,6 +16,7 @@ from hyperbloom.integrations.integration import (
     Integration,
     IntegrationContext,
     IntegrationFailed,
+    StillFailing,
 )
 from hyperbloom.integrations.limits import (
     FIRST_RETRY_SECONDS,
@@ -66,6 +67,8 @@ class Worker(Integration[HookSettings]):
     longest_rest = 0.0
     has_to_wait = True
     is_held = False
+    is_patient = True
+    looks = 0
 
     def __init__(self, settings: HookSettings, context: IntegrationContext) -> None:
         super().__init__(settings, context)
@@ -83,6 +86,13 @@ class Worker(Integration[HookSettings]):
     @property
     def held(self) -> bool:
         return self.is_held
+
+    @property
+    def patient(self) -> bool:
+        return self.is_patient
+
+    def look(self) -> None:
+        self.looks += 1
 
     async def work(self, feed: Any, *, force: bool) -> float | None:
         self.forced.append(force)
@@ -324,3 +334,39 @@ def test_a_stop_ends_the_run_and_all_that_waits(scene: Scene) -> None:
     scene.store()
     scene.clock.advance(3_600)
     assert (worker.runs, scene.clock.getDelayedCalls()) == (1, [])
+
+
+def test_one_that_is_not_patient_does_at_once_what_it_can(scene: Scene) -> None:
+    worker = scene.start()
+    worker.is_patient = False
+    worker.end(IntegrationFailed("the second half failed"))
+    scene.store()
+    assert (worker.runs, worker.status().problem) == (2, "the second half failed")
+    # And what happens during a run that fails is a run behind it.
+    scene.store()
+    worker.end(IntegrationFailed("the second half failed"))
+    scene.clock.advance(0)
+    assert worker.runs == 3
+
+
+def test_what_is_not_tried_yet_is_no_other_failure(scene: Scene) -> None:
+    worker = scene.start()
+    worker.end(IntegrationFailed("no"))
+    scene.clock.advance(FIRST_RETRY_SECONDS)
+    worker.end(StillFailing("no", 2.0))
+    status = worker.status()
+    assert (status.failures, status.runs, status.problem) == (1, 1, "no")
+    scene.clock.advance(1.9)
+    assert worker.runs == 2
+    scene.clock.advance(0.2)
+    assert worker.runs == 3
+
+
+def test_it_looks_now_and_then_while_its_feed_is_here(scene: Scene) -> None:
+    worker = scene.start()
+    scene.clock.advance(LEFT_FEED_SECONDS)
+    assert worker.looks == 1
+    scene.node.feed = None
+    scene.clock.advance(LEFT_FEED_SECONDS)
+    scene.clock.advance(LEFT_FEED_SECONDS)
+    assert worker.looks == 1

@@ -80,6 +80,7 @@ class FeedValues:
         self._context = context
         self._count, self._bytes = record.count, record.bytes
         self._subscribers: list[Subscriber] = []
+        self._watchers: list[Callable[[], None]] = []
         known = sorted(context.store.refused(self.key), key=lambda one: one.last_seen)
         self._refused = RefusedValues(one.value for one in known)
 
@@ -278,6 +279,8 @@ class FeedValues:
         self._count -= count
         self._bytes -= size
         self.shared_slices.clear()
+        if count:
+            self._say_changed()
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` for all that is stored from now on; returns how to end that."""
@@ -288,6 +291,17 @@ class FeedValues:
                 self._subscribers.remove(subscriber)
 
         return unsubscribe
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher` whenever there are other values here than before: new ones, ones that have
+        come back, or fewer; returns how to end that."""
+        self._watchers.append(watcher)
+
+        def unwatch() -> None:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+
+        return unwatch
 
     def wake_all(self) -> None:
         """Have every subscriber look again: the feed is gone, and the store will say so."""
@@ -300,3 +314,11 @@ class FeedValues:
             except Exception:
                 # The values are on disk: who brought them and everyone else must hear of it.
                 log.failure("A subscriber failed")
+        self._say_changed()
+
+    def _say_changed(self) -> None:
+        for watcher in list(self._watchers):
+            try:
+                watcher()
+            except Exception:
+                log.failure("A watcher failed")

@@ -10,6 +10,9 @@ last committed state. What needs care (py-lmdb's cautions, LMDB's ``lmdb.h``):
 - The map is address space, given when it is made. When it is full, the transaction fails, and the
   map can be enlarged only while no transaction is open (map_lock.py).
 - Every call gives the interpreter lock up, which makes a busy process slow (gil.py).
+- A process that reads beside the one that writes stands in the table of readers, so that no page
+  that it reads is used anew, until it ends its transaction or is found dead. Its map does not grow
+  with the writer's: it takes over that size when a transaction finds its own too small.
 - A file that is removed or replaced stays open, and takes commits that nobody will find again.
   Before and after each commit the file at the path must be the open one, or it is no success.
 - A page behind the end of the file is a SIGBUS and not an error, so the file's length is compared
@@ -20,7 +23,7 @@ last committed state. What needs care (py-lmdb's cautions, LMDB's ``lmdb.h``):
 import os
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -70,6 +73,7 @@ class MapFull(Exception):
 class Environment:
     """One open LMDB environment; reads from any thread, one write at a time.
 
+    With ``readonly`` nobody writes to it, unless ``beside`` says that another process does.
     Raises StoreCorrupt if the files are damaged or foreign, StoreFull without room to create them.
     """
 
@@ -80,12 +84,15 @@ class Environment:
         map_bytes: int,
         durable: bool = True,
         readonly: bool = False,
+        beside: bool = False,
         create: bool = False,
     ) -> None:
         self.path = path
         self._create = create
         self.readonly = readonly
-        self._map_bytes = max(map_bytes, _SMALLEST_MAP)
+        self._beside = beside
+        # 0: as large as the other process has it.
+        self._map_bytes = 0 if beside else max(map_bytes, _SMALLEST_MAP)
         self._durable = durable
         self._pid = os.getpid()
         self._map_lock = MapLock()
@@ -98,7 +105,8 @@ class Environment:
         self._open()
 
     def _open(self) -> None:
-        check_data_file(self._data_file)
+        if not self._beside:  # the other process did, and changes the file meanwhile
+            check_data_file(self._data_file)
         # From 3.0 on py-lmdb knows two file formats; the check above and we know the first.
         engine: dict[str, Any] = (
             {"lib_version": 0} if hasattr(lmdb.Environment, "lib_version") else {}
@@ -117,7 +125,7 @@ class Environment:
                 metasync=self._durable,
                 readonly=self.readonly,
                 create=self._create,
-                lock=not self.readonly,
+                lock=not self.readonly or self._beside,
                 **engine,
             )
         except lmdb.Error as error:
@@ -239,9 +247,29 @@ class Environment:
             self._map_lock.release_shared(long=long)
 
     def _begin(self, in_place: bool) -> "lmdb.Transaction[bytes]":
-        if in_place:
-            return cast("lmdb.Transaction[bytes]", self._env.begin(buffers=True))
-        return self._env.begin()
+        begin = cast("Callable[..., lmdb.Transaction[bytes]]", self._env.begin)
+        try:
+            return begin(buffers=in_place)
+        except lmdb.MapResizedError:
+            # Only beside another process, whose map has grown; no other thread reads here.
+            self._env.set_mapsize(0)
+            return begin(buffers=in_place)
+
+    def drop_dead_readers(self) -> int:
+        """Let go what processes kept from being used anew that died while they read; how many.
+
+        Raises StoreClosed and StoreError.
+        """
+        self._check_process()
+        self._map_lock.acquire_shared()
+        try:
+            if self._closed:
+                raise StoreClosed(f"the store {self.path} is closed; open it again")
+            return int(self._env.reader_check())
+        except lmdb.Error as error:
+            raise translated(error, self._data_file) from error
+        finally:
+            self._map_lock.release_shared()
 
     @contextmanager
     def write(self) -> Iterator["lmdb.Transaction[bytes]"]:
