@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, Final
 from urllib.request import getproxies, proxy_bypass
 
 from urllib3 import (
@@ -67,7 +67,7 @@ def request(
     seconds: float,
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
-    into: BinaryIO | None = None,
+    into: IO[bytes] | None = None,
     max_bytes: int = 0,
     http_on_loopback: bool = False,
 ) -> Answer:
@@ -124,7 +124,7 @@ class _Exchange:
         method: str,
         headers: Mapping[str, str],
         body: bytes | None,
-        into: BinaryIO | None,
+        into: IO[bytes] | None,
         max_bytes: int,
         seconds: float,
         *,
@@ -216,7 +216,7 @@ class _Exchange:
         return Answer(status=response.status, headers=headers)
 
     def _copy(
-        self, response: BaseHTTPResponse, into: BinaryIO, headers: Mapping[str, str], host: str
+        self, response: BaseHTTPResponse, into: IO[bytes], headers: Mapping[str, str], host: str
     ) -> None:
         if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             raise RequestFailed(
