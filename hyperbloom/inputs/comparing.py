@@ -18,6 +18,7 @@ __all__ = ["Difference", "compare"]
 
 _UNSEEN: Final = 0
 _SEEN: Final = 1
+_FILES: Final = ("new", "gone", "next")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,9 @@ def compare(slices: Iterable[list[bytes]], known: Path, folder: Path) -> Differe
         found = _compare(slices, file, folder)
     if found.new or found.gone:
         _keep(folder)
+    else:
+        for name in _FILES:
+            (folder / name).unlink(missing_ok=True)
     return found
 
 
@@ -115,7 +119,7 @@ def _write(file: BinaryIO, values: list[bytes]) -> None:
 
 def _keep(folder: Path) -> None:
     """Bring the files to the disk, and then their names."""
-    for path in (*(folder / name for name in ("new", "gone", "next")), folder):
+    for path in (*(folder / name for name in _FILES), folder):
         number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(number)

@@ -86,7 +86,9 @@ def answer_to(request: Request, *, now: float) -> dict[str, Any]:
     except MemoryError:
         return _failed("the memory does not suffice for this source; allow the node more")
     except OSError as error:
-        return _failed(f"the data folder cannot be used: {error.strerror}; make room or mend it")
+        return _failed(
+            f"the source or the data folder cannot be used: {error.strerror}; make room, or mend it"
+        )
 
 
 def _failed(problem: str) -> dict[str, Any]:

@@ -33,6 +33,7 @@ _CURES = {
     410: "the list is no more; look for its new address, or remove this input",
     429: "it is asked too often; raise `every`",
 }
+_SERVER_TROUBLE = "the server has trouble; try later, or tell its owner if it stays so"
 
 
 class FileChanged(SourceRefused):
@@ -64,15 +65,14 @@ def open_file(path: Path, max_bytes: int) -> BinaryIO:
         raise SourceRefused(
             f"the file cannot be opened: {error.strerror}; correct `path`, or let the node read it"
         ) from None
-    file = os.fdopen(number, "rb")
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode):
-        file.close()
+        os.close(number)
         raise SourceRefused("`path` is no file but a folder, device or pipe; name a file")
     if found.st_size > max_bytes:
-        file.close()
+        os.close(number)
         raise SourceRefused(_too_long(max_bytes))
-    return file
+    return os.fdopen(number, "rb")
 
 
 def fetch(url: str, folder: Path, *, max_bytes: int, seconds: float, known: Validators) -> Fetched:
@@ -148,9 +148,8 @@ def _status(status: int, host: str) -> str:
         phrase = f" ({HTTPStatus(status).phrase})"
     except ValueError:
         phrase = ""
-    trouble = "the server has trouble; try later" if status >= 500 else "that is no list"
-    cure = _CURES.get(status, f"{trouble}, and look at the URL with a browser if it stays so")
-    return f"{host} answers {status}{phrase}: {cure}"
+    other = _SERVER_TROUBLE if status >= 500 else "that is no list; look at the URL with a browser"
+    return f"{host} answers {status}{phrase}: {_CURES.get(status, other)}"
 
 
 def _printable(value: str | None) -> str | None:
