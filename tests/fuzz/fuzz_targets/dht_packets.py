@@ -13,7 +13,7 @@ from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import UnknownQuery
 
 MAX_BYTES = 2_100
-RUNS = 120
+RUNS = 110
 
 
 def fuzz(data: bytes) -> bool:

@@ -25,7 +25,7 @@ from hyperbloom.objects.wire.payloads import (
 )
 
 MAX_BYTES = 4_096
-RUNS = 115
+RUNS = 105
 
 _TYPES = Types()
 

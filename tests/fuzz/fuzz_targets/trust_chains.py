@@ -19,7 +19,7 @@ from hyperbloom.trust import (
 )
 
 MAX_BYTES = 2_048
-RUNS = 90
+RUNS = 85
 
 NOW = 1_700_000_000.0
 _IDENTITIES = [Identity(bytes([number]) * 32) for number in range(1, 9)]

@@ -26,7 +26,7 @@ from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, Valu
 from hyperbloom.wire.extensions.renew_links import RenewedChain
 
 MAX_BYTES = 4_096
-RUNS = 127
+RUNS = 117
 
 KINDS = (
     Open, Handshake, Sync, FilterOptions, Data, Request, Link, DigestRequest, Digest,
