@@ -44,7 +44,7 @@ class InputState:
     ``feed``: its key in hex. ``life``: of which life its log is, see `FeedValues.life`.
     ``top_seq``: how far the log was; one that is shorter is of a store that was put back.
     ``source``: a digest of what the source is and how it is read. ``values``: how many it had.
-    ``read_at``: in seconds since 1970.
+    ``left_out``: how many entries were no values, by reason. ``read_at``: in seconds since 1970.
     """
 
     feed: str
@@ -54,6 +54,7 @@ class InputState:
     etag: str | None
     last_modified: str | None
     values: int
+    left_out: dict[str, int]
     read_at: float
 
 

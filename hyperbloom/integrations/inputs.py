@@ -143,31 +143,28 @@ class Input(Integration[InputSettings]):
         self._read_mark = self._seen_mark = await self._in_thread(feed, self._mark)
         run = await self._in_thread(feed, self._folder.make_run)
         answer = await self._answer(feed, run, state)
-        self._read = _figures_of(answer)
-        now = self.context.now()
-        if answer["outcome"] == "unchanged" and state is not None:
-            unchanged = replace(state, values=self._read["values"], read_at=now)
-            await self._in_thread(feed, lambda: self._folder.write_state(unchanged))
+        is_unchanged = answer["outcome"] == "unchanged" and state is not None
+        if is_unchanged and state is not None:
+            answer = {"left_out": state.left_out, **answer}
+        self._read = read = _figures_of(answer)
+        held = not force and self._is_too_much(read)
+        following = InputState(
+            feed=feed.key.hex(),
+            life=life,
+            top_seq=feed.values.top_seq,
+            source=self._source(feed),
+            # While something is held back the source is always read as a whole.
+            etag=None if held else answer.get("etag"),
+            last_modified=None if held else answer.get("last_modified"),
+            values=read["values"],
+            left_out=answer.get("left_out") or {},
+            read_at=self.context.now(),
+        )
+        if is_unchanged:
+            await self._in_thread(feed, lambda: self._folder.write_state(following))
             await self._in_thread(feed, lambda: self._folder.drop(run))
             return None
-        held = not force and self._is_too_much(self._read)
-        reading = Reading(
-            run=run,
-            state=InputState(
-                feed=feed.key.hex(),
-                life=life,
-                top_seq=feed.values.top_seq,
-                source=self._source(feed),
-                # While something is held back the source is always read as a whole.
-                etag=None if held else answer.get("etag"),
-                last_modified=None if held else answer.get("last_modified"),
-                values=self._read["values"],
-                read_at=now,
-            ),
-            new=self._read["new"],
-            gone=self._read["gone"],
-            held=held,
-        )
+        reading = Reading(run=run, state=following, new=read["new"], gone=read["gone"], held=held)
         await self._in_thread(feed, lambda: self._folder.write_down(reading))
         return reading
 

@@ -66,7 +66,7 @@ class Reader:
         lines, etag = self._source(request)
         if etag is not None and etag == request["etag"]:
             assert known_path.exists(), "an ETag without what is known"
-            return {"outcome": "unchanged", "values": len(known)}
+            return {"outcome": "unchanged", "values": len(known), "etag": etag}
         there = set(lines) - {b""}
         long = {value for value in there if len(value) > request["max_value_bytes"]}
         there -= long
