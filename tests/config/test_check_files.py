@@ -53,6 +53,7 @@ def test_what_is_there_is_well(folder: Path) -> None:
 
 def test_each_is_told_with_its_line_and_its_cure(folder: Path) -> None:
     (folder / "text").touch()
+    (folder / "folder").mkdir()
     (folder / "secret").write_text("a secret\n")
     (folder / "secret").chmod(0o644)
     text = f"""\
@@ -64,7 +65,7 @@ allow = "missing"
 command = ["no-such-program-anywhere"]
 [[outputs]]
 name = "two"
-path = "."
+path = "folder"
 format = "lines"
 [[outputs]]
 format = "lines"
@@ -97,7 +98,7 @@ secret = "secret"
     assert said[2].endswith(
         "no program no-such-program-anywhere in PATH; install it, or give its path"
     )
-    assert said[3] == f"[[outputs]] 2 path: {folder} is a folder; name a file in it"
+    assert said[3] == f"[[outputs]] 2 path: {folder}/folder is a folder; name a file in it"
     assert said[4] == f"[[outputs]] 3 path: {folder}/text is not a folder; name a file in one"
     assert said[5].startswith(f"[[inputs]] 1 path: there is no {folder}/missing")
     assert said[6] == f"[[hooks]] 1 command: {folder}/text may not be executed; run chmod +x on it"
