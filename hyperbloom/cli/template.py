@@ -65,6 +65,32 @@ listen = {listen}
 """
 
 
+_INTEGRATIONS = """
+# Files of other tools that are kept as a feed is, with a command that is run after a change.
+# docs/operations.md has all keys of these three; `config check` looks at what they name.
+# [[outputs]]
+# name = "resolver"             # what commands, the status page and metrics call it
+# feed = "blocklist"            # an alias or a key; left out, the feed that commands mean
+# format = "unbound"            # as in `hyperbloom get --as`
+# path = "/var/lib/hyperbloom/outputs/blocklist.conf"
+# allow = "never-blocked.txt"   # entries that never come out, whoever put them in
+# command = ["unbound-control", "reload"]   # a program and its arguments, without a shell
+
+# Lists of others whose entries are put into a feed, and taken back when they go from the list:
+# [[inputs]]
+# name = "their-list"
+# feed = "blocklist"
+# url = "https://lists.example/domains.txt"   # or path, a file of this machine
+# format = "lines"              # lines, hosts, csv, adblock or json
+# every = "1h"
+
+# Programs and web servers that are told of each new value, at least once:
+# [[hooks]]
+# name = "bell"
+# feed = "blocklist"
+# command = ["/usr/local/bin/tell"]   # it reads JSON lines; or url, which is sent them by POST
+"""
+
 _DISCOVERY = """
 [discovery]
 # How the peers of a feed are found without their addresses: by records on the Mainline DHT, which
@@ -132,6 +158,7 @@ def config_text(
             listen=json.dumps(list(listen or DEFAULT_LISTEN)),
             advertise=f"{named:<30}  {comment}",
         )
+        + _INTEGRATIONS
         + _discovery(enabled=discover)
         + _table(
             "sync", "When and how precisely peers are asked for what is missing.", SyncSettings

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from hyperbloom.config.check_files import check_files
 from hyperbloom.config.file import Config, config_of, read_config
 from hyperbloom.config.table import ConfigError
 from hyperbloom.credentials import FOLDER_VARIABLE, is_credential
@@ -66,6 +67,7 @@ def check_config(path: Path) -> Checked:
     if config is not None and not errors:
         errors += _refused_files(config)
         warnings += [Problem(text=sentence) for sentence in _dangers(config)]
+        warnings += _odd_files(text, config)
     return Checked(path=path, errors=tuple(errors), warnings=tuple(warnings))
 
 
@@ -188,6 +190,14 @@ def _dangers(config: Config) -> Iterator[str]:
             "[objects] listen: whoever reaches the port may change the pool; set passphrase_file, "
             "or listen on 127.0.0.1 only"
         )
+
+
+def _odd_files(text: str, config: Config) -> Iterator[Problem]:
+    """What is odd about what outputs, inputs and hooks name, each with its line."""
+    data = tomllib.loads(text)
+    for kind, number, key, sentence in check_files(config.integrations):
+        line = _line_of(text, data, data[kind][number], key)
+        yield Problem(text=f"[[{kind}]] {number + 1} {key}: {sentence}", line=line)
 
 
 def _open_file(config: Config) -> Iterator[str]:

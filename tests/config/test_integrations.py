@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperbloom.cli.template import config_text
 from hyperbloom.config import ConfigError, parse_config
 from hyperbloom.integrations.limits import MAX_INTEGRATIONS
 from hyperbloom.integrations.settings import HookSettings, InputSettings, OutputSettings
@@ -99,6 +100,21 @@ def test_what_is_wrong_is_said(text: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_config(text, path=HERE)
     assert sentence in str(raised.value)
+
+
+def test_the_examples_of_the_template_can_be_uncommented() -> None:
+    lines, in_example = [], False
+    for line in config_text().splitlines():
+        in_example = line.startswith(("# [[outputs]]", "# [[inputs]]", "# [[hooks]]")) or (
+            in_example and line.startswith("# ")
+        )
+        lines.append(line.removeprefix("# ") if in_example else line)
+    found = parse_config("\n".join(lines), path=HERE).integrations
+    assert [(type(one), one.name) for one in found] == [
+        (OutputSettings, "resolver"),
+        (InputSettings, "their-list"),
+        (HookSettings, "bell"),
+    ]
 
 
 def test_one_beyond_the_most_is_refused() -> None:
