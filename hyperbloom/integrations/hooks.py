@@ -203,8 +203,8 @@ class Hook(Integration[HookSettings]):
             await self.tell(feed, batch)
         except IntegrationFailed as error:
             raise IntegrationFailed(
-                f"{error}; the values with arrival numbers {batch.first} to {batch.last} are told "
-                "again, and none behind them before; to leave them out, run this hook by force",
+                f"{error}; the values with arrival numbers {batch.first} to {batch.last} and all "
+                "behind them wait; to leave out these, run the hook by force",
                 wait=error.wait,
             ) from None
         self._told += batch.count

@@ -179,7 +179,7 @@ def test_what_fails_is_told_again_and_keeps_back_what_follows(scene: HookScene) 
     status = hook.status()
     assert (status.state, status.failures) == ("failing", 1)
     assert (status.problem or "").startswith(
-        "bell ended with 3: no power; the values with arrival numbers 1 to 1 are told again"
+        "bell ended with 3: no power; the values with arrival numbers 1 to 1 and all behind"
     )
     assert status.figures["values_waiting"] == 2
     scene.wait(FIRST_RETRY_SECONDS - 1)
