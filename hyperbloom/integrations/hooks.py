@@ -183,7 +183,7 @@ class Hook(Integration[HookSettings]):
         find = self.context.node.names.get
         names = {origin: find(origin) for origin in {record.origin for record in records}}
         return Batch(
-            id=self._batch_id(feed, place, last),
+            id=self._batch_id(feed, place, records[-1]),
             feed=feed.log_name,
             life=place.life,
             first=place.seq + 1,
@@ -192,10 +192,11 @@ class Hook(Integration[HookSettings]):
             lines=await feed.context.own_work(lambda: _lines(records, names)),
         )
 
-    def _batch_id(self, feed: Feed, place: _Place, last: int) -> str:
-        whose = feed.context.identity.public_key + feed.key + self.settings.name.encode()
-        digest = hashlib.sha256(whose).hexdigest()[:_ID_DIGITS]
-        return f"{digest}-{place.life}-{place.seq + 1}-{last}"
+    def _batch_id(self, feed: Feed, place: _Place, last: LogRecord) -> str:
+        # In a store that was restored other values have these numbers, and came at another time.
+        whose = [feed.context.identity.public_key, feed.key, b"%d" % last.received_at]
+        digest = hashlib.sha256(b"".join([*whose, self.settings.name.encode()])).hexdigest()
+        return f"{digest[:_ID_DIGITS]}-{place.life}-{place.seq + 1}-{last.seq}"
 
     async def _tell(self, feed: Feed, batch: Batch) -> None:
         self._begun = self.context.clock.seconds()
@@ -204,7 +205,8 @@ class Hook(Integration[HookSettings]):
         except IntegrationFailed as error:
             raise IntegrationFailed(
                 f"{error}; the values with arrival numbers {batch.first} to {batch.last} and all "
-                "behind them wait; to leave out these, run the hook by force",
+                "behind them wait; to leave these out, `hyperbloom hook run "
+                f"{self.settings.name} --force`",
                 wait=error.wait,
             ) from None
         self._told += batch.count

@@ -109,7 +109,8 @@ class Webhook(Hook):
         self._gone = status == _GONE
         if self._gone:
             raise IntegrationFailed(
-                f"{self.target} wants nothing any more (410); correct `url`, or take the hook out",
+                f"{self.target} wants nothing any more (410); correct `url`, take the hook out, or "
+                f"`hyperbloom hook run {self.settings.name}` when that has changed",
                 wait=math.inf,
             )
         if not 200 <= status < 300:
