@@ -18,7 +18,7 @@ from twisted.logger import Logger
 
 from hyperbloom.integrations.commands import CommandFailed
 from hyperbloom.integrations.integration import Integration, IntegrationContext, IntegrationFailed
-from hyperbloom.integrations.limits import BATCH_BYTES
+from hyperbloom.integrations.limits import HOOK_BATCH_BYTES
 from hyperbloom.integrations.settings import HookSettings
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.reading.arrivals import arrival_text
@@ -168,7 +168,7 @@ class Hook(Integration[HookSettings]):
         if top <= place.seq:
             return None
         piece = await feed.values.log_after(
-            place.seq, limit=self.settings.batch, max_bytes=BATCH_BYTES
+            place.seq, limit=self.settings.batch, max_bytes=HOOK_BATCH_BYTES
         )
         records = [
             record for record in piece.records if place.until is None or record.seq <= place.until

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "BATCH_BYTES",
     "ENDING_SECONDS",
     "FIRST_RETRY_SECONDS",
     "GATHER_SECONDS",
+    "HOOK_BATCH_BYTES",
     "INPUT_BATCH_BYTES",
     "INPUT_BATCH_VALUES",
     "LAST_RETRY_SECONDS",
@@ -46,7 +46,7 @@ LAST_RETRY_SECONDS: Final = 900.0
 LEFT_FEED_SECONDS: Final = 5.0
 """How often a feed is looked for that is not there, because it is not joined yet or was left."""
 
-BATCH_BYTES: Final = 1 << 20
+HOOK_BATCH_BYTES: Final = 1 << 20
 """Bytes of values that a hook is told of at a time, or one value. As text with all that stands
 beside them, 10,000 values of that many bytes are 4 MB, which wait for their program's turn."""
 

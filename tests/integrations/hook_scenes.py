@@ -158,7 +158,7 @@ class RealHookScene(HookScene):
         """Let programs run and time pass until this is so."""
         turns = 0
         while not reached():
-            assert turns * 0.02 < CEILING, "it did not come"
+            assert turns * 0.02 < CEILING, f"it did not come: {self.hook.status()}"
             self.reactor.turn(0.02)
             self.clock.advance(0.02)
             turns += 1
