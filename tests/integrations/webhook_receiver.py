@@ -97,7 +97,7 @@ def later(seconds: float, then: Answer) -> Answer:
     return send
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _OneRequest(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         receiver = self.server.receiver
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def receiving(*answers: Answer) -> Iterator[Receiver]:
     """A receiver on 127.0.0.1 that gives these answers; 204 where there is none."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _OneRequest)
     server.daemon_threads = True
     server.receiver = Receiver(server.server_address[1], answers=[*answers] or [status(204)])
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
