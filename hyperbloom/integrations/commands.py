@@ -152,20 +152,21 @@ class _Run:
 
     def _begin(self, name: str) -> subprocess.Popen[bytes]:
         try:
-            return subprocess.Popen(  # noqa: S603  the operator's own words, no shell
-                self._arguments,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**os.environ, **self._environment},
-                start_new_session=True,
-            )
+            with _held(self._given) as given:
+                return subprocess.Popen(  # noqa: S603  the operator's own words, no shell
+                    self._arguments,
+                    stdin=given,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, **self._environment},
+                    start_new_session=True,
+                )
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise CommandFailed(f"{name} cannot be started: {why}") from None
 
     def _talk(self, child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-        """Give it what it is to read, keep the last of what it writes, and wait for its end."""
+        """Keep the last of what it writes, and wait for its end."""
         tails: dict[int, bytes] = {}
 
         def read(number: int, stream: IO[bytes]) -> None:
@@ -181,12 +182,6 @@ class _Run:
         ]
         for reader in readers:
             reader.start()
-        stdin = cast("IO[bytes]", child.stdin)
-        # One that does not read all, or that has ended already, says so by its exit code.
-        with suppress(BrokenPipeError, OSError):
-            stdin.write(self._given)
-        with suppress(BrokenPipeError, OSError):
-            stdin.close()
         # Until it is waited for its number is nobody else's.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         with self._lock:
@@ -206,6 +201,14 @@ class _Run:
                 # Its session: the program and what it has started.
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, number)
+
+
+def _held(given: bytes) -> IO[bytes]:
+    """A file that is nowhere, at its beginning: so the end of the node cuts nothing off."""
+    file = os.fdopen(os.memfd_create("given"), "w+b")
+    file.write(given)
+    file.seek(0)
+    return file
 
 
 def _sentence(name: str, code: int, errors: bytes) -> str:

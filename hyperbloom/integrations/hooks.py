@@ -18,7 +18,7 @@ from twisted.logger import Logger
 
 from hyperbloom.integrations.commands import CommandFailed
 from hyperbloom.integrations.integration import Integration, IntegrationContext, IntegrationFailed
-from hyperbloom.integrations.limits import BATCH_BYTES
+from hyperbloom.integrations.limits import HOOK_BATCH_BYTES
 from hyperbloom.integrations.settings import HookSettings
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.reading.arrivals import arrival_text
@@ -168,7 +168,7 @@ class Hook(Integration[HookSettings]):
         if top <= place.seq:
             return None
         piece = await feed.values.log_after(
-            place.seq, limit=self.settings.batch, max_bytes=BATCH_BYTES
+            place.seq, limit=self.settings.batch, max_bytes=HOOK_BATCH_BYTES
         )
         records = [
             record for record in piece.records if place.until is None or record.seq <= place.until
@@ -183,7 +183,7 @@ class Hook(Integration[HookSettings]):
         find = self.context.node.names.get
         names = {origin: find(origin) for origin in {record.origin for record in records}}
         return Batch(
-            id=self._batch_id(feed, place, last),
+            id=self._batch_id(feed, place, records[-1]),
             feed=feed.log_name,
             life=place.life,
             first=place.seq + 1,
@@ -192,10 +192,11 @@ class Hook(Integration[HookSettings]):
             lines=await feed.context.own_work(lambda: _lines(records, names)),
         )
 
-    def _batch_id(self, feed: Feed, place: _Place, last: int) -> str:
-        whose = feed.context.identity.public_key + feed.key + self.settings.name.encode()
-        digest = hashlib.sha256(whose).hexdigest()[:_ID_DIGITS]
-        return f"{digest}-{place.life}-{place.seq + 1}-{last}"
+    def _batch_id(self, feed: Feed, place: _Place, last: LogRecord) -> str:
+        # In a store that was restored other values have these numbers, and came at another time.
+        whose = [feed.context.identity.public_key, feed.key, b"%d" % last.received_at]
+        digest = hashlib.sha256(b"".join([*whose, self.settings.name.encode()])).hexdigest()
+        return f"{digest[:_ID_DIGITS]}-{place.life}-{place.seq + 1}-{last.seq}"
 
     async def _tell(self, feed: Feed, batch: Batch) -> None:
         self._begun = self.context.clock.seconds()
@@ -203,8 +204,9 @@ class Hook(Integration[HookSettings]):
             await self.tell(feed, batch)
         except IntegrationFailed as error:
             raise IntegrationFailed(
-                f"{error}; the values with arrival numbers {batch.first} to {batch.last} are told "
-                "again, and none behind them before; to leave them out, run this hook by force",
+                f"{error}; the values with arrival numbers {batch.first} to {batch.last} and all "
+                "behind them wait; to leave these out, `hyperbloom hook run "
+                f"{self.settings.name} --force`",
                 wait=error.wait,
             ) from None
         self._told += batch.count

@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "BATCH_BYTES",
     "ENDING_SECONDS",
     "FIRST_RETRY_SECONDS",
     "GATHER_SECONDS",
+    "HOOK_BATCH_BYTES",
     "INPUT_BATCH_BYTES",
     "INPUT_BATCH_VALUES",
     "LAST_RETRY_SECONDS",
     "LEFT_FEED_SECONDS",
     "MAX_COMMANDS",
     "MAX_INTEGRATIONS",
+    "MAX_RETRY_AFTER_SECONDS",
     "OUTPUT_TAIL_BYTES",
+    "POSTING_SECONDS",
     "RENDERING_SECONDS",
     "RESTS",
+    "RETRY_AFTER_CHARACTERS",
     "TAKE_BACK_STEP",
     "WATCH_SECONDS",
 ]
@@ -43,9 +46,18 @@ LAST_RETRY_SECONDS: Final = 900.0
 LEFT_FEED_SECONDS: Final = 5.0
 """How often a feed is looked for that is not there, because it is not joined yet or was left."""
 
-BATCH_BYTES: Final = 1 << 20
+HOOK_BATCH_BYTES: Final = 1 << 20
 """Bytes of values that a hook is told of at a time, or one value. As text with all that stands
 beside them, 10,000 values of that many bytes are 4 MB, which wait for their program's turn."""
+
+POSTING_SECONDS: Final = 30.0
+"""Time for the process that sends a webhook, beside its request: to begin on a busy machine."""
+
+MAX_RETRY_AFTER_SECONDS: Final = 3_600.0
+"""As long as a server may keep a webhook waiting by `Retry-After`, however much it asks for."""
+
+RETRY_AFTER_CHARACTERS: Final = 100
+"""What is read of that header: a date of HTTP has 29 characters, a server may send 60,000."""
 
 WATCH_SECONDS: Final = 2.0
 """How often the file of an input is looked at. It is read when it was the same at two such looks,

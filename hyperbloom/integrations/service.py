@@ -20,14 +20,20 @@ from hyperbloom.integrations.settings import (
     OutputSettings,
 )
 from hyperbloom.integrations.status import IntegrationStatus, Kind
+from hyperbloom.integrations.webhooks import Webhook
 
 __all__ = ["IntegrationsService"]
+
+
+def _hook(settings: HookSettings, context: IntegrationContext) -> Integration[HookSettings]:
+    return (Webhook if settings.url is not None else CommandHook)(settings, context)
+
 
 #: What runs each kind, by the class of its settings.
 KINDS: Mapping[type[Any], Callable[..., Integration[Any]]] = {
     OutputSettings: Output,
     InputSettings: Input,
-    HookSettings: CommandHook,
+    HookSettings: _hook,
 }
 
 

@@ -96,8 +96,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "inputs": Room(knows=("https", "outputs"), packages=("idna",)),
         # Where a feed of a running node meets the tools that people run.
         "integrations": Room(
-            knows=("keys", "store", "units", "connections", "replication", "https", "outputs",
-                   "inputs", "value_ranges"),
+            knows=("keys", "store", "units", "connections", "passphrase", "replication",
+                   "https", "outputs", "inputs", "value_ranges"),
             packages=("twisted", "zope"),
         ),
         "config": Room(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,9 @@ class HookScene:
     def clock(self) -> Any:
         return self.network.clock
 
+    def now(self) -> float:
+        return self.network.now()
+
     @property
     def feed(self) -> Any:
         return self.node.feed(self.key)
@@ -105,7 +109,7 @@ class HookScene:
             data=self.network.folder,
             store_path=self.network.folder / "node",
             clock=self.clock,
-            now=self.network.now,
+            now=self.now,
         )
         self.hook = cast("Hook", KINDS[HookSettings](given, context))
         self.hook.start()
@@ -147,11 +151,14 @@ class RealHookScene(HookScene):
         commands.start()
         super().__init__(folder, commands)
 
+    def now(self) -> float:
+        return time.time()
+
     def until(self, reached: Callable[[], object]) -> None:
         """Let programs run and time pass until this is so."""
         turns = 0
         while not reached():
-            assert turns * 0.02 < CEILING, "it did not come"
+            assert turns * 0.02 < CEILING, f"it did not come: {self.hook.status()}"
             self.reactor.turn(0.02)
             self.clock.advance(0.02)
             turns += 1

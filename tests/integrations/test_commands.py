@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pumped_reactor import PumpedReactor
+from pumped_reactor import CEILING, PumpedReactor
 from twisted.internet.defer import CancelledError
 from twisted.logger import capturedLogs
 
@@ -48,6 +49,15 @@ def test_reads_what_it_is_given_and_gives_its_last_bytes(
 def test_does_not_have_to_read(reactor: PumpedReactor, commands: Commands) -> None:
     ended = reactor.wait(commands.run(python("print(7)"), seconds=60, given=bytes(1_000_000)))
     assert ended.output == b"7\n"
+
+
+def test_all_that_it_is_given_is_there_from_the_first_moment(
+    reactor: PumpedReactor, commands: Commands
+) -> None:
+    """A pipe would end early where the node is killed, and look like the end of what was given."""
+    program = "import os; print(os.fstat(0).st_size)"
+    ended = reactor.wait(commands.run(python(program), seconds=60, given=bytes(1_000_000)))
+    assert ended.output == b"1000000\n"
 
 
 def test_arguments_are_no_words_of_a_shell(reactor: PumpedReactor, commands: Commands) -> None:
@@ -97,13 +107,21 @@ def test_what_cannot_be_started_is_said(
         reactor.wait(commands.run([name], seconds=60))
 
 
-def _is_there(number: int) -> bool:
-    """Whether a process runs; one that nobody has waited for yet does not."""
-    try:
-        state = Path(f"/proc/{number}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    except FileNotFoundError:
-        return False
-    return state[0] != "Z"
+def _ends(number: int) -> bool:
+    """Whether a process ends; one that nobody has waited for yet has ended.
+
+    What was killed needs a moment to end.
+    """
+    end = time.monotonic() + CEILING
+    while time.monotonic() < end:
+        try:
+            stat = Path(f"/proc/{number}/stat").read_text(encoding="ascii")
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if stat.rpartition(")")[2].split()[0] in "ZX":
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def test_one_that_takes_too_long_ends_with_all_it_started(
@@ -121,7 +139,7 @@ def test_one_that_takes_too_long_ends_with_all_it_started(
     with pytest.raises(CommandFailed, match=r"was stopped: it took longer than 5 s"):
         reactor.wait(commands.run(python(program), seconds=5))
     for number in numbers.read_text(encoding="ascii").split():
-        assert not _is_there(int(number))
+        assert _ends(int(number))
 
 
 def test_what_a_program_leaves_behind_ends_with_it(
@@ -134,7 +152,7 @@ def test_what_a_program_leaves_behind_ends_with_it(
         "print(child.pid)\n"
     )
     ended = reactor.wait(commands.run(python(program), seconds=60))
-    assert not _is_there(int(ended.output))
+    assert _ends(int(ended.output))
 
 
 def test_a_stop_ends_what_runs_and_what_waits(reactor: PumpedReactor) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hook_scenes import HookScene, RealHookScene
 from twisted.logger import capturedLogs
 
-from hyperbloom.integrations.limits import BATCH_BYTES, FIRST_RETRY_SECONDS, LEFT_FEED_SECONDS
+from hyperbloom.integrations.limits import FIRST_RETRY_SECONDS, HOOK_BATCH_BYTES, LEFT_FEED_SECONDS
 from hyperbloom.replication.feed.tombstones import make_tombstone
 from hyperbloom.replication.settings import FeedSettings
 
@@ -124,7 +124,7 @@ def test_one_beyond_the_batch_is_told_behind_it(scene: HookScene) -> None:
 def test_one_byte_beyond_the_most_is_told_behind_it(scene: HookScene) -> None:
     scene.start(delay=0.0)
     size = 128 * 1024
-    parts = BATCH_BYTES // size
+    parts = HOOK_BATCH_BYTES // size
     values = [bytes([number]) * size for number in range(parts - 1)]
     scene.put(*values, b"l" * size, b"m")
     assert scene.told() == [[*values, b"l" * size]]
@@ -179,7 +179,7 @@ def test_what_fails_is_told_again_and_keeps_back_what_follows(scene: HookScene) 
     status = hook.status()
     assert (status.state, status.failures) == ("failing", 1)
     assert (status.problem or "").startswith(
-        "bell ended with 3: no power; the values with arrival numbers 1 to 1 are told again"
+        "bell ended with 3: no power; the values with arrival numbers 1 to 1 and all behind"
     )
     assert status.figures["values_waiting"] == 2
     scene.wait(FIRST_RETRY_SECONDS - 1)
