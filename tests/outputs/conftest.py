@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from debian_packages import UnavailableError
+from name_server import name_server
 from output_tools import OutputTools
 
 from hyperbloom.outputs import FORMATS, Allowed, Counts, Rendering
@@ -23,6 +24,13 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> OutputTools:
         if os.environ.get(REQUIRE):
             pytest.fail(f"{reason}; {REQUIRE} is set")
         pytest.skip(f"the tools that read the formats are not available: {reason}")
+
+
+@pytest.fixture(scope="session")
+def upstream() -> Iterator[int]:
+    """The port of a name server that has an address for every name."""
+    with name_server() as port:
+        yield port
 
 
 @pytest.fixture(scope="session")
