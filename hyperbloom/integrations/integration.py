@@ -141,7 +141,8 @@ class Integration(ABC, Generic[S]):
         return IntegrationStatus(
             kind=self.kind,
             name=self.settings.name,
-            feed=self.feed.log_name if self.feed is not None else self.settings.feed,
+            # As the operator wrote it: of a feed without an alias the log has a name of its own.
+            feed=self.settings.feed or (self.feed.log_name if self.feed is not None else None),
             target=self.target,
             state=self._state(),
             problem=problem,

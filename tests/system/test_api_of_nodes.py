@@ -20,6 +20,24 @@ OPEN_ENDED = {"/v1/live", "/v1/feeds/{feed}/watch", "/v1/objects/watch"}
 NO_POOL = {"/v1/objects", "/v1/objects/{hash}", "/v1/objects/types"}
 
 
+#: One of each kind. What the input lists is among the values that are put.
+ONE_OF_EACH = """
+[[outputs]]
+name = "one"
+feed = "own"
+format = "lines"
+path = "one.txt"
+[[inputs]]
+name = "one"
+feed = "own"
+path = "list.txt"
+[[hooks]]
+name = "one"
+feed = "own"
+command = ["true"]
+"""
+
+
 class Web:
     """What a program does with a real node's TCP port."""
 
@@ -57,7 +75,9 @@ def pair(tmp_path_factory):
     nodes = Nodes(tmp_path_factory.mktemp("web"))
     port = free_port()
     try:
-        owner = nodes.make("owner", config=f'[api]\nlisten = "127.0.0.1:{port}"\n')
+        config = f'[api]\nlisten = "127.0.0.1:{port}"\n{ONE_OF_EACH}'
+        owner = nodes.make("owner", config=config)
+        (owner.folder / "list.txt").write_text("value 1\n")
         owner.start()
         owner.put(*(b"value %d" % n for n in range(300)))
         member = nodes.invited(owner, "member")
@@ -106,6 +126,7 @@ def test_answers_are_as_described(pair):
         if route.method != "GET" or route.is_page or route.path in OPEN_ENDED | NO_POOL:
             continue
         path = route.path.replace("{feed}", "-").replace("{key}", "ab" * 32)
+        path = path.replace("{integration}", "one")
         status, kind, text = web.get(path)
         assert status == 200, (route.path, text)
         good = description["paths"][route.path]["get"]["responses"]["200"]["content"]
@@ -113,6 +134,50 @@ def test_answers_are_as_described(pair):
         if kind == "application/json":
             schema = {**good[kind]["schema"], "components": description["components"]}
             jsonschema.validate(json.loads(text), schema)
+
+
+def test_outputs_inputs_and_hooks_are_run_and_shown(pair):
+    web, _ = pair
+    command = web.node.command
+    for kind in ("output", "input", "hook"):
+        done = command(kind, "run", "one", "--force")
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.startswith(f"{kind} one ran: ".encode())
+        with web.node.client() as client:
+            form = client.integration(kind, "one")
+        assert (form["feed"], form["problem"], form["state"]) == ("own", None, "idle")
+        assert form["figures"]
+        assert form["last_success"] is not None
+        samples = web.samples()
+        assert samples["hyperbloom_integration_failing", kind, "one"] == 0
+        assert samples["hyperbloom_integration_runs_total", kind, "one"] >= 1
+        for figure in form["figures"]:
+            assert (f"hyperbloom_{kind}_{figure}", "one") in samples
+    assert "value 0\nvalue 1\n" in (web.node.folder / "one.txt").read_text()
+    assert b"outputs\t1\ninputs\t1\nhooks\t1\n" in command("status").stdout
+
+
+def test_a_run_that_fails_ends_in_a_sentence(pair):
+    web, _ = pair
+    source = web.node.folder / "list.txt"
+    listed = source.read_text()
+    source.unlink()
+    try:
+        done = web.node.command("input", "run", "one")
+        assert (done.returncode, done.stdout) == (1, b"")
+        said = done.stderr.decode()
+        assert said.startswith("hyperbloom: the input one failed: ")
+        assert said.count("\n") == 1
+        assert (
+            f"input one: {said.partition('failed: ')[2]}"
+            in web.node.command("status").stdout.decode()
+        )
+        assert web.samples()["hyperbloom_integration_failing", "input", "one"] == 1
+        assert web.get("/health", token=False)[0] == 200
+    finally:
+        source.write_text(listed)
+    assert web.node.command("input", "run", "one").returncode == 0
+    assert web.samples()["hyperbloom_integration_failing", "input", "one"] == 0
 
 
 def test_the_page_is_in_the_package_and_the_code_in_no_log(pair):
