@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -45,7 +46,9 @@ def folder(tmp_path: Path) -> Path:
 
 def load(folder: Path) -> int:
     words = [EXAMPLES / "hyperbloom-load", folder / "file", folder / "loaded", folder / "load"]
-    done = subprocess.run(words, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        words, capture_output=True, env={**os.environ, "PAUSE": "0"}, timeout=60, check=False
+    )
     assert done.stderr == b""
     return done.returncode
 

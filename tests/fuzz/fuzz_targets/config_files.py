@@ -15,7 +15,7 @@ from hyperbloom.store import StoreError
 from hyperbloom.store.backup.snapshot import load_snapshot_info
 
 MAX_BYTES = 4_096
-RUNS = 80
+RUNS = 75
 
 _PATH = Path("/nowhere/hyperbloom.toml")
 _FOLDER = Path(tempfile.mkdtemp(prefix="hb-"))
