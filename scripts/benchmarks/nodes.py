@@ -28,7 +28,7 @@ from hyperbloom.store.sketches.writing import SketchPiece
 from hyperbloom.store.tables.links import PutLinks
 from hyperbloom.trust import issue_link
 
-__all__ = ["BenchNode", "free_port", "member_links", "prefill", "running"]
+__all__ = ["BenchNode", "free_port", "member_links", "memory_of", "prefill", "running"]
 
 TAC = '''
 import json, os, sys, time
@@ -134,6 +134,14 @@ def member_links(owner: Identity, member: Identity) -> tuple[LinkRecord, ...]:
     )
 
 
+def memory_of(pid: int, name: str) -> int:
+    """A figure of `/proc/PID/status` in bytes; RuntimeError where there is none, or OSError."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"no {name} of the process")
+
+
 class BenchNode:
     """A node in its folder: made, started, asked, measured, stopped by process id."""
 
@@ -147,9 +155,18 @@ class BenchNode:
         self.peers = [peers] if peers else []
 
     def prepare(
-        self, *, limits: str = "", sync: str = "", rounds: bool = False, noise: str = "prefer"
+        self,
+        *,
+        limits: str = "",
+        sync: str = "",
+        rounds: bool = False,
+        noise: str = "prefer",
+        more: str = "",
     ) -> None:
-        """Write key, configuration and tac; with `rounds` the node has a `RoundMeter`."""
+        """Write key, configuration and tac; with `rounds` the node has a `RoundMeter`.
+
+        more: other tables of the configuration.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         create_key_file(self.folder / "identity.key", self.identity.seed)
         (self.folder / "bench.tac").write_text(TAC + ROUNDS if rounds else TAC)
@@ -159,7 +176,7 @@ class BenchNode:
         (self.folder / "hyperbloom.toml").write_text(
             f'[node]\nlisten = ["tcp:{self.port}:interface=127.0.0.1"]\nnoise = "{noise}"\n\n'
             f"[limits]\n{limits}\n\n{sync}"
-            f'[[feeds]]\nkey = "{self.feed.hex()}"\n{peers}'
+            f'[[feeds]]\nkey = "{self.feed.hex()}"\n{peers}{more}'
         )
 
     def start(self, *, tac: bool = True) -> float:
@@ -218,10 +235,17 @@ class BenchNode:
 
     def _memory(self, name: str) -> int:
         assert self.process is not None
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith(name + ":"):
-                return int(line.split()[1]) * 1024
-        raise RuntimeError(f"no {name} of the process")
+        return memory_of(self.process.pid, name)
+
+    def children(self) -> list[int]:
+        """The processes that the node has started and that run, by their ids."""
+        assert self.process is not None
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        found: list[int] = []
+        for task in tasks:
+            with contextlib.suppress(OSError):
+                found += map(int, task.read_text().split())
+        return found
 
     def stop(self) -> None:
         """End the process; it gets ten seconds to do so by itself."""
