@@ -171,6 +171,7 @@ def kept_case(folder: Path, scale: float) -> Iterator[dict[str, Any]]:
         yield {
             "values": len(values),
             "seconds": max(seconds),
+            "seconds_of_each": [round(one, 3) for one in seconds],
             "stall_ms": stall * 1e3,
             "node_mib": meter.node / mib,
             "more_than_without_mib": (meter.node - plain) / mib,
