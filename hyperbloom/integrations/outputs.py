@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -85,7 +86,8 @@ class Output(Integration[OutputSettings]):
             found["bytes"] = self._answer.bytes
             found["left_out"] = sum(left_out.values())
             for reason, count in sorted(left_out.items()):
-                found["left_out_" + reason.lower().replace(" ", "_")] = count
+                # A part of the names of metrics.
+                found["left_out_" + re.sub(r"[^a-z0-9]+", "_", reason.lower())] = count
         return found | {
             "renders": self._renders,
             "changes": self._changes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,6 +106,13 @@ def test_the_file_is_as_the_feed_is(scene: OutputScene) -> None:
         "command_failures": 0,
     }
     assert os.listdir(scene.path.parent) == [scene.path.name]
+
+
+def test_figures_can_be_names_of_metrics(scene: OutputScene) -> None:
+    scene.put(b"\xff", b"#", b"a")
+    figures = scene.begin(format="lines").figures()
+    assert (figures["left_out"], figures["left_out_no_utf_8"]) == (2, 1)
+    assert [name for name in figures if not re.fullmatch("[a-z][a-z0-9_]*", name)] == []
 
 
 def test_a_change_while_the_file_is_written_is_not_lost(real_scene: OutputScene) -> None:
