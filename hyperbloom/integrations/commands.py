@@ -20,7 +20,12 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
 from hyperbloom.errors import HyperbloomError
-from hyperbloom.integrations.limits import ENDING_SECONDS, MAX_COMMANDS, OUTPUT_TAIL_BYTES
+from hyperbloom.integrations.limits import (
+    ENDING_SECONDS,
+    MAX_COMMANDS,
+    MAX_FILE_WORK,
+    OUTPUT_TAIL_BYTES,
+)
 
 __all__ = ["CommandFailed", "Commands", "Ended"]
 
@@ -45,23 +50,33 @@ class Ended:
 
 
 class Commands:
-    """Runs programs for a node, `MAX_COMMANDS` at a time; the others wait for their turn."""
+    """Runs programs for a node, `MAX_COMMANDS` at a time; the others wait for their turn.
+
+    What files of the node need has turns of its own, `MAX_FILE_WORK` at a time.
+    """
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._threads = ThreadPool(0, MAX_COMMANDS, name="command")
+        self._file_threads = ThreadPool(0, MAX_FILE_WORK, name="file")
         self._running: set[_Run] = set()
 
     def start(self) -> None:
         """Begin; nothing runs before."""
         self._threads.start()
+        self._file_threads.start()
 
     def stop(self) -> Deferred[None]:
         """End what runs; fires when all of it has ended."""
         for run in list(self._running):
             run.end()
         pool = self._reactor.getThreadPool()
-        return cast("Deferred[None]", deferToThreadPool(self._reactor, pool, self._threads.stop))
+
+        def end() -> None:
+            self._threads.stop()
+            self._file_threads.stop()
+
+        return cast("Deferred[None]", deferToThreadPool(self._reactor, pool, end))
 
     def run(
         self,
@@ -71,16 +86,19 @@ class Commands:
         given: bytes = b"",
         environment: dict[str, str] | None = None,
         quiet: bool = False,
+        for_file: bool = False,
     ) -> Deferred[Ended]:
         """Run a program, which reads `given` from standard input; fires when it has ended with 0.
 
         `environment` is added to the node's own. What it writes to standard error goes into the
         message of a failure; with `quiet` nothing of it does. Raises `CommandFailed`. A program
-        that the node's stop ends has failed, too. Cancelling ends it.
+        that the node's stop ends has failed, too. Cancelling ends it. `for_file`: it writes a file
+        of the node.
         """
         run = _Run(tuple(arguments), seconds, given, environment or {}, quiet=quiet)
         self._running.add(run)
-        done = deferToThreadPool(self._reactor, self._threads, run)
+        threads = self._file_threads if for_file else self._threads
+        done = deferToThreadPool(self._reactor, threads, run)
 
         def over(outcome: object) -> object:
             self._running.discard(run)
@@ -93,8 +111,8 @@ class Commands:
         return ended
 
     def in_thread(self, call: Callable[[], T]) -> Deferred[T]:
-        """Do what waits for a disk in one of their threads; fires with what it returns."""
-        return cast("Deferred[T]", deferToThreadPool(self._reactor, self._threads, call))
+        """Do what waits for the disk of a file; fires with what it returns."""
+        return cast("Deferred[T]", deferToThreadPool(self._reactor, self._file_threads, call))
 
 
 class _Run:

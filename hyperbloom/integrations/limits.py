@@ -14,6 +14,7 @@ __all__ = [
     "LAST_RETRY_SECONDS",
     "LEFT_FEED_SECONDS",
     "MAX_COMMANDS",
+    "MAX_FILE_WORK",
     "MAX_INTEGRATIONS",
     "MAX_RETRY_AFTER_SECONDS",
     "OUTPUT_TAIL_BYTES",
@@ -30,6 +31,10 @@ MAX_INTEGRATIONS: Final = 100
 
 MAX_COMMANDS: Final = 4
 """Processes at a time, those of the node's own among them; the others wait. Each has a thread."""
+
+MAX_FILE_WORK: Final = 2
+"""Files of outputs that are written or looked at at a time, beside those: a program that takes its
+time keeps no file from being as its feed is. Each takes a core while it is written."""
 
 OUTPUT_TAIL_BYTES: Final = 2_000
 """The last bytes that a process wrote, which are kept to say why it failed."""

@@ -222,6 +222,7 @@ class Output(Integration[OutputSettings]):
                 given=json.dumps(asdict(request)).encode(),
                 environment=_ENVIRONMENT,
                 quiet=True,
+                for_file=True,
             )
         except CommandFailed as error:
             # It may have died while it read, and keep pages of the store from being used anew.

@@ -14,5 +14,5 @@ SLICE_BYTES: Final = 1 << 20
 long, and so is what Python keeps of both."""
 
 MAX_ALLOWED: Final = 100_000
-"""Values of an `allow_feed`. All are in memory while a file is written, some 400 bytes each, and
+"""Values of an `allow_feed`. All are in memory while a file is written, some 200 bytes each, and
 whoever may write to that feed can add to them."""

@@ -14,7 +14,12 @@ from output_scene import OutputScene
 
 from hyperbloom.integrations import outputs
 from hyperbloom.integrations.integration import IntegrationFailed
-from hyperbloom.integrations.limits import FIRST_RETRY_SECONDS, LEFT_FEED_SECONDS
+from hyperbloom.integrations.limits import (
+    FIRST_RETRY_SECONDS,
+    LEFT_FEED_SECONDS,
+    MAX_COMMANDS,
+    MAX_FILE_WORK,
+)
 
 
 @pytest.fixture
@@ -178,6 +183,42 @@ def test_a_file_that_others_remove_or_change_is_written_anew(scene: OutputScene)
         scene.clock.advance(LEFT_FEED_SECONDS)
         scene.until(lambda: scene.path.exists() and scene.lines == hosts(b"a.example"))
         scene.settle()
+
+
+def test_programs_that_take_their_time_keep_no_file_waiting(real_scene: OutputScene) -> None:
+    sleeping = (sys.executable, "-S", "-c", "import time; time.sleep(600)")
+    slow = [real_scene.commands.run(sleeping, seconds=600) for _ in range(MAX_COMMANDS)]
+    real_scene.put(b"a.example")
+    real_scene.begin()
+    assert real_scene.lines == hosts(b"a.example")
+    for run in slow:
+        run.addErrback(lambda _: None)
+        run.cancel()
+
+
+def test_so_many_files_are_written_at_a_time_and_no_more(real_scene: OutputScene) -> None:
+    folder = real_scene.folder
+    program = (
+        f"import os, time; begun = os.path.join({str(folder)!r}, 'begun-%d' % os.getpid())\n"
+        f"open(begun, 'x'); go = os.path.join({str(folder)!r}, 'go')\n"
+        "while not os.path.exists(go): time.sleep(0.01)\n"
+    )
+    runs = [
+        real_scene.commands.run((sys.executable, "-S", "-c", program), seconds=600, for_file=True)
+        for _ in range(MAX_FILE_WORK + 1)
+    ]
+
+    def begun() -> int:
+        return len(list(folder.glob("begun-*")))
+
+    real_scene.until(lambda: begun() == MAX_FILE_WORK)
+    for _ in range(20):
+        real_scene.reactor.turn(0.01)
+    assert begun() == MAX_FILE_WORK
+    (folder / "go").touch()
+    for run in runs:
+        real_scene.done(run)
+    assert begun() == MAX_FILE_WORK + 1
 
 
 # Allow lists
