@@ -18,6 +18,7 @@ from crowd import CROWD_CASES
 from dht import dht_nodes_case, dht_packets_case, dht_simulated_case
 from forgetting import forgetting_case
 from hostile import HOSTILE_CASES
+from inputs import INPUTS_CASES
 from node_inputs import node_inputs_case
 from node_swarm import swarm_case
 from nodes import BenchNode, member_links, prefill, running
@@ -335,6 +336,7 @@ CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     **WRITES_CASES,
     **PROTECTION_CASES,
     **RECONCILE_CASES,
+    **INPUTS_CASES,
     **OUTPUTS_CASES,
     "inputs-node": node_inputs_case,
     "swarm": swarm_case,
