@@ -177,6 +177,8 @@ class TlsServer:
 
     def _take(self, plain: socket.socket) -> None:
         plain.settimeout(CEILING)
+        # Else an answer waits until the tickets of TLS before it are acknowledged.
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # A connection that a test has cut is no connection of TLS any more.
         with suppress(OSError, ValueError):
             connection: socket.socket = plain

@@ -194,13 +194,15 @@ class _Exchange:
         """A way to each address of the host, or to the proxy; raises `RequestFailed`."""
         host = host_of(url)
         proxy = _proxy_for(host) if url.scheme == "https" else None
-        addresses = addresses_of(url) if proxy is None else None
+        if not free:
+            check_public(url)  # before anybody is asked about the name
+        addresses = addresses_of(url) if proxy is None else []
         if not free:
             check_public(url, addresses)
         if proxy is not None:
             yield proxy.connection_from_host(host, port_of(url), "https")
             return
-        for address in addresses or ():
+        for address in addresses:
             if url.scheme == "http":
                 check_loopback(address)
                 yield HTTPConnectionPool(address, port_of(url))

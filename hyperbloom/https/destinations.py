@@ -9,7 +9,9 @@ of a host that a redirect names is looked at, and the connection goes to one of 
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
+from collections.abc import Iterable
 from urllib.parse import urljoin
 
 from urllib3.exceptions import LocationParseError
@@ -28,6 +30,8 @@ __all__ = [
     "redirected",
 ]
 
+#: Names, and addresses of both kinds, with a zone; names in other letters are A-labels by now.
+_HOST = re.compile(r"[A-Za-z0-9._:%-]+")
 _PORTS = {"https": 443, "http": 80}
 #: NAT64 (RFC 6052): the last 32 bits are an address of IPv4. 64:ff9b:1::/48 is local (RFC 8215).
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -44,7 +48,7 @@ def parsed(url: str, *, http_on_loopback: bool = False) -> Url:
     except LocationParseError:
         raise RequestFailed("this is no URL; write https://HOST/PATH") from None
     host = host_of(found)
-    if not host or not host.isascii() or found.port == 0:
+    if not _HOST.fullmatch(host) or found.port == 0:
         raise RequestFailed("this is no URL; write https://HOST/PATH")
     if found.auth is not None:
         raise RequestFailed("a URL holds no user name and no password here; leave them out")
@@ -90,17 +94,16 @@ def addresses_of(url: Url) -> list[str]:
     return list(dict.fromkeys(str(name[0]) for *_, name in found))[:MAX_ADDRESSES]
 
 
-def check_public(url: Url, addresses: list[str] | None) -> None:
+def check_public(url: Url, addresses: Iterable[str] = ()) -> None:
     """Raises `RequestFailed` if a redirect may not lead to `url`.
 
-    `addresses`: those that the connection may go to. None where a proxy looks the name up: only
-    a host that is written as an address, or means this machine, can be refused then.
+    `addresses`: those that the connection may go to. Where a proxy looks the name up they are not
+    known: only a host that is written as an address, or means this machine, can be refused then.
     """
     host = host_of(url)
-    if addresses is None:
-        literal = _literal(host)
-        addresses = [literal] if literal else []
-    if not all(is_public(address) for address in addresses) or _is_of_this_machine(host):
+    literal = _literal(host)
+    looked_at = [*addresses] if literal is None else [*addresses, literal]
+    if _is_of_this_machine(host) or not all(is_public(address) for address in looked_at):
         raise RequestFailed(
             f"a redirect leads to {host}, which is no machine of the public internet; "
             "if it is meant, write that URL in the configuration"

@@ -61,9 +61,10 @@ def open_file(path: Path, max_bytes: int) -> BinaryIO:
     try:
         # A FIFO that nobody writes would be waited for.
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # with a NUL in it it is a ValueError
+        why = getattr(error, "strerror", None) or "that is no path"
         raise SourceRefused(
-            f"the file cannot be opened: {error.strerror}; correct `path`, or let the node read it"
+            f"the file cannot be opened: {why}; correct `path`, or let the node read it"
         ) from None
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode):

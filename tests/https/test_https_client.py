@@ -285,7 +285,11 @@ class TestTrust:
             port = listening.getsockname()[1]
         refused(f"https://127.0.0.1:{port}/", "cannot be reached: Connection refused")
 
-    def test_a_name_that_is_not_there(self) -> None:
+    def test_a_name_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def getaddrinfo(*_: Any, **__: Any) -> Any:
+            raise socket.gaierror(socket.EAI_NONAME, "\x1b[31mwhat the system says")
+
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
         refused("https://nothing.invalid/", "nothing.invalid has no address")
 
 
@@ -335,15 +339,13 @@ class TestRedirects:
         assert request("GET", server.url(), seconds=CEILING).status == 302
 
     @pytest.mark.parametrize("host", PRIVATE)
-    def test_to_what_only_the_node_reaches(
-        self, serve: Serve, host: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_to_what_only_the_node_reaches(self, serve: Serve, host: str) -> None:
         inner = serve(plainly(b"secret"))
         outer = serve(moved(f"https://{host}:{inner.port}/"))
-        refused(outer.url(), "no machine of the public internet|has no address|no https")
+        refused(outer.url(), "no machine of the public internet")
         assert inner.requests == []
 
-    @pytest.mark.parametrize("host", PRIVATE[:-2])
+    @pytest.mark.parametrize("host", PRIVATE)
     def test_to_the_same_behind_a_proxy(
         self, serve: Serve, host: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -238,7 +238,8 @@ class TestProcess:
         source.answer = drip
         got = self.read(source, seconds=0.7)
         assert got["outcome"] == "failed"
-        assert "allow it more time" in got["problem"]
+        # On a machine with other work the time may be over before the server is reached.
+        assert any(it in got["problem"] for it in ("allow it more time", "does not answer"))
 
     def test_a_certificate_of_nobody(self, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("SSL_CERT_FILE")

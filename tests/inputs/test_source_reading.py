@@ -162,6 +162,7 @@ def problem(answer: dict[str, Any]) -> str:
 class TestFilesThatAreNone:
     def test_not_there(self, reader: Reader) -> None:
         assert "cannot be opened: No such file" in problem(reader.read())
+        assert "cannot be opened: that is no path" in problem(reader.read(path="a\0b"))
 
     @pytest.mark.parametrize("kind", ["folder", "fifo", "device"])
     def test_no_regular_file(self, reader: Reader, kind: str) -> None:
