@@ -16,7 +16,7 @@ import sys
 import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -125,6 +125,9 @@ class Input(Integration[InputSettings]):
             )
             if left is not None:
                 state = await self._do(feed, left)
+            if state is not None and not self._read:
+                # Of the reading before the start, until there is another one.
+                self._read = _figures_of(asdict(state))
             reading = await self._reading(feed, life, state, force=force)
             if reading is not None:
                 await self._do(feed, reading)

@@ -13,6 +13,7 @@ import pytest
 from input_scene import Place
 from players import numbered
 from sim import Network
+from twisted.internet.defer import Deferred
 
 from hyperbloom.integrations import input_folder
 from hyperbloom.integrations.integration import IntegrationFailed
@@ -83,9 +84,8 @@ def play(network, folder, knife, at, back):
     knife.arm(place, at)
     place.reader.sources[URL] = AFTER
     one = place.one("a")
-    one.run()
-    if one._running is not None:
-        one._running.addErrback(lambda failure: failure.trap(Killed))
+    run = Deferred.fromCoroutine(one.work(one.feed, force=False))
+    run.addErrback(lambda failure: failure.trap(Killed, IntegrationFailed))
     knife.at = None
     # The process is gone, and with it what its clock would have called.
     one._started = False

@@ -482,6 +482,19 @@ def test_a_reader_that_gives_no_answer(place, output):
     assert len(list((place.data / "inputs" / "a").iterdir())) == 2
 
 
+def test_what_a_source_held_before_the_start_is_told_until_it_can_be_read(place):
+    place.list("a", *TEN, b"x" * 300_000)
+    a = place.settings("a")
+    place.start(a)
+    told = place.figures("a")
+    place.stop()
+    place.reader.problem = "nobody answers; try later"
+    place.start(a)
+    assert place.status("a").state == "failing"
+    kept = ("values", "left_out", "left_out_too_long")
+    assert place.figures("a") == {name: told[name] for name in kept}
+
+
 def test_a_reader_that_is_killed(place):
     place.reader.killed = True
     place.start(place.settings("a"))
