@@ -8,7 +8,6 @@ and why a node that is killed in between comes to the same end.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -155,7 +154,6 @@ class Input(Integration[InputSettings]):
             feed=feed.key.hex(),
             life=life,
             top_seq=feed.values.top_seq,
-            source=self._source(feed),
             # While something is held back the source is always read as a whole.
             etag=None if held else answer.get("etag"),
             last_modified=None if held else answer.get("last_modified"),
@@ -174,7 +172,6 @@ class Input(Integration[InputSettings]):
     async def _answer(self, feed: Feed, run: Path, state: InputState | None) -> dict[str, Any]:
         """What the process says that reads the source."""
         settings = self.settings
-        is_same = state is not None and state.source == self._source(feed)
         request = {
             "path": None if settings.path is None else str(settings.path),
             "url": settings.url,
@@ -184,8 +181,9 @@ class Input(Integration[InputSettings]):
             "max_bytes": settings.max_bytes,
             "max_value_bytes": feed.values.longest,
             "seconds": settings.timeout,
-            "etag": state.etag if state is not None and is_same else None,
-            "last_modified": state.last_modified if state is not None and is_same else None,
+            # Of a reading by other settings or to other values: the reader finds that out itself.
+            "etag": None if state is None else state.etag,
+            "last_modified": None if state is None else state.last_modified,
             "known": str(self._folder.known),
             "folder": str(run),
         }
@@ -218,13 +216,6 @@ class Input(Integration[InputSettings]):
             f"allows ({self.settings.max_shrink:.0%}), and nothing is taken back; see whether the "
             f"source is whole; `hyperbloom input run {self.settings.name} --force` takes it so"
         )
-
-    def _source(self, feed: Feed) -> str:
-        """Another one where the source is another, or is read otherwise."""
-        settings = self.settings
-        parts = (str(settings.path), settings.url, settings.format, settings.column)
-        told = json.dumps([*parts, settings.pointer, feed.values.longest])
-        return hashlib.sha256(told.encode()).hexdigest()
 
     # What a reading asks for
 

@@ -76,13 +76,13 @@ def play(network, folder, knife, at, back):
     owner = network.add("owner")
     place = Place(network, owner, owner.key, folder / "data")
     place.follow("owner")
-    place.reader.sources[URL] = BEFORE
+    place.reader.pages[URL] = BEFORE
     a = place.settings("a", url=URL, max_shrink=0.5)
     knife.at = None
     place.start(a)
     assert place.values() == BEFORE
     knife.arm(place, at)
-    place.reader.sources[URL] = AFTER
+    place.reader.pages[URL] = AFTER
     one = place.one("a")
     run = Deferred.fromCoroutine(one.work(one.feed, force=False))
     run.addErrback(lambda failure: failure.trap(Killed, IntegrationFailed))
@@ -91,11 +91,11 @@ def play(network, folder, knife, at, back):
     one._started = False
     for timer in (one._timer, one._looking, one._watching):
         timer.set(None)
-    sources = place.reader.sources
+    sources = place.reader.pages
     again = Place(network, network.restart("owner"), owner.key, folder / "data")
     again.node.context.sync = replace(again.node.context.sync, jitter=0.0)
     again.follow("owner")
-    again.reader.sources = sources
+    again.reader.pages = sources
     sources[URL] = back
     again.start(a)
     return again
@@ -118,8 +118,8 @@ def check(place, back):
     assert place.node.store.verify().problems == []
     # The ETag goes with what is known.
     place.run("a")
-    assert place.reader.requests[-1]["etag"] is not None
-    place.reader.sources[URL] = [*back, b"last"]
+    assert place.reader.asked[-1] is not None
+    place.reader.pages[URL] = [*back, b"last"]
     place.run("a")
     assert set(place.values()) == {*expected, b"last"}
 
