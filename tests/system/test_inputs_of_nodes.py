@@ -84,7 +84,7 @@ def test_peers_follow_what_lists_gain_and_lose(nodes, tmp_path):
     said(owner.command("input", "run", "first", "--force"))
     expected = names(*range(100, 200), 1_999, 5_000)
     assert values(owner, feed) == expected
-    assert status(owner, "first")["state"] == "idle"
+    wait_until(lambda: status(owner, "first")["state"] == "idle", 20, "it is held no more")
     wait_until(lists(member, feed, expected), 20, "the member follows, too")
 
     # What comes back is a value here; who followed its tombstone keeps it out until told.
