@@ -65,7 +65,7 @@ class Input(Integration[InputSettings]):
         self._read: dict[str, int] = {}
         #: Since the start.
         self._done: Counter[str] = Counter()
-        #: Work in a thread that goes on though nobody waits for it any more.
+        #: Fires when what a run began last is over, though nobody waits for that any more.
         self._beside: Deferred[None] = succeed(None)
 
     def start(self) -> None:
@@ -238,7 +238,7 @@ class Input(Integration[InputSettings]):
         while batch := await self._next(feed, rest):
             values = await self._in_thread(feed, _Wanted(feed, batch))
             if values:
-                self._done["put"] += len((await _inserted(feed, values)).values)
+                self._done["put"] += len((await self._insert(feed, values)).values)
             self._done["kept_forgotten"] += len(batch) - len(values)
 
     async def _take_back(self, feed: Feed, reading: Reading) -> None:
@@ -265,11 +265,17 @@ class Input(Integration[InputSettings]):
         tombstones = await self._in_thread(feed, sign)
         self._done["gone_kept"] += len(values) - len(tombstones)
         if tombstones:
-            await _inserted(feed, list(tombstones.values()))
-            await feed.forgetting.forget(
-                list(tombstones), brought_by=feed.context.identity.public_key
-            )
+            await self._insert(feed, list(tombstones.values()))
+            own = feed.context.identity.public_key
+            forgetting = feed.forgetting.forget(list(tombstones), brought_by=own)
+            await self._to_its_end(Deferred.fromCoroutine(forgetting))
         self._done["taken_back"] += len(tombstones)
+
+    async def _insert(self, feed: Feed, values: Sequence[bytes]) -> Appended:
+        try:
+            return await self._to_its_end(feed.insert(values))
+        except ValueError as error:
+            raise IntegrationFailed(f"{error}; raise value_bytes in [limits]") from None
 
     def _others(self, state: InputState) -> list[Path]:
         """What the other inputs of the feed know. Runs in a thread."""
@@ -284,7 +290,13 @@ class Input(Integration[InputSettings]):
         return await self._in_thread(feed, lambda: next(rest, empty))
 
     def _in_thread(self, feed: Feed, call: Callable[[], T]) -> Deferred[T]:
-        """Do blocking work; `stop` waits for its end, though who waits for it here is gone."""
+        return self._to_its_end(feed.context.own_work(call))
+
+    def _to_its_end(self, under_way: Deferred[T]) -> Deferred[T]:
+        """What it gives. Who waits here may be cancelled, it is not; `stop` waits for it then.
+
+        What is stored has to be told to the feed, and a thread in the folder cannot be stopped.
+        """
         result: Deferred[T] = Deferred()
         over: Deferred[None] = Deferred()
         self._beside = over
@@ -294,7 +306,7 @@ class Input(Integration[InputSettings]):
                 result.callback(outcome)
             over.callback(None)
 
-        feed.context.own_work(call).addBoth(ended)
+        under_way.addBoth(ended)
         return result
 
     # The file of a source
@@ -379,13 +391,6 @@ class _OwnAmong:
         found = [value for value, origin in zip(values, origins, strict=True) if origin == own]
         others = sum(origin is not None and origin != own for origin in origins)
         return _Own(found, len(listed), others)
-
-
-async def _inserted(feed: Feed, values: Sequence[bytes]) -> Appended:
-    try:
-        return await feed.insert(values)
-    except ValueError as error:
-        raise IntegrationFailed(f"{error}; raise value_bytes in [limits]") from None
 
 
 def _folder_of(data: Path, name: str) -> Path:

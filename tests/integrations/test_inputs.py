@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from dataclasses import replace
 
 import pytest
 from input_scene import Place, values_of
-from players import fired, numbered
+from players import SlowWriter, fired, numbered
 from sim import Network, pair
 from twisted.internet.defer import Deferred
 
@@ -22,6 +23,12 @@ from hyperbloom.store import StoreFull
 
 TEN = numbered(10)
 URL = "https://lists.example/secret-token/list.txt?key=secret"
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch):
+    """No power fails here: a disk that others use, too, would be waited for."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)
 
 
 @pytest.fixture
@@ -538,6 +545,27 @@ def test_stopping_waits_for_what_a_thread_does_in_the_folder(place, network):
     network.run(3)
     assert stopped.called
     place.node.thread_seconds = None
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.5, 2.5])
+def test_stopping_amid_a_write_leaves_the_feed_as_the_store_is(place, network, seconds):
+    """The first write puts, the second one puts tombstones, the third one forgets."""
+    place.start(place.settings("a"))
+    context = place.node.context
+    context.writer = SlowWriter(context.writer, network.clock)
+    place.list("a", *TEN[1:], b"new")
+    place.one("a").run().addErrback(lambda _: None)
+    network.run(seconds)
+    stopped = place.service.stopService()
+    assert not stopped.called
+    network.run(3)
+    assert stopped.called
+    record = place.feed.values.record()
+    assert (place.feed.values.count, place.feed.values.size) == (record.count, record.bytes)
+    assert place.feed.values.top_seq == record.top_seq
+    context.writer = context.writer.inner
+    place.start(place.settings("a"))
+    assert place.values() == [b"new", *TEN[1:]]
 
 
 def test_many_values_go_in_and_out_in_batches(place, network):
