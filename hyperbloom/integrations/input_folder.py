@@ -3,7 +3,7 @@
 In the folder of an input, `inputs/NAME` of the data folder, are
 
 - ``known``: the values that the source held when it was last read, between line feeds;
-- ``state.json``: of which feed and source they are, and the ETag and date that came with them;
+- ``state.json``: of which feed they are, and the ETag and date that came with them;
 - ``run-…``: a folder of one reading, with its files ``new``, ``gone`` and ``next``.
 
 A reading that found something is first written down (``reading.json``, synced), then done: what is
@@ -43,14 +43,14 @@ class InputState:
 
     ``feed``: its key in hex. ``life``: of which life its log is, see `FeedValues.life`.
     ``top_seq``: how far the log was; one that is shorter is of a store that was put back.
-    ``source``: a digest of what the source is and how it is read. ``values``: how many it had.
-    ``left_out``: how many entries were no values, by reason. ``read_at``: in seconds since 1970.
+    ``etag``, ``last_modified``: what the reader is to be given the next time. ``values``: how many
+    the source had. ``left_out``: how many entries were no values, by reason. ``read_at``: in
+    seconds since 1970.
     """
 
     feed: str
     life: int
     top_seq: int
-    source: str
     etag: str | None
     last_modified: str | None
     values: int

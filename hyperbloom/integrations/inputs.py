@@ -8,7 +8,6 @@ and why a node that is killed in between comes to the same end.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -16,7 +15,7 @@ import sys
 import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,7 +65,7 @@ class Input(Integration[InputSettings]):
         self._read: dict[str, int] = {}
         #: Since the start.
         self._done: Counter[str] = Counter()
-        #: Work in a thread that goes on though nobody waits for it any more.
+        #: Fires when what a run began last is over, though nobody waits for that any more.
         self._beside: Deferred[None] = succeed(None)
 
     def start(self) -> None:
@@ -125,6 +124,9 @@ class Input(Integration[InputSettings]):
             )
             if left is not None:
                 state = await self._do(feed, left)
+            if state is not None and not self._read:
+                # Of the reading before the start, until there is another one.
+                self._read = _figures_of(asdict(state))
             reading = await self._reading(feed, life, state, force=force)
             if reading is not None:
                 await self._do(feed, reading)
@@ -152,7 +154,6 @@ class Input(Integration[InputSettings]):
             feed=feed.key.hex(),
             life=life,
             top_seq=feed.values.top_seq,
-            source=self._source(feed),
             # While something is held back the source is always read as a whole.
             etag=None if held else answer.get("etag"),
             last_modified=None if held else answer.get("last_modified"),
@@ -171,7 +172,6 @@ class Input(Integration[InputSettings]):
     async def _answer(self, feed: Feed, run: Path, state: InputState | None) -> dict[str, Any]:
         """What the process says that reads the source."""
         settings = self.settings
-        is_same = state is not None and state.source == self._source(feed)
         request = {
             "path": None if settings.path is None else str(settings.path),
             "url": settings.url,
@@ -181,8 +181,9 @@ class Input(Integration[InputSettings]):
             "max_bytes": settings.max_bytes,
             "max_value_bytes": feed.values.longest,
             "seconds": settings.timeout,
-            "etag": state.etag if state is not None and is_same else None,
-            "last_modified": state.last_modified if state is not None and is_same else None,
+            # Of a reading by other settings or to other values: the reader finds that out itself.
+            "etag": None if state is None else state.etag,
+            "last_modified": None if state is None else state.last_modified,
             "known": str(self._folder.known),
             "folder": str(run),
         }
@@ -216,13 +217,6 @@ class Input(Integration[InputSettings]):
             f"source is whole; `hyperbloom input run {self.settings.name} --force` takes it so"
         )
 
-    def _source(self, feed: Feed) -> str:
-        """Another one where the source is another, or is read otherwise."""
-        settings = self.settings
-        parts = (str(settings.path), settings.url, settings.format, settings.column)
-        told = json.dumps([*parts, settings.pointer, feed.values.longest])
-        return hashlib.sha256(told.encode()).hexdigest()
-
     # What a reading asks for
 
     async def _do(self, feed: Feed, reading: Reading) -> InputState:
@@ -244,7 +238,7 @@ class Input(Integration[InputSettings]):
         while batch := await self._next(feed, rest):
             values = await self._in_thread(feed, _Wanted(feed, batch))
             if values:
-                self._done["put"] += len((await _inserted(feed, values)).values)
+                self._done["put"] += len((await self._insert(feed, values)).values)
             self._done["kept_forgotten"] += len(batch) - len(values)
 
     async def _take_back(self, feed: Feed, reading: Reading) -> None:
@@ -271,11 +265,17 @@ class Input(Integration[InputSettings]):
         tombstones = await self._in_thread(feed, sign)
         self._done["gone_kept"] += len(values) - len(tombstones)
         if tombstones:
-            await _inserted(feed, list(tombstones.values()))
-            await feed.forgetting.forget(
-                list(tombstones), brought_by=feed.context.identity.public_key
-            )
+            await self._insert(feed, list(tombstones.values()))
+            own = feed.context.identity.public_key
+            forgetting = feed.forgetting.forget(list(tombstones), brought_by=own)
+            await self._to_its_end(Deferred.fromCoroutine(forgetting))
         self._done["taken_back"] += len(tombstones)
+
+    async def _insert(self, feed: Feed, values: Sequence[bytes]) -> Appended:
+        try:
+            return await self._to_its_end(feed.insert(values))
+        except ValueError as error:
+            raise IntegrationFailed(f"{error}; raise value_bytes in [limits]") from None
 
     def _others(self, state: InputState) -> list[Path]:
         """What the other inputs of the feed know. Runs in a thread."""
@@ -290,7 +290,13 @@ class Input(Integration[InputSettings]):
         return await self._in_thread(feed, lambda: next(rest, empty))
 
     def _in_thread(self, feed: Feed, call: Callable[[], T]) -> Deferred[T]:
-        """Do blocking work; `stop` waits for its end, though who waits for it here is gone."""
+        return self._to_its_end(feed.context.own_work(call))
+
+    def _to_its_end(self, under_way: Deferred[T]) -> Deferred[T]:
+        """What it gives. Who waits here may be cancelled, it is not; `stop` waits for it then.
+
+        What is stored has to be told to the feed, and a thread in the folder cannot be stopped.
+        """
         result: Deferred[T] = Deferred()
         over: Deferred[None] = Deferred()
         self._beside = over
@@ -300,7 +306,7 @@ class Input(Integration[InputSettings]):
                 result.callback(outcome)
             over.callback(None)
 
-        feed.context.own_work(call).addBoth(ended)
+        under_way.addBoth(ended)
         return result
 
     # The file of a source
@@ -385,13 +391,6 @@ class _OwnAmong:
         found = [value for value, origin in zip(values, origins, strict=True) if origin == own]
         others = sum(origin is not None and origin != own for origin in origins)
         return _Own(found, len(listed), others)
-
-
-async def _inserted(feed: Feed, values: Sequence[bytes]) -> Appended:
-    try:
-        return await feed.insert(values)
-    except ValueError as error:
-        raise IntegrationFailed(f"{error}; raise value_bytes in [limits]") from None
 
 
 def _folder_of(data: Path, name: str) -> Path:

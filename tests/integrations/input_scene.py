@@ -1,10 +1,13 @@
-"""Nodes in memory with inputs, and a reader of sources that runs where it is called."""
+"""Nodes in memory with inputs; what reads sources runs where it is called."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +19,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "replication"))
 from players import fired
 from sim import Network, SimNode
 
+from hyperbloom.https import RequestFailed
+from hyperbloom.inputs import reading
+from hyperbloom.inputs.reading import Request
+from hyperbloom.inputs.sources import Fetched, Validators
 from hyperbloom.integrations.commands import CommandFailed, Ended
-from hyperbloom.integrations.inputs import Input
+from hyperbloom.integrations.inputs import READER, Input
 from hyperbloom.integrations.integration import IntegrationContext
 from hyperbloom.integrations.service import IntegrationsService
 from hyperbloom.integrations.settings import InputSettings, IntegrationsSettings
@@ -29,64 +36,47 @@ SYNC = SyncSettings(interval=5.0, answer_wait=0.5, jitter=0.0)
 
 
 class Reader:
-    """Stands for the process that reads sources: it speaks the same, of lines alone.
+    """Runs the reader of sources where it is called; it answers at once, unless `hanging`.
 
-    It answers at once, unless `hanging`. A URL is a server that knows its ETag.
+    `pages` are what servers have, by URL; each knows its ETag. What the reader asks them about is
+    in `asked`, an ETag or None.
     """
 
     def __init__(self) -> None:
-        self.requests: list[dict[str, Any]] = []
-        self.sources: dict[str, list[bytes]] = {}
-        self.problem: str | None = None
+        self.runs = 0
+        self.pages: dict[str, list[bytes]] = {}
+        self.asked: list[str | None] = []
         self.output: bytes | None = None
         self.killed = False
         self.hanging: list[Deferred[Ended]] | None = None
 
     def run(self, arguments: Any, *, seconds: float, given: bytes, quiet: bool) -> Deferred[Ended]:
-        request = json.loads(given)
-        self.requests.append(request)
+        assert arguments == READER
+        request = Request(**json.loads(given))
+        assert list(Path(request.folder).iterdir()) == []
+        self.runs += 1
         if self.killed:
             raise CommandFailed("python3 was ended by SIGKILL")
         if self.hanging is not None:
             self.hanging.append(Deferred())
             return self.hanging[-1]
-        answer = self.output
-        if answer is None:
-            answer = json.dumps(self._answer(request)).encode() + b"\n"
-        return succeed(Ended(output=answer))
+        output = self.output
+        if output is None:
+            fetch, reading.fetch = reading.fetch, self._fetch
+            try:
+                output = json.dumps(reading.answer_to(request, now=time.monotonic())).encode()
+            finally:
+                reading.fetch = fetch
+        return succeed(Ended(output=output))
 
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        if request["url"] not in (None, *self.sources):
-            return {"outcome": "failed", "problem": "nobody answers; try later"}
-        if self.problem is not None:
-            return {"outcome": "failed", "problem": self.problem}
-        known_path, folder = Path(request["known"]), Path(request["folder"])
-        assert list(folder.iterdir()) == []
-        known = set(known_path.read_bytes().split(b"\n")) - {b""} if known_path.exists() else set()
-        lines, etag = self._source(request)
-        if etag is not None and etag == request["etag"]:
-            assert known_path.exists(), "an ETag without what is known"
-            return {"outcome": "unchanged", "values": len(known), "etag": etag}
-        there = set(lines) - {b""}
-        long = {value for value in there if len(value) > request["max_value_bytes"]}
-        there -= long
-        for name, values in (("new", there - known), ("gone", known - there), ("next", there)):
-            (folder / name).write_bytes(b"\n".join(sorted(values)))
-        return {
-            "outcome": "read",
-            "values": len(there),
-            "new": len(there - known),
-            "gone": len(known - there),
-            "left_out": {"too_long": len(long)} if long else {},
-            "etag": etag,
-            "last_modified": None,
-        }
-
-    def _source(self, request: dict[str, Any]) -> tuple[list[bytes], str | None]:
-        if request["path"] is not None:
-            return Path(request["path"]).read_bytes().split(b"\n"), None
-        lines = self.sources[request["url"]]
-        return lines, f'"{hash(tuple(lines))}"'
+    def _fetch(self, url: str, folder: Path, *, known: Validators, **_: Any) -> Fetched:
+        self.asked.append(known.etag)
+        if url not in self.pages:
+            raise RequestFailed("nobody answers; try later")
+        text = b"\n".join(self.pages[url])
+        validators = Validators(etag=f'"{hashlib.sha256(text).hexdigest()}"')
+        is_known = known.etag == validators.etag
+        return Fetched(page=None if is_known else io.BytesIO(text), validators=validators)
 
 
 class Place:
