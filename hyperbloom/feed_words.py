@@ -10,6 +10,7 @@ __all__ = [
     "LEAST_DIGITS",
     "LINK_ENDS_SOON",
     "OWN",
+    "TOMBSTONE",
     "Dialect",
     "Mode",
     "Noise",
@@ -35,6 +36,9 @@ DEFAULT_DIALECT: Dialect = "2"
 #: With whom streams are protected by the extension `noise`: with every peer that speaks it; with
 #: every peer, and who does not speak it is refused; with nobody.
 Noise = Literal["prefer", "require", "off"]
+
+#: What a value begins with that asks nodes to forget another one (docs/operations.md#tombstones).
+TOMBSTONE = b"hyperbloom-forget:1:"
 
 #: What the feed is called whose key is the node's own.
 OWN = "own"

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import filterfalse
+from operator import methodcaller
 from typing import TypeVar
 
+from hyperbloom.feed_words import TOMBSTONE
 from hyperbloom.outputs.allow import Allowed
 from hyperbloom.outputs.entries import (
     ADDRESS,
@@ -24,6 +27,9 @@ T = TypeVar("T")
 
 #: How many values were left out, by reason.
 Counts = Counter[str]
+
+#: The reason for which a value is left out that is one.
+_TOMBSTONE = "tombstone"
 
 #: What of each kind is spelled as it comes out; other spellings are looked at one by one.
 _AS_IT_IS: dict[Kind, bytes] = {"domain": DOMAIN, "address": ADDRESS, "mail": MAIL}
@@ -51,6 +57,9 @@ def entries_of(
             return [value]
         if another(value):
             left_out["of another kind"] += 1
+            return []
+        if value.startswith(TOMBSTONE):
+            left_out[_TOMBSTONE] += 1
             return []
         try:
             kind, spelled = entry_of(value)
@@ -86,11 +95,16 @@ def texts_of(
     allowed: Allowed,
     left_out: Counts,
 ) -> Iterator[list[str]]:
-    """The values that are UTF-8 and match `pattern` as a whole, in their order."""
+    """The values that are UTF-8 and match `pattern` as a whole, in their order.
+
+    Tombstones are left out: they are for nodes, and no other reader knows them.
+    """
     for values in slices:
-        offered = values
+        offered = list(filterfalse(methodcaller("startswith", TOMBSTONE), values))
+        if len(offered) != len(values):
+            left_out[_TOMBSTONE] += len(values) - len(offered)
         if allowed:
-            offered = _kept(values, lambda value: not allowed.covers(value), "allowed", left_out)
+            offered = _kept(offered, lambda value: not allowed.covers(value), "allowed", left_out)
         try:
             texts = [value.decode("utf-8") for value in offered]
         except UnicodeDecodeError:

@@ -92,7 +92,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "https": Room(packages=("urllib3",)),
         # A feed's values as files of other tools, and entries of such files as values: functions
         # over slices, which know of no node, and processes of their own that call them.
-        "outputs": Room(knows=("store",), packages=("idna", "numpy")),
+        "outputs": Room(knows=("store", "feed_words"), packages=("idna", "numpy")),
         "inputs": Room(knows=("https", "outputs"), packages=("idna",)),
         # Where a feed of a running node meets the tools that people run.
         "integrations": Room(

@@ -13,7 +13,9 @@ from hostile_values import HOSTILE, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperbloom.keys import Identity
 from hyperbloom.outputs import FORMATS
+from hyperbloom.replication.feed.tombstones import make_tombstone
 
 NAME = r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+"
 #: A line of each format that is about an entry, and the lines around them.
@@ -198,6 +200,14 @@ def test_what_a_format_takes(in_format, name, expected) -> None:
     )
     if name != "cidr":
         assert left_out == {"of another kind": len(ORDINARY) - len(expected)}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_tombstone_is_for_nodes_alone(in_format, name) -> None:
+    identity = Identity(b"i" * 32)
+    some = [make_tombstone(identity, b"f" * 32, value) for value in (b"a.example.com", b"1.2.3.4")]
+    assert in_format(name, some) == (in_format(name, [])[0], {"tombstone": 2})
+    assert in_format(name, [*ORDINARY, *some])[0] == in_format(name, ORDINARY)[0]
 
 
 def test_nft_gets_ranges(in_format) -> None:

@@ -28,8 +28,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
+from hyperbloom.feed_words import TOMBSTONE
 from hyperbloom.keys import Identity, keyed_hash, parse_public_key, verify_signature
 from hyperbloom.replication.feed.background_task import BackgroundTask
 from hyperbloom.replication.feed.feed import Feed
@@ -39,9 +39,6 @@ from hyperbloom.store.records import LogRecord
 from hyperbloom.store.values.forgotten import BroughtLater
 
 __all__ = ["TOMBSTONE", "Tombstone", "TombstoneReader", "make_tombstone", "parse_tombstone"]
-
-TOMBSTONE: Final = b"hyperbloom-forget:1:"
-"""What every tombstone begins with."""
 
 _DOMAIN = b"hyperbloom-forget:1"
 
