@@ -19,7 +19,6 @@ from hyperbloom.integrations.settings import (
     IntegrationsSettings,
     OutputSettings,
 )
-from hyperbloom.passphrase import load_passphrase
 from hyperbloom.process.data_folder import user_name
 
 __all__ = ["check_files"]
@@ -55,8 +54,11 @@ def _hook(settings: HookSettings) -> _Odd:
     secret = settings.secret
     if secret is None or (is_credential(secret) and FOLDER_VARIABLE not in os.environ):
         return
+    # It brings the whole of replication along, which no other configuration needs here.
+    from hyperbloom.integrations.webhooks import load_secret
+
     try:
-        load_passphrase(secret, what="secret")
+        load_secret(secret)
     except HyperbloomError as error:
         yield "secret", str(error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hyperbloom.keys import create_key_file
 
 OUTPUT = '[[outputs]]\nname = "a"\nformat = "lines"\n'
 INPUT = '[[inputs]]\nname = "a"\n'
+SECRET = f"whsec_{base64.b64encode(bytes(24)).decode()}\n"
 HOOK = '[[hooks]]\nname = "a"\n'
 
 
@@ -36,7 +38,7 @@ def warnings(folder: Path, text: str) -> list[tuple[int | None, str]]:
 
 def test_what_is_there_is_well(folder: Path) -> None:
     (folder / "list").touch()
-    (folder / "secret").write_text("a secret\n")
+    (folder / "secret").write_text(SECRET)
     (folder / "secret").chmod(0o600)
     (folder / "program").write_text("#!/bin/sh\n")
     (folder / "program").chmod(0o700)
@@ -54,8 +56,10 @@ def test_what_is_there_is_well(folder: Path) -> None:
 def test_each_is_told_with_its_line_and_its_cure(folder: Path) -> None:
     (folder / "text").touch()
     (folder / "folder").mkdir()
-    (folder / "secret").write_text("a secret\n")
+    (folder / "secret").write_text(SECRET)
     (folder / "secret").chmod(0o644)
+    (folder / "word").write_text("a secret\n")
+    (folder / "word").chmod(0o600)
     text = f"""\
 [[outputs]]
 name = "one"
@@ -84,9 +88,13 @@ command = ["{folder}/none", "x"]
 name = "drum"
 url = "https://hooks.example/"
 secret = "secret"
+[[hooks]]
+name = "fife"
+url = "https://hooks.example/"
+secret = "word"
 """
     found = warnings(folder, text)
-    assert [line for line, _ in found] == [3, 5, 6, 9, 13, 17, 20, 23, 27]
+    assert [line for line, _ in found] == [3, 5, 6, 9, 13, 17, 20, 23, 27, 31]
     said = [sentence for _, sentence in found]
     assert said[0] == (
         f"[[outputs]] 1 path: the folder {folder}/none is not there; make it, and let the node's "
@@ -104,8 +112,9 @@ secret = "secret"
     assert said[6] == f"[[hooks]] 1 command: {folder}/text may not be executed; run chmod +x on it"
     assert said[7].startswith(f"[[hooks]] 2 command: there is no {folder}/none")
     assert said[8].startswith(
-        f"[[hooks]] 3 secret: the secret file {folder}/secret is open to others"
+        f"[[hooks]] 3 secret: the webhook secret file {folder}/secret is open to others"
     )
+    assert "must hold whsec_ and base64" in said[9]
 
 
 def test_what_its_user_may_not_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
