@@ -7,6 +7,7 @@ from typing import Final
 __all__ = [
     "MAX_JSON_BYTES",
     "MAX_JSON_DEPTH",
+    "MAX_JSON_PARTS",
     "MAX_LINE_BYTES",
     "MAX_ROW_BYTES",
     "MAX_VALIDATOR_BYTES",
@@ -32,6 +33,9 @@ MAX_JSON_BYTES: Final = 64 << 20
 
 MAX_JSON_DEPTH: Final = 100
 """Arrays and objects within each other; the decoder calls itself for each."""
+
+MAX_JSON_PARTS: Final = 2_000_000
+"""Arrays and objects of a source: a short one takes some 250 bytes of memory."""
 
 MAX_VALIDATOR_BYTES: Final = 200
 """An ETag or a Last-Modified of a server, which is kept and sent back; a longer one is not kept."""

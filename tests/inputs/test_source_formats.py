@@ -293,6 +293,18 @@ class TestLimits:
         with pytest.raises(SourceRefused, match="more than 7 bytes"):
             read("json", [b'["abcd"', b"]"])
 
+    def test_the_parts_of_json(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("hyperbloom.inputs.formats.json_pointer.MAX_JSON_PARTS", 3)
+        assert read("json", b'[{"[{[{":"a"},"]",{}]') == ([b"]"], {"no_string": 2})
+        with pytest.raises(SourceRefused, match="more than 3 objects and arrays"):
+            read("json", b"[[],{},[]]")
+
+    def test_json_without_brackets_is_looked_through_once(self) -> None:
+        """What is looked through anew from each byte would take hours."""
+        for source in (b"1" * 3_000_000, b'"' + b"\\" * 3_000_001, b'"x' * 1_000_000):
+            with pytest.raises(SourceRefused, match="no JSON in UTF-8"):
+                read("json", source)
+
     def test_the_depth_of_json(self) -> None:
         deepest = limits.MAX_JSON_DEPTH
         assert read("json", b"[" * deepest + b"]" * deepest) == ([], {"no_string": 1})

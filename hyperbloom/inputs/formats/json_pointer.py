@@ -12,13 +12,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hyperbloom.inputs.formats.parsing import LeftOut, Parse, SourceRefused
-from hyperbloom.inputs.limits import MAX_JSON_BYTES, MAX_JSON_DEPTH
+from hyperbloom.inputs.limits import MAX_JSON_BYTES, MAX_JSON_DEPTH, MAX_JSON_PARTS
 
 __all__ = ["texts_at"]
 
 _VALUES_OF_A_SLICE = 10_000
-#: Texts are passed over as a whole: their brackets are none. One without an end is the decoder's.
-_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+#: The next bracket that is in no text, or the end; from anywhere it matches, so a search is linear.
+_BRACKET = re.compile(
+    r'[^"\[\]{}]*+(?:"(?:[^"\\]++|\\.)*+"?[^"\[\]{}]*+)*+([\[\]{}]|\Z)', re.DOTALL
+)
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -44,7 +46,7 @@ def _document(chunks: Iterable[bytes]) -> Any:
     try:
         text = whole.decode("utf-8-sig")
         del whole
-        _check_depth(text)
+        _check_shape(text)
         return json.loads(text)
     except (ValueError, RecursionError):
         raise SourceRefused(
@@ -52,18 +54,23 @@ def _document(chunks: Iterable[bytes]) -> Any:
         ) from None
 
 
-def _check_depth(text: str) -> None:
-    depth = 0
-    for found in _STRUCTURE.finditer(text):
-        sign = text[found.start()]
-        if sign in "[{":
-            depth += 1
-            if depth > MAX_JSON_DEPTH:
-                raise SourceRefused(
-                    f"the JSON is nested in more than {MAX_JSON_DEPTH} levels; publish it flat"
-                )
-        elif sign in "]}":
+def _check_shape(text: str) -> None:
+    """Before it is decoded: an empty object of two bytes would take a hundred of memory."""
+    depth = opened = 0
+    for found in _BRACKET.finditer(text):
+        if found[1] not in ("[", "{"):
             depth -= 1
+            continue
+        depth += 1
+        opened += 1
+        if depth > MAX_JSON_DEPTH:
+            raise SourceRefused(
+                f"the JSON is nested in more than {MAX_JSON_DEPTH} levels; publish it flat"
+            )
+        if opened > MAX_JSON_PARTS:
+            raise SourceRefused(
+                f"the JSON has more than {MAX_JSON_PARTS} objects and arrays; publish it as lines"
+            )
 
 
 def _texts(document: Any, parts: list[str], left_out: LeftOut) -> Iterator[list[bytes]]:
