@@ -1,4 +1,4 @@
-"""Hooks of real nodes: killed at any moment, and told something else by a reload."""
+"""Hooks of real nodes: killed at any moment, changed by a reload, and by https without a word."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from nodes import Nodes, RealNode, real_nodes, wait_until
+from webhook_receiver import receiving, status
 
 from hyperbloom.client.client import NodeUnreachable
 
@@ -40,9 +41,12 @@ def hook(name: str, out: Path, *, since: str = "start", delay: float = 0.05) -> 
 
 
 def batches(out: Path) -> list[tuple[str, list[tuple[int, bytes]]]]:
-    """Id and values with their arrival numbers of each batch that was told."""
+    """Id and values with their arrival numbers of each batch that was told.
+
+    A line that is still being written is not one yet.
+    """
     found = []
-    for record in out.read_text().splitlines() if out.exists() else ():
+    for record in out.read_text().split("\n")[:-1] if out.exists() else ():
         told, text = json.loads(record)
         lines = [json.loads(line) for line in text.splitlines()]
         found.append((told, [(line["seq"], bytes.fromhex(line["value"])) for line in lines]))
@@ -149,3 +153,31 @@ def test_a_reload_changes_a_hook(nodes: Nodes, tmp_path: Path) -> None:
     wait_until(lambda: values(two) == [b"2", b"3"], 30, "the third is told")
     assert node.stop()
     assert (values(one), values(three)) == ([b"1"], [b"2"])
+
+
+def test_a_webhook_tells_a_server_and_nobody_its_url(nodes: Nodes, tmp_path: Path) -> None:
+    with receiving(status(500), status(200)) as receiver:
+        config = f'[[hooks]]\nname = "chat"\nfeed = "names"\nurl = "{receiver.url()}"\n'
+        node = nodes.make("teller", feed="names", config=config).start()
+        node.put(b"1", b"2")
+        wait_until(lambda: receiver.requests, 60, "it is sent")
+
+        def shown() -> str:
+            done = node.command("hook", "show", "chat", "--json")
+            assert done.returncode == 0, done.stderr
+            return done.stdout.decode()
+
+        wait_until(lambda: "answered with 500" in shown(), 60, "it has failed")
+        with node.client() as client:
+            told = [shown(), json.dumps(client.status())]
+        done = node.command("hook", "run", "chat")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(shown())["figures"]["values_told"] == 2
+    assert node.stop()
+    first, second = receiver.requests
+    assert (first.path, first.body) == (second.path, second.body)
+    values = [bytes.fromhex(json.loads(line)["value"]) for line in first.body.splitlines()]
+    assert values == [b"1", b"2"]
+    for text in (*told, node.log_path.read_text()):
+        assert "token=private" not in text
+        assert "/secret/path" not in text
