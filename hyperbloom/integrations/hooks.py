@@ -124,6 +124,7 @@ class Hook(Integration[HookSettings]):
 
     async def work(self, feed: Feed, *, force: bool) -> float | None:
         """Tell one batch; with `force` leave out the one that was begun and not taken."""
+        begun = self.context.clock.seconds()
         try:
             place = await self._find_place(feed)
             was_begun = place.until is not None
@@ -131,6 +132,7 @@ class Hook(Integration[HookSettings]):
             if batch is not None and force and was_begun:
                 self._leave_out(batch)
             elif batch is not None:
+                self._begun = begun
                 await self._tell(feed, batch)
             if self._place is not None and batch is not None:
                 await self._keep(feed, replace(self._place, seq=batch.last, until=None))
@@ -199,7 +201,6 @@ class Hook(Integration[HookSettings]):
         return f"{digest[:_ID_DIGITS]}-{place.life}-{place.seq + 1}-{last.seq}"
 
     async def _tell(self, feed: Feed, batch: Batch) -> None:
-        self._begun = self.context.clock.seconds()
         try:
             await self.tell(feed, batch)
         except IntegrationFailed as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from twisted.logger import capturedLogs
 from hyperbloom.integrations.limits import FIRST_RETRY_SECONDS, HOOK_BATCH_BYTES, LEFT_FEED_SECONDS
 from hyperbloom.replication.feed.tombstones import make_tombstone
 from hyperbloom.replication.settings import FeedSettings
+from hyperbloom.store import PutMeta, StoreFull
 
 
 @pytest.fixture
@@ -329,6 +331,61 @@ def test_nothing_is_told_before_the_store_knows_of_it(scene: HookScene) -> None:
     scene.commands.last.end()
     kept = json.loads(scene.node.store.get_meta("hook.bell") or b"")
     assert (kept["seq"], "until" in kept) == (2, False)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_full_disk_leaves_out_nothing(scene: HookScene, is_begun: bool) -> None:
+    """Nothing is told that cannot be kept, and what was told is told again until it can."""
+    hook = scene.start(delay=0.0)
+    writer = scene.node.context.writer
+    submit = writer.submit
+
+    def refuse(op: Any, done: Any) -> None:
+        done(StoreFull("no room on the disk")) if isinstance(op, PutMeta) else submit(op, done)
+
+    def is_full(full: bool) -> None:
+        writer.submit = refuse if full else submit  # type: ignore[method-assign]
+
+    is_full(not is_begun)
+    scene.put(b"1")
+    is_full(True)
+    if is_begun:
+        scene.commands.last.end()
+    assert len(scene.told()) == int(is_begun)
+    assert hook.status().problem == "no room on the disk"
+    is_full(False)
+    scene.wait(FIRST_RETRY_SECONDS + 1)
+    assert scene.told() == [[b"1"]] * (1 + is_begun)
+    assert len({one.environment["HYPERBLOOM_BATCH"] for one in scene.commands.begun}) == 1
+    scene.commands.last.end()
+    assert (hook.status().problem, hook.figures()["values_waiting"]) == (None, 0)
+
+
+def test_after_a_restore_the_same_numbers_are_another_batch(scene: HookScene) -> None:
+    """They are of other values then, which a receiver must not take for those that it has."""
+    scene.start()
+    scene.put(b"1")
+    store, aside = scene.network.folder / "node", scene.network.folder / "aside"
+    scene.node.store.snapshot(aside)
+    scene.put(b"2")
+    scene.commands.last.end()
+    scene.wait(2.0)
+    scene.commands.last.end()
+    gone = scene.commands.last.environment["HYPERBLOOM_BATCH"]
+    scene.hook.stop()
+    scene.node.node.stopService()
+    scene.node.store.close()
+    shutil.rmtree(store)
+    shutil.copytree(aside, store)
+    scene.restart()
+    assert scene.told()[2:] == [[b"1"]]
+    scene.commands.last.end()
+    scene.put(b"other")
+    scene.wait(2.0)
+    assert scene.told()[3:] == [[b"other"]]
+    again = scene.commands.last.environment["HYPERBLOOM_BATCH"]
+    assert (again[16:], gone[16:]) == ("-1-2-2", "-1-2-2")
+    assert again != gone
 
 
 # Real programs
