@@ -8,12 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from nodes import Nodes, RealNode, real_nodes, wait_until
 from webhook_receiver import receiving, status
 
+from hyperbloom.api.control_socket import connect_unix
 from hyperbloom.client.client import NodeUnreachable
 
 #: Appends one line for each batch: its id, and what it read. Written at once, as several of it may
@@ -155,6 +157,14 @@ def test_a_reload_changes_a_hook(nodes: Nodes, tmp_path: Path) -> None:
     assert (values(one), values(three)) == ([b"1"], [b"2"])
 
 
+def metrics(node: RealNode) -> str:
+    with closing(connect_unix(node.folder / "control.sock", 60)) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        text = b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
+    assert 'hyperbloom_integration_failing{kind="hook",name="chat"} 1.0' in text
+    return text
+
+
 def test_a_webhook_tells_a_server_and_nobody_its_url(nodes: Nodes, tmp_path: Path) -> None:
     with receiving(status(500), status(200)) as receiver:
         config = f'[[hooks]]\nname = "chat"\nfeed = "names"\nurl = "{receiver.url()}"\n'
@@ -169,7 +179,7 @@ def test_a_webhook_tells_a_server_and_nobody_its_url(nodes: Nodes, tmp_path: Pat
 
         wait_until(lambda: "answered with 500" in shown(), 60, "it has failed")
         with node.client() as client:
-            told = [shown(), json.dumps(client.status())]
+            told = [shown(), json.dumps(client.status()), metrics(node)]
         done = node.command("hook", "run", "chat")
         assert done.returncode == 0, done.stderr
         assert json.loads(shown())["figures"]["values_told"] == 2
