@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hyperbloom.config.check_files import check_files
-from hyperbloom.config.file import Config, config_of, read_config
+from hyperbloom.config.file import Config, config_of, read_config, why_no_toml
 from hyperbloom.config.table import ConfigError
 from hyperbloom.credentials import FOLDER_VARIABLE, is_credential
 from hyperbloom.errors import ErrorKind, HyperbloomError
@@ -78,7 +78,7 @@ def _parsed(text: str, path: Path) -> tuple[Config | None, list[Problem]]:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = _LINE.search(str(error))
-        sentence = f"this is not TOML: {error}; correct that line"
+        sentence = why_no_toml(error)
         return None, [Problem(text=sentence, line=int(found[1]) if found else None)]
     while True:
         try:

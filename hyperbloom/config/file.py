@@ -7,6 +7,7 @@ Paths are relative to the file's folder. Durations are seconds or texts such as 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ __all__ = [
     "Config",
     "load_config",
     "parse_config",
+    "why_no_toml",
 ]
 
 CONFIG_NAME = "hyperbloom.toml"
@@ -56,6 +58,8 @@ LOG_FORMATS = ("text", "json")
 #: A clock that is wrong by more is to be mended, not tolerated.
 MAX_LEEWAY = 3_600.0
 
+#: What tomllib says of a table that was appended to a file which has it.
+_TWICE = re.compile(r"Cannot declare (\(.+\)) twice \(at line (\d+), column \d+\)")
 #: What a node keeps in its data folder.
 _OWN_NAMES = (STORE_NAME, CONTROL_SOCKET_NAME, EXPORT_NOTE_NAME)
 _LISTS = ("feeds", "outputs", "inputs", "hooks")
@@ -158,8 +162,19 @@ def parse_config(text: str, *, path: Path) -> Config:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: this is not TOML: {error}; correct that line") from None
+        raise ConfigError(f"{path}: {why_no_toml(error)}") from None
     return config_of(data, path=path)
+
+
+def why_no_toml(error: tomllib.TOMLDecodeError) -> str:
+    """What is wrong with a text that is no TOML, and what to do about it."""
+    twice = _TWICE.fullmatch(str(error))
+    if twice is None:
+        return f"this is not TOML: {error}; correct that line"
+    name = ".".join(re.findall(r"'([^']*)'", twice[1]))
+    return (
+        f"[{name}] is there twice, again at line {twice[2]}; put all its keys under the first one"
+    )
 
 
 def config_of(data: Mapping[str, Any], *, path: Path) -> Config:

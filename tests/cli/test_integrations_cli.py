@@ -61,7 +61,7 @@ def test_a_person_sees_a_table_and_what_is_wrong(terminal, three):
         f"output resolver: {PROBLEM}",
     ]
     assert terminal(90, "input", "list").splitlines()[-1] == (
-        "input list: held back: half of it is gone; look"
+        "input list: half of it is gone; look"
     )
     assert (
         terminal(90, "hook", "list").splitlines()[-1] == "bell  -     idle   -             logger"
@@ -123,12 +123,6 @@ def test_a_run_that_fails_says_why(node, three):
     node.refusal(ExitCode.STORE, "input", "run", "list")
 
 
-def test_a_run_after_which_somebody_has_to_look_has_failed(node, three):
-    done = node("input", "run", "list")
-    assert (done.exit_code, done.stdout) == (1, "input list: held back: half of it is gone; look\n")
-    assert node("input", "run", "list", "--json").exit_code == 1
-
-
 @pytest.mark.parametrize("command", ["show", "run"])
 def test_an_unknown_name_is_exit_code_8_with_the_near_ones(node, three, command):
     said = node.refusal(ExitCode.NOT_FOUND, "output", command, "resolvr")
@@ -151,7 +145,7 @@ def test_status_counts_them_and_says_what_is_wrong(node, three, monkeypatch):
         "hooks\t1",
     ]
     assert f"output resolver: {PROBLEM}" in lines
-    assert "input list: held back: half of it is gone; look" in lines
+    assert "input list: half of it is gone; look" in lines
     three.shown = []
     assert not {"outputs", "inputs", "hooks"} & {
         line.split("\t")[0] for line in node.out("status").splitlines()

@@ -195,6 +195,8 @@ WRONG = {
     "[[node]]": ("node must be written as [node]",),
     "[feeds]": ("feeds must be written as [[feeds]]",),
     "[node\n": ("not TOML", "line 1"),
+    "[api]\n[node]\n[api]": ("[api] is there twice, again at line 3", "under the first one"),
+    "[discovery.dht]\n[discovery.dht]": ("[discovery.dht] is there twice, again at line 2",),
     # [node]
     "[node]\nlog_levle = 'info'": ("[node] log_levle", "did you mean log_level?"),
     "[node]\nzzz = 1": ("[node] zzz", "known are data, identity"),

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hyperbloom.cli.app import App, Group, exit_with, pass_app
+from hyperbloom.cli.app import App, Group, pass_app
 from hyperbloom.cli.offers import offer_integrations
 from hyperbloom.cli.tables import Cell, Name
-from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_moment
 
 if TYPE_CHECKING:
@@ -64,12 +63,9 @@ def _group(kind: Kind, *, about: str, target: str, force: str) -> click.Group:
             found = client.run_integration(kind, _checked(kind, name), force=force)
         if app.out.as_json:
             app.out.json(found)
-        elif found["state"] == "held":
-            app.out.sentence(*problems_of([found]))
         else:
             figures = ", ".join(map(" ".join, _figures(app, found)))
             app.out.line(f"{kind} {name} ran: {figures}" if figures else f"{kind} {name} ran")
-        exit_with(ExitCode.FAILED if found["state"] == "held" else ExitCode.OK)
 
     return group
 
@@ -97,9 +93,8 @@ hook = _group(
 def problems_of(found: Iterable[IntegrationForm]) -> Iterator[str]:
     """A sentence for each that has a problem."""
     for one in found:
-        if one["problem"] is not None or one["state"] == "held":
-            held = "held back: " if one["state"] == "held" else ""
-            yield f"{one['kind']} {one['name']}: {held}{one['problem'] or 'somebody has to look'}"
+        if one["problem"] is not None:
+            yield f"{one['kind']} {one['name']}: {one['problem']}"
 
 
 def _checked(kind: Kind, name: str) -> str:
