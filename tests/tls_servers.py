@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -46,6 +47,13 @@ class Authority:
         file = folder / "ca.pem"
         file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         return cls(file=file, key=key, name=name)
+
+    def be_trusted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have this process and its children trust it alone, and ask no proxy."""
+        monkeypatch.setenv("SSL_CERT_FILE", str(self.file))
+        for name in ("https_proxy", "http_proxy", "all_proxy", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.upper(), raising=False)
 
     def context(self, *names: str, self_signed: bool = False) -> ssl.SSLContext:
         """What a server needs that has these names and addresses."""

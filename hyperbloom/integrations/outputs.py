@@ -276,7 +276,7 @@ class Output(Integration[OutputSettings]):
                 environment={
                     "HYPERBLOOM_OUTPUT": settings.name,
                     "HYPERBLOOM_PATH": str(settings.path),
-                    "HYPERBLOOM_FEED": feed.settings.alias or feed.key.hex(),
+                    "HYPERBLOOM_FEED": feed.log_name,
                 },
             )
         except CommandFailed as error:

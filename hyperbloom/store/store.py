@@ -112,13 +112,7 @@ class Store(SketchReader, TableReader, ObjectReader):
             raise StoreError(f"there is no store in {path}; name the folder of one")
         if os.path.lexists(path / SNAPSHOT_FILE):
             require_plain(path / DATA_FILE)
-        environment = Environment(path, map_bytes=0, readonly=True)
-        try:
-            check_schema(environment)
-        except BaseException:
-            environment.close()
-            raise
-        return cls(environment, None, time.time)
+        return cls._readable(Environment(path, map_bytes=0, readonly=True))
 
     @classmethod
     def open_beside(cls, path: Path) -> "Store":
@@ -130,7 +124,10 @@ class Store(SketchReader, TableReader, ObjectReader):
         """
         if not os.path.lexists(path / LMDB_LOCK_FILE):
             raise StoreError(f"there is no store of a node in {path}; name the folder of one")
-        environment = Environment(path, map_bytes=0, readonly=True, beside=True)
+        return cls._readable(Environment(path, map_bytes=0, readonly=True, beside=True))
+
+    @classmethod
+    def _readable(cls, environment: Environment) -> "Store":
         try:
             check_schema(environment)
         except BaseException:

@@ -11,19 +11,9 @@ import pytest
 from hyperbloom.cli.root import hyperbloom
 from hyperbloom.config.check import Checked, check_config
 from hyperbloom.exit_codes import ExitCode
-from hyperbloom.keys import create_key_file
 
 KEY = "ab" * 32
 OTHER_USER = 1
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A data folder with a node's key, in which nothing is wrong."""
-    made = tmp_path / "node"
-    made.mkdir(mode=0o700)
-    create_key_file(made / "identity.key", bytes(range(32)))
-    return made
 
 
 def checked(folder: Path, text: str, *, mode: int = 0o600) -> Checked:

@@ -10,21 +10,11 @@ import pytest
 
 from hyperbloom.config import check_files
 from hyperbloom.config.check import check_config
-from hyperbloom.keys import create_key_file
 
 OUTPUT = '[[outputs]]\nname = "a"\nformat = "lines"\n'
 INPUT = '[[inputs]]\nname = "a"\n'
 SECRET = f"whsec_{base64.b64encode(bytes(24)).decode()}\n"
 HOOK = '[[hooks]]\nname = "a"\n'
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A data folder with a node's key, in which nothing is wrong."""
-    made = tmp_path / "node"
-    made.mkdir(mode=0o700)
-    create_key_file(made / "identity.key", bytes(range(32)))
-    return made
 
 
 def warnings(folder: Path, text: str) -> list[tuple[int | None, str]]:

@@ -136,3 +136,11 @@ def built(count: int, seed: int) -> list[bytes]:
     """Many values of pieces, the same in each run."""
     chosen = random.Random(seed)
     return [b"".join(chosen.choices(_PIECES, k=chosen.randint(1, 7))) for _ in range(count)]
+
+
+def is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

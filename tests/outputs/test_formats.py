@@ -9,7 +9,7 @@ import json
 import re
 
 import pytest
-from hostile_values import HOSTILE, values
+from hostile_values import HOSTILE, is_text, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,14 +121,6 @@ def test_no_text_leaves_its_place(in_format, some) -> None:
     assert len(rows) + sum(left_out.values()) == len(some)
     assert all(len(row) == 1 and row[0].lstrip()[:1] not in list("=+-@") for row in rows)
     assert {row[0] for row in rows} <= set(texts)
-
-
-def is_text(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from hostile_values import HOSTILE, built, values
+from hostile_values import HOSTILE, built, is_text, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from output_tools import OutputTools, RefusedError
@@ -263,11 +263,3 @@ def test_cidr_has_every_address_and_no_other(in_format) -> None:
         found = [block(*line.partition("/")[::2]) for line in lines if sign in line]
         assert found == sorted(found)
         assert joined(found) == joined(block(a, length) for a, _, length in expected if sign in a)
-
-
-def is_text(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from hyperbloom.inputs.formats.domains import DOMAIN, MAX_NAME, domain
-from hyperbloom.inputs.formats.parsing import LeftOut, lines_of
+from hyperbloom.inputs.formats.domains import DOMAIN, domain, domains_of_lines
+from hyperbloom.inputs.formats.parsing import LeftOut
 
 __all__ = ["names_of_rules"]
 
@@ -28,15 +28,7 @@ _HARMLESS_OPTIONS = frozenset((b"important", b"all", b"document", b"doc", b"netw
 
 def names_of_rules(chunks: Iterable[bytes], left_out: LeftOut) -> Iterator[list[bytes]]:
     """The domains of a list's rules; the other rules are counted."""
-    for lines in lines_of(chunks, left_out):
-        values: list[bytes] = []
-        for line in lines:
-            ordinary = _ORDINARY.fullmatch(line)
-            if ordinary is not None and len(ordinary[1]) <= MAX_NAME:
-                values.append(ordinary[1])
-            elif (rule := line.strip()) and not _is_comment(rule):
-                values += _name(rule, left_out)
-        yield values
+    return domains_of_lines(chunks, left_out, ordinary=_ORDINARY, other=_names)
 
 
 def _is_comment(rule: bytes) -> bool:
@@ -45,7 +37,10 @@ def _is_comment(rule: bytes) -> bool:
     return rule.startswith(b"!") or (rule.startswith(b"#") and not _COSMETIC.match(rule))
 
 
-def _name(rule: bytes, left_out: LeftOut) -> list[bytes]:
+def _names(line: bytes, left_out: LeftOut) -> list[bytes]:
+    rule = line.strip()
+    if not rule or _is_comment(rule):
+        return []
     if rule.startswith(b"@@"):
         left_out["exception"] += 1
     elif _COSMETIC.search(rule):

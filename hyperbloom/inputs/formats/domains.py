@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from hyperbloom.inputs.formats.parsing import LeftOut
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from hyperbloom.inputs.formats.parsing import LeftOut, lines_of
 from hyperbloom.outputs import entries
 
-__all__ = ["DOMAIN", "MAX_NAME", "domain"]
+__all__ = ["DOMAIN", "domain", "domains_of_lines"]
 
 #: What a domain looks like in its one spelling; its length is not looked at.
 DOMAIN = entries.DOMAIN
-MAX_NAME = entries.MAX_NAME
+
+
+def domains_of_lines(
+    chunks: Iterable[bytes],
+    left_out: LeftOut,
+    *,
+    ordinary: re.Pattern[bytes],
+    other: Callable[[bytes, LeftOut], list[bytes]],
+) -> Iterator[list[bytes]]:
+    """The domains of a list. The first group of `ordinary` is that of nearly every line.
+
+    The other lines are looked at by `other`, word by word, which counts what it leaves out.
+    """
+    for lines in lines_of(chunks, left_out):
+        values: list[bytes] = []
+        for line in lines:
+            found = ordinary.fullmatch(line)
+            if found is not None and len(found[1]) <= entries.MAX_NAME:
+                values.append(found[1])
+            else:
+                values += other(line, left_out)
+        yield values
 
 
 def domain(name: bytes, left_out: LeftOut) -> list[bytes]:

@@ -9,26 +9,17 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 
-from hyperbloom.inputs.formats.domains import DOMAIN, MAX_NAME, domain
-from hyperbloom.inputs.formats.parsing import LeftOut, lines_of
+from hyperbloom.inputs.formats.domains import DOMAIN, domain, domains_of_lines
+from hyperbloom.inputs.formats.parsing import LeftOut
 
 __all__ = ["names_of_hosts"]
 
-#: Nearly every line of a list; the others are looked at word by word.
 _ORDINARY = re.compile(rb"(?:0\.0\.0\.0|127\.0\.0\.1|::1?)[ \t]+(%s)[ \t\r]*" % DOMAIN)
 
 
 def names_of_hosts(chunks: Iterable[bytes], left_out: LeftOut) -> Iterator[list[bytes]]:
     """The names behind addresses, as domains; `localhost` and its like are left out."""
-    for lines in lines_of(chunks, left_out):
-        values: list[bytes] = []
-        for line in lines:
-            ordinary = _ORDINARY.fullmatch(line)
-            if ordinary is not None and len(ordinary[1]) <= MAX_NAME:
-                values.append(ordinary[1])
-            else:
-                values += _names(line, left_out)
-        yield values
+    return domains_of_lines(chunks, left_out, ordinary=_ORDINARY, other=_names)
 
 
 def _names(line: bytes, left_out: LeftOut) -> list[bytes]:
