@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from machines import ROOT, Machine, UnavailableError, base_system, running
+from nodes import wait_until
 
 BUILD_SECONDS = 290
 CONFIG = "/etc/hyperbloom/hyperbloom.toml"
@@ -22,6 +23,24 @@ LoadCredential=node.key:/root/node.key
 LoadCredential=api.token:/root/api.token
 """
 API = '[api]\nlisten = "127.0.0.1:4366"\ntoken = "credential:api.token"\n'
+LOADER = '#!/bin/sh\ncp "$1" /run/loaded.new && mv /run/loaded.new /run/loaded\n'
+TOOLS = f"""
+[[outputs]]
+name = "lists"
+format = "lines"
+path = "{STATE}/lists/test"
+command = ["/bin/sh", "-c", "cp \\"$HYPERBLOOM_PATH\\" {STATE}/copied"]
+
+[[inputs]]
+name = "list"
+path = "/etc/hyperbloom/list.txt"
+
+[[hooks]]
+name = "tell"
+since = "start"
+command = ["/bin/sh", "-c", "cat >>{STATE}/told"]
+"""
+VALUES = "one\nthree\ntwo\n"
 ASK = (
     "import urllib.request as r; q = r.Request('http://127.0.0.1:4366/v1/feeds'); "
     "q.add_header('Authorization', 'Bearer opensesame'); print(r.urlopen(q).status)"
@@ -122,6 +141,7 @@ def test_a_package_lives(machine: Machine, packages: list[Path]) -> None:
     assert found is not None
     assert float(found[1]) <= MOST_EXPOSED
 
+    use_tools(machine)
     take_credentials(machine, key)
 
     note = machine.folder / "etc/hyperbloom/hyperbloom.toml"
@@ -129,17 +149,52 @@ def test_a_package_lives(machine: Machine, packages: list[Path]) -> None:
     assert machine.out("systemctl", "is-active", "hyperbloom") == "active\n"
     assert "credential:node.key" in note.read_text(), "a changed configuration is kept"
     assert public_key(machine) == key
-    assert ask_node(machine, "get") == "one\ntwo\n"
+    assert ask_node(machine, "get") == VALUES
 
     machine.out("dpkg", "--remove", "hyperbloom")
     assert machine.run("systemctl", "is-active", "hyperbloom").returncode != 0
     assert not (machine.folder / "usr/lib/hyperbloom").exists()
     install(machine, packages[1])
-    assert ask_node(machine, "get") == "one\ntwo\n"
+    assert ask_node(machine, "get") == VALUES
 
     machine.out("rm", "-r", "/etc/systemd/system/hyperbloom.service.d")
     machine.out("dpkg", "--purge", "hyperbloom")
     assert listed(machine) == before
+
+
+def use_tools(machine: Machine) -> None:
+    """An output, an input and a hook in the unit's sandbox, and the units that load a file."""
+    machine.out("install", "-d", "-o", "hyperbloom", "-g", "hyperbloom", f"{STATE}/lists")
+    etc = machine.folder / "etc/hyperbloom"
+    (etc / "list.txt").write_text("# of others\nthree\n")
+    (etc / "load-test").write_text(LOADER)
+    examples = "/usr/share/doc/hyperbloom/examples"
+    machine.out("install", "-m", "755", f"{examples}/hyperbloom-load", "/etc/hyperbloom/")
+    machine.out("chmod", "755", "/etc/hyperbloom/load-test")
+    units = "/etc/systemd/system/"
+    machine.out("sh", "-c", f"install -m 644 {examples}/hyperbloom-load@.* {units}")
+    machine.out("systemctl", "daemon-reload")
+    machine.out("systemctl", "enable", "--now", "hyperbloom-load@test.path")
+    config = etc / "hyperbloom.toml"
+    config.write_text(config.read_text() + TOOLS)
+    machine.out("systemctl", "reload", "hyperbloom")
+
+    def text(name: str) -> str:
+        path = machine.folder / name
+        return path.read_text() if path.exists() else ""
+
+    state = STATE.lstrip("/")
+    for name in (f"{state}/lists/test", f"{state}/copied", "run/loaded"):
+        wait_until(lambda name=name: machine.run("cat", f"/{name}").stdout == VALUES, 60, name)
+    wait_until(lambda: text(f"{state}/told").count("\n") == 3, 60, "the hook is told of three")
+    assert modes(machine, f"{STATE}/lists/test") == "644 hyperbloom:hyperbloom\n"
+    told = json.loads(ask_node(machine, "status", "--json"))["integrations"]
+    assert [(one["kind"], one["problem"]) for one in told] == [
+        ("output", None), ("input", None), ("hook", None)
+    ]  # fmt: skip
+    machine.out("systemctl", "disable", "--now", "hyperbloom-load@test.path")
+    machine.out("sh", "-c", f"rm {units}hyperbloom-load@.* /etc/hyperbloom/*load*")
+    machine.out("systemctl", "daemon-reload")
 
 
 def take_credentials(machine: Machine, key: str) -> None:
