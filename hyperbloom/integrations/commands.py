@@ -7,6 +7,7 @@ memory). Where it does not end in time, it and what it has started are told to e
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
 import threading
@@ -33,6 +34,8 @@ T = TypeVar("T")
 
 #: Bytes read at once from what a program writes.
 _READ_BYTES = 1 << 16
+#: Reads behind its end: more than a pipe holds, and an end where somebody else goes on writing.
+_LAST_READS = 32
 
 
 class CommandFailed(HyperbloomError):
@@ -160,6 +163,8 @@ class _Run:
         timer.start()
         try:
             output, errors = self._talk(child)
+        except OSError as error:
+            raise CommandFailed(f"{name} was stopped: {error.strerror}") from None
         finally:
             timer.cancel()
         if self._why_ended is not None:
@@ -184,33 +189,24 @@ class _Run:
             raise CommandFailed(f"{name} cannot be started: {why}") from None
 
     def _talk(self, child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-        """Keep the last of what it writes, and wait for its end."""
-        tails: dict[int, bytes] = {}
+        """Keep the last of what it writes until it ends.
 
-        def read(number: int, stream: IO[bytes]) -> None:
-            tail = b""
-            while some := stream.read1(_READ_BYTES):  # type: ignore[attr-defined]
-                tail = (tail + some)[-OUTPUT_TAIL_BYTES:]
-            tails[number] = tail
-
+        Something that it has started may have left its session and hold the streams open for good.
+        """
         streams = (cast("IO[bytes]", child.stdout), cast("IO[bytes]", child.stderr))
-        readers = [
-            threading.Thread(target=read, args=(number, stream), daemon=True)
-            for number, stream in enumerate(streams)
-        ]
-        for reader in readers:
-            reader.start()
-        # Until it is waited for its number is nobody else's.
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        with self._lock:
-            # What it left behind may hold its streams open, and ends with it.
-            self._signal(signal.SIGKILL)
-            child.wait()
-        for reader in readers:
-            reader.join()
+        tails = {stream.fileno(): b"" for stream in streams}
+        try:
+            _follow(child, tails)
+        finally:
+            with self._lock:
+                # What it left behind ends with it. Until it is waited for its number is its own.
+                self._signal(signal.SIGKILL)
+                child.wait()
         for stream in streams:
+            _read(stream.fileno(), tails, _LAST_READS)
             stream.close()
-        return tails[0], tails[1]
+        output, errors = tails.values()
+        return output, errors
 
     def _signal(self, number: signal.Signals) -> None:
         with self._lock:
@@ -219,6 +215,33 @@ class _Run:
                 # Its session: the program and what it has started.
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, number)
+
+
+def _follow(child: subprocess.Popen[bytes], tails: dict[int, bytes]) -> None:
+    """Read what it writes until it ends."""
+    with open(os.pidfd_open(child.pid), "rb") as end, selectors.DefaultSelector() as selector:
+        for number in (*tails, end.fileno()):
+            os.set_blocking(number, False)
+            selector.register(number, selectors.EVENT_READ)
+        ready: set[int] = set()
+        while end.fileno() not in ready:
+            ready = {key.fd for key, _ in selector.select()}
+            for number in ready & tails.keys():
+                if not _read(number, tails, 1):
+                    selector.unregister(number)
+
+
+def _read(number: int, tails: dict[int, bytes], most: int) -> bool:
+    """Read from a pipe what is there, so many times at most; whether more may come."""
+    for _ in range(most):
+        try:
+            some = os.read(number, _READ_BYTES)
+        except BlockingIOError:
+            return True
+        if not some:
+            return False
+        tails[number] = (tails[number] + some)[-OUTPUT_TAIL_BYTES:]
+    return True
 
 
 def _held(given: bytes) -> IO[bytes]:

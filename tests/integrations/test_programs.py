@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -153,6 +154,31 @@ def test_what_a_program_leaves_behind_ends_with_it(
     )
     ended = reactor.wait(commands.run(python(program), seconds=60))
     assert _ends(int(ended.output))
+
+
+def test_what_leaves_its_session_keeps_nobody_waiting(
+    reactor: PumpedReactor, commands: Commands
+) -> None:
+    """A daemon that a program has started goes on, though it holds the program's streams."""
+    program = (
+        "import subprocess, sys\n"
+        "daemon = 'import time; time.sleep(600)'\n"
+        "child = subprocess.Popen([sys.executable, '-c', daemon], start_new_session=True)\n"
+        "sys.exit(f'left {child.pid}')\n"
+    )
+    with pytest.raises(CommandFailed) as raised:
+        reactor.wait(commands.run(python(program), seconds=60))
+    number = int(str(raised.value).rpartition("left ")[2])
+    os.kill(number, signal.SIGKILL)  # raises where it does not run any more
+
+
+def test_what_it_writes_without_an_end_is_read_and_let_go(
+    reactor: PumpedReactor, commands: Commands
+) -> None:
+    program = "import sys\nfor n in range(20_000): print(n, 'x' * 200)\nprint('the last')"
+    ended = reactor.wait(commands.run(python(program), seconds=60))
+    assert ended.output.endswith(b"the last\n")
+    assert len(ended.output) == limits.OUTPUT_TAIL_BYTES
 
 
 def test_a_stop_ends_what_runs_and_what_waits(reactor: PumpedReactor) -> None:
