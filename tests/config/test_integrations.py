@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -153,12 +152,9 @@ def test_an_output_never_replaces_what_the_node_uses(path: str) -> None:
     assert parse_config(moved, path=HERE).integrations.outputs
 
 
-def test_the_page_describes_every_key_of_an_output_and_its_example_is_taken() -> None:
+def test_the_example_of_an_output_is_taken() -> None:
     page = (Path(__file__).parents[2] / "docs" / "outputs.md").read_text()
     _, _, section = page.partition("## Files that the node keeps")
-    rows = "".join(line for line in section.splitlines() if line.startswith("|"))
-    names = [field.name for field in fields(OutputSettings)]
-    assert [name for name in names if f"`{name}`" not in rows] == []
     example = section[section.index("    [[outputs]]") :].partition("\n\n")[0]
     (output,) = parse_config(textwrap.dedent(example), path=HERE).integrations.outputs
     assert output.command[0] == "/usr/bin/logger"
