@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tls_servers import Authority
 
 pytest_plugins = ["sharing_out"]
 
@@ -48,3 +49,15 @@ def noise_vector(request: pytest.FixtureRequest) -> dict[str, Any]:
 def noise_vectors() -> list[dict[str, Any]]:
     """All of them."""
     return _NOISE
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """A CA of the tests' own."""
+    return Authority.make(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture
+def trust(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has https clients trust that CA alone, and ask no proxy."""
+    authority.be_trusted(monkeypatch)

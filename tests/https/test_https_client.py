@@ -23,15 +23,7 @@ CEILING = 60.0
 OK = b"HTTP/1.1 200 OK\r\n"
 LIST = b"one.example\ntwo.example\n"
 
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.make(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(autouse=True)
-def trust(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    authority.be_trusted(monkeypatch)
+pytestmark = pytest.mark.usefixtures("trust")
 
 
 Serve = Callable[..., TlsServer]

@@ -25,15 +25,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 LIST = b"# names\none.example\ntwo.example\n"
 CEILING = 60.0
 
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.make(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(autouse=True)
-def trust(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    authority.be_trusted(monkeypatch)
+pytestmark = pytest.mark.usefixtures("trust")
 
 
 class Source:
