@@ -61,3 +61,12 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def trust(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has https clients trust that CA alone, and ask no proxy."""
     authority.be_trusted(monkeypatch)
+
+
+@pytest.fixture
+def empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with nothing in it."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder

@@ -31,9 +31,9 @@ def unpacked(packages: Sequence[str], cache: Path, *, alone: bool = False) -> Pa
     `alone`: without what they need. What this checkout has not got is brought now. Raises
     UnavailableError.
     """
-    for program in ("apt-get", "dpkg-deb"):
-        if shutil.which(program) is None:
-            raise UnavailableError(f"there is no {program} to bring {', '.join(packages)}")
+    for needed in ("apt-get", "dpkg-deb"):
+        if shutil.which(needed) is None:
+            raise UnavailableError(f"there is no {needed} to bring {', '.join(packages)}")
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / "unpacked"
     with open(cache / "lock", "w", encoding="ascii") as lock:
@@ -109,3 +109,11 @@ def _run(command: list[str], folder: Path) -> str:
         words = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
         raise UnavailableError(f"{command[0]}: {words}")
     return done.stdout
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    """A program of a shell's commands, in the place of one that a test does not want."""
+    file = folder / name
+    file.write_text(f"#!{shutil.which('sh', path=os.defpath)}\n{text}\n")
+    file.chmod(0o755)
+    return file

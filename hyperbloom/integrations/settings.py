@@ -159,7 +159,7 @@ class HookSettings:
     batch: int = field(
         default=1_000, metadata={"help": "values at a time, at most", "min": 1, "max": 10_000}
     )
-    delay: float = _seconds(1.0, _COMMAND_DELAY)
+    delay: float = _seconds(1.0, "the least time between the beginnings of two batches")
     timeout: float = _seconds(60.0, _TIMEOUT, 1.0, 3_600.0)
 
 

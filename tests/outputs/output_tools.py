@@ -22,14 +22,14 @@ PACKAGES = (
 TOOL_SECONDS = 200
 ZONE = "rpz.example"
 
-_UNBOUND = """\
+#: An unbound that is started by anybody, in a folder of its own.
+UNBOUND_SERVER = """\
 server:
   directory: "."
   chroot: ""
   username: ""
   pidfile: ""
   use-syslog: no
-include: "{path}"
 """
 _POSTFIX = """\
 command_directory = /usr/sbin
@@ -107,7 +107,7 @@ class OutputTools:
     def unbound(self, path: Path) -> None:
         """Checks a configuration that includes a file."""
         config = self.folder / "unbound.conf"
-        config.write_text(_UNBOUND.format(path=path))
+        config.write_text(f'{UNBOUND_SERVER}include: "{path}"\n')
         assert b"no errors" in self.run("unbound-checkconf", str(config))
 
     def rpz(self, path: Path) -> dict[str, str]:

@@ -100,20 +100,21 @@ def the_c_library(tools: OutputTools, path: Path, entries: Entries) -> None:
     assert set(tools.hosts(path)) == entries(NAMES)
 
 
-def dnsmasq(tools: OutputTools, path: Path, entries: Entries) -> None:
-    tools.dnsmasq(path)
+def takes_but(read: Callable[[Path], object], path: Path, wrong: bytes) -> None:
+    """The file is taken, and with a wrong line at its end it is refused."""
+    read(path)
     with path.open("ab") as file:
-        file.write(b"local=/a\n")
+        file.write(wrong)
     with pytest.raises(RefusedError):
-        tools.dnsmasq(path)
+        read(path)
+
+
+def dnsmasq(tools: OutputTools, path: Path, entries: Entries) -> None:
+    takes_but(tools.dnsmasq, path, b"local=/a\n")
 
 
 def unbound(tools: OutputTools, path: Path, entries: Entries) -> None:
-    tools.unbound(path)
-    with path.open("ab") as file:
-        file.write(b'local-zone: "a..b" always_nxdomain\n')
-    with pytest.raises(RefusedError):
-        tools.unbound(path)
+    takes_but(tools.unbound, path, b'local-zone: "a..b" always_nxdomain\n')
 
 
 def bind(tools: OutputTools, path: Path, entries: Entries) -> None:

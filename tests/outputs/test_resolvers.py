@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from name_server import asked
 from nodes import free_port, wait_until
-from output_tools import OutputTools
+from output_tools import UNBOUND_SERVER, OutputTools
 from test_output_tools import NAMES, many, many_spelled
 
 VALUES = [b"blocked.example.com", b"blocked.example.org"]
@@ -29,13 +29,9 @@ EXPECTED = {
     "allowed.blocked.example.org": False,
 }
 
-_UNBOUND = """\
-server:
-  directory: "."
-  chroot: ""
-  username: ""
-  pidfile: ""
-  use-syslog: no
+_UNBOUND = (
+    UNBOUND_SERVER
+    + """\
   do-daemonize: no
   do-not-query-localhost: no
   interface: 127.0.0.1
@@ -45,6 +41,7 @@ forward-zone:
   name: "."
   forward-addr: 127.0.0.1@{upstream}
 """
+)
 _RPZ = 'rpz:\n  name: "rpz.example"\n  zonefile: "{path}"\n'
 
 
