@@ -19,6 +19,7 @@ __all__ = [
     "CREDENTIAL_PREFIX",
     "FOLDER_VARIABLE",
     "credential_path",
+    "credentials_folder",
     "cure_for_missing",
     "is_credential",
     "is_open",
@@ -40,7 +41,8 @@ _ACL_VERSION, _ACL_ENTRY = struct.Struct("<I"), struct.Struct("<HHI")
 _USER_OBJ, _USER, _GROUP_OBJ, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
 
 
-def _folder() -> Path:
+def credentials_folder() -> Path:
+    """Where the credentials of the unit are, if there are any."""
     return Path(os.environ.get(FOLDER_VARIABLE) or UNIT_FOLDER)
 
 
@@ -51,12 +53,12 @@ def credential_path(name: str) -> Path:
             f"{CREDENTIAL_PREFIX}{name} names no credential; write the name that LoadCredential= "
             "in the unit has before its colon"
         )
-    return _folder() / name
+    return credentials_folder() / name
 
 
 def is_credential(path: Path) -> bool:
     """Whether a path is of a credential."""
-    return path.parent == _folder()
+    return path.parent == credentials_folder()
 
 
 def cure_for_missing(path: Path) -> str | None:

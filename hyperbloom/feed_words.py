@@ -7,6 +7,8 @@ from typing import Literal
 
 __all__ = [
     "DEFAULT_DIALECT",
+    "FEED_DIGITS",
+    "FORMER_TOMBSTONES",
     "LEAST_DIGITS",
     "LINK_ENDS_SOON",
     "OWN",
@@ -25,7 +27,12 @@ __all__ = [
 Mode = Literal["full", "range", "light"]
 
 #: Whose tombstones a node follows in a feed.
-Tombstones = Literal["off", "owner", "members"]
+Tombstones = Literal["off", "owner"]
+
+#: What that could be until it was seen that who brought a value need not have made it: whoever
+#: copied one to a node first could take it back there, for good. It is read as "owner", which
+#: follows less and forgets nothing more.
+FORMER_TOMBSTONES = "members"
 
 #: The versions of the protocol that a feed may speak: the names of `hyperbloom.wire.DIALECTS`.
 Dialect = Literal["2", "1", "draft"]
@@ -42,8 +49,12 @@ TOMBSTONE = b"hyperbloom-forget:1:"
 
 #: What the feed is called whose key is the node's own.
 OWN = "own"
-#: Digits of a key from which on they stand for it, as long as no other key begins with them.
-LEAST_DIGITS = 8
+#: Digits of a peer's key from which on they stand for it, as long as no other key begins with them.
+#: A member makes keys until one begins like another's: eight digits cost an evening, 16 of a key
+#: that he has not chosen cost 2⁶⁴ tries.
+LEAST_DIGITS = 16
+#: The same of a feed's key. Nobody but the operator has feeds joined, and those of two are refused.
+FEED_DIGITS = 8
 #: Digits of a key that stand for a feed without another name.
 NAME_DIGITS = 12
 
@@ -70,9 +81,9 @@ def check_alias(alias: str) -> str:
     return alias
 
 
-def is_beginning(text: str, key: bytes) -> bool:
-    """Whether a text is a key in hex, or so many of its first digits that it can stand for it."""
-    return len(text) >= LEAST_DIGITS and key.hex().startswith(text.lower())
+def is_beginning(text: str, key: bytes, least: int = LEAST_DIGITS) -> bool:
+    """Whether a text is a key in hex, or at least so many of its first digits."""
+    return len(text) >= least and key.hex().startswith(text.lower())
 
 
 def check_feed_name(name: str) -> str:

@@ -82,12 +82,19 @@ class App:
     @property
     def config_path(self) -> Path:
         """The configuration file: -c, else the environment, else one in this folder, else the
-        system's, where the user may read it."""
-        named = self._options.get("config") or os.environ.get(CONFIG_VARIABLE)
-        if named:
-            return Path(named)
+        system's, where the user may read it.
+
+        Raises `click.UsageError` for one in this folder that others may have put there.
+        """
+        given = self._options.get("config")
+        if given:
+            return Path(given)
+        variable = os.environ.get(CONFIG_VARIABLE)
+        if variable:
+            # A relative one is as good as none: which file it is, the current folder says.
+            return Path(variable) if os.path.isabs(variable) else _found(Path(variable))
         if Path("hyperbloom.toml").is_file():
-            return Path("hyperbloom.toml")
+            return _found(Path("hyperbloom.toml"))
         # A folder that may not be entered is no error: its node is not this user's.
         if os.access(SYSTEM_CONFIG, os.R_OK):
             return SYSTEM_CONFIG
@@ -144,6 +151,21 @@ class App:
         """A command about the same node, to be pasted."""
         given = self._options.get("config")
         return shlex.join(["hyperbloom", *words, *(["-c", str(given)] if given else [])])
+
+
+def _found(path: Path) -> Path:
+    """A configuration that this folder holds; raises `click.UsageError` where others wrote it."""
+    from hyperbloom.cli.found_config import why_not_found
+
+    file = path / "hyperbloom.toml" if path.is_dir() else path
+    problem = why_not_found(file) if os.path.lexists(file) else None
+    if problem is not None:
+        raise click.UsageError(
+            f"{path} in this folder is not taken by itself, for {problem}: whoever wrote it would "
+            "choose the node, and the programs that `run` starts. If that is the node you mean, "
+            f"name it: `-c {shlex.quote(str(path))}`"
+        )
+    return path
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:

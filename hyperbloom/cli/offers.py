@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hyperbloom.cli.app import app_of
+from hyperbloom.feed_words import LEAST_DIGITS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -34,7 +35,7 @@ __all__ = [
 PATIENCE_SECONDS = 1.0
 
 #: Digits of a key that are offered; all of them to who has typed more.
-KEY_DIGITS = 12
+KEY_DIGITS = LEAST_DIGITS
 
 _PLAIN = re.compile(r"[\w.@+/-]+")
 

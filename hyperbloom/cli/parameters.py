@@ -11,7 +11,7 @@ import click
 
 from hyperbloom.addresses import Address
 from hyperbloom.cli.offers import offer_feeds
-from hyperbloom.feed_words import Dialect
+from hyperbloom.feed_words import LEAST_DIGITS, Dialect
 from hyperbloom.units import parse_duration, parse_expiry
 from hyperbloom.value_ranges import narrowed
 
@@ -51,7 +51,7 @@ def whole_hex(text: str, *lengths: int) -> bytes | None:
 
 
 class PeerKeyWord(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A peer's key: 64 hex digits, 8 or more of them, or its name; the node looks it up."""
+    """A peer's key: 64 hex digits, 16 or more of them, or its name; the node looks it up."""
 
     name = "key"
 
@@ -60,8 +60,8 @@ class PeerKeyWord(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         word = str(value).strip()
         if not word or len(word) > MAX_WORD or not word.isprintable():
             self.fail(
-                f"{value!r} is no key: give its {2 * KEY_BYTES} hex digits, 8 or more of the first "
-                "of them, or its name (`hyperbloom peer names`)"
+                f"{value!r} is no key: give its {2 * KEY_BYTES} hex digits, {LEAST_DIGITS} or more "
+                "of the first of them, or its name (`hyperbloom peer names`)"
             )
         return word
 

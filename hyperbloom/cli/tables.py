@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "Key", "Name", "PeerKey", "key_text", "piped", "print_table"]
 
-#: Characters of a key where there is room.
-KEY_CHARACTERS = 12
+#: Characters of a key where there is room: as many as stand for it in a command.
+KEY_CHARACTERS = LEAST_DIGITS
+#: Characters below which a key does not shrink: two keys are then alike by no chance.
+LEAST_CHARACTERS = 8
 #: Characters of a name, where it has more, that stay where there is little room.
 LEAST_NAME = 10
 #: Spaces between two columns.
@@ -34,8 +36,7 @@ class Key:
     text: str | None
     name: str | None = None
 
-    #: Characters below which it does not shrink: two keys are then alike by no chance.
-    least = 8
+    least = LEAST_CHARACTERS
 
     def whole(self) -> str:
         """All there is to show."""
@@ -58,8 +59,12 @@ class PeerKey:
 
     @property
     def least(self) -> int:
-        """As many characters of a name as tell most of them apart, or 8 digits."""
-        return 8 if self.name is None else min(cell_width(printable(self.name)), LEAST_NAME)
+        """As many characters of a name as tell most of them apart, or digits."""
+        return (
+            LEAST_CHARACTERS
+            if self.name is None
+            else min(cell_width(printable(self.name)), LEAST_NAME)
+        )
 
     def whole(self) -> str:
         """All there is to show."""
@@ -131,7 +136,7 @@ def _fitting(cell: Cell, width: int) -> str:
     if isinstance(cell, PeerKey) and cell.name is not None:
         name = printable(cell.name)
         digits = min(KEY_CHARACTERS, width - cell_width(f"{name} ()"))
-        return _cut(name if digits < LEAST_DIGITS else f"{name} ({cell.text[:digits]})", width)
+        return _cut(name if digits < LEAST_CHARACTERS else f"{name} ({cell.text[:digits]})", width)
     return _cut(_wide(cell), width)
 
 

@@ -26,8 +26,8 @@ __all__ = ["TrustRequests"]
 class TrustRequests(Transport):
     """Links, members, invitations, names of keys, and keys that are denied.
 
-    Where a key may be a text, that is a key in hex, 8 or more of its first digits, or its name; the
-    node looks it up.
+    Where a key may be a text, that is a key in hex, 16 or more of its first digits, or its name;
+    the node looks it up.
     """
 
     def find_key(self, key: str) -> KeyFoundForm:
@@ -100,6 +100,10 @@ class TrustRequests(Transport):
         return cast("InvitationForm", self.ask("POST", feed_path(feed, "/invitations"), body))
 
     def accept(self, invitation: str, **settings: Any) -> JoinedForm:
-        """Takes an invitation; `settings` may be alias, mode, ranges, dialect, inviter_name."""
+        """Takes an invitation; `settings` may be alias, mode, ranges, dialect, inviter_name.
+
+        A feed that is joined already takes its addresses with `add_addresses` alone; those that it
+        does not dial are in `not_added`.
+        """
         body = {"invitation": invitation, **settings}
         return cast("JoinedForm", self.ask("POST", "/v1/invitations", body))

@@ -140,7 +140,7 @@ class ValueRequests(Transport):
     def wait_synced(
         self, peers: Sequence[str], *, feed: str | None = None, timeout: float
     ) -> Mapping[str, Any]:
-        """Waits until each peer (key, beginning of a key, address) holds the same as the node.
+        """Waits until each peer (key, its beginning or name, address) holds the same as the node.
 
         `count` and `digest` of the feed, and for each of `peers` its key, address, `at`, `source`.
         """

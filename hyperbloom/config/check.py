@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hyperbloom.config.check_files import check_files
-from hyperbloom.config.file import Config, config_of, read_config, why_no_toml
+from hyperbloom.config.file import Config, config_of, read_config, toml_of, why_no_toml
 from hyperbloom.config.table import ConfigError
 from hyperbloom.credentials import FOLDER_VARIABLE, is_credential
 from hyperbloom.errors import ErrorKind, HyperbloomError
@@ -66,7 +66,7 @@ def check_config(path: Path) -> Checked:
     # Of a file with mistakes it is not known yet which files it is to name.
     if config is not None and not errors:
         errors += _refused_files(config)
-        warnings += [Problem(text=sentence) for sentence in _dangers(config)]
+        warnings += [Problem(text=sentence) for sentence in (*config.remarks, *_dangers(config))]
         warnings += _odd_files(text, config)
     return Checked(path=path, errors=tuple(errors), warnings=tuple(warnings))
 
@@ -75,7 +75,7 @@ def _parsed(text: str, path: Path) -> tuple[Config | None, list[Problem]]:
     """The configuration without the keys that are wrong, and these; None where nothing is left."""
     problems: list[Problem] = []
     try:
-        data = tomllib.loads(text)
+        data = toml_of(text)
     except tomllib.TOMLDecodeError as error:
         found = _LINE.search(str(error))
         sentence = why_no_toml(error)

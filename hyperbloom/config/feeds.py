@@ -6,7 +6,13 @@ from typing import get_args
 
 from hyperbloom.addresses import Address
 from hyperbloom.config.table import ConfigTable, one_of
-from hyperbloom.feed_words import DEFAULT_DIALECT, Dialect, Noise, check_alias
+from hyperbloom.feed_words import (
+    DEFAULT_DIALECT,
+    FORMER_TOMBSTONES,
+    Dialect,
+    Noise,
+    check_alias,
+)
 from hyperbloom.keys import parse_public_key
 from hyperbloom.replication.settings import (
     FEED_SETTINGS,
@@ -16,7 +22,7 @@ from hyperbloom.replication.settings import (
     why_no_noise,
 )
 
-__all__ = ["RANGE_KEYS", "read_feeds"]
+__all__ = ["RANGE_KEYS", "feed_remarks", "read_feeds"]
 
 RANGE_KEYS = ("start", "end", "start_hex", "end_hex")
 
@@ -36,9 +42,11 @@ def _feed(table: ConfigTable) -> FeedSettings:
     if "key" not in table:
         raise table.error("key", "is missing; it is the feed's public key, 64 hex digits")
     ranges = tuple(_range(item) for item in table.tables("ranges"))
+    former = {"tombstones": "owner"} if _is_former(table) else {}
     found = table.fields(
         FeedSettings,
         read={
+            **former,
             "key": table.checked("key", table.value("key", str, ""), parse_public_key),
             "alias": table.text("alias", "", check_alias) or None,
             "ranges": ranges,
@@ -55,6 +63,21 @@ def _feed(table: ConfigTable) -> FeedSettings:
     if why is not None and found["noise"] == "require":
         raise table.error("noise", f'{why}; say "off" here, or leave this feed')
     return FeedSettings(**found)
+
+
+def _is_former(table: ConfigTable) -> bool:
+    """Whether a feed's table names the tombstones that are followed no more."""
+    return table.value("tombstones", str, "") == FORMER_TOMBSTONES
+
+
+def feed_remarks(root: ConfigTable) -> tuple[str, ...]:
+    """Sentences on what the `[[feeds]]` say that means something else than it did."""
+    return tuple(
+        f'[[feeds]] {number} tombstones: "{FORMER_TOMBSTONES}" is read as "owner": whoever '
+        'copied a value to a node could have it forgotten there; write "owner", or "off"'
+        for number, table in enumerate(root.tables("feeds"), 1)
+        if _is_former(table)
+    )
 
 
 def read_feeds(root: ConfigTable, *, noise: NoisePolicy) -> tuple[FeedSettings, ...]:

@@ -17,7 +17,7 @@ from typing import Any, get_args
 from hyperbloom.addresses import Address, check_listen, check_node_listen
 from hyperbloom.config.api import ApiSettings, read_api
 from hyperbloom.config.discovery import read_discovery
-from hyperbloom.config.feeds import read_feeds
+from hyperbloom.config.feeds import feed_remarks, read_feeds
 from hyperbloom.config.integrations import read_integrations
 from hyperbloom.config.table import ConfigError, ConfigTable, nearest, one_of
 from hyperbloom.credentials import is_credential
@@ -50,6 +50,7 @@ IDENTITY_NAME = "identity.key"
 FEED_KEYS_NAME = "feed-keys"
 CONTROL_SOCKET_NAME = "control.sock"
 STORE_NAME = "store"
+INPUTS_NAME = "inputs"
 EXPORT_NOTE_NAME = "last-export"
 DEFAULT_PORT = 4365
 DEFAULT_LISTEN = (f"tcp:{DEFAULT_PORT}",)
@@ -61,9 +62,11 @@ MAX_LEEWAY = 3_600.0
 #: What tomllib says of a table that was appended to a file which has it.
 _TWICE = re.compile(r"Cannot declare (\(.+\)) twice \(at line (\d+), column \d+\)")
 #: What a node keeps in its data folder.
-_OWN_NAMES = (STORE_NAME, CONTROL_SOCKET_NAME, EXPORT_NOTE_NAME)
+_OWN_NAMES = (STORE_NAME, CONTROL_SOCKET_NAME, EXPORT_NOTE_NAME, INPUTS_NAME)
 _LISTS = ("feeds", "outputs", "inputs", "hooks")
 _TABLES = ("node", *_LISTS, "limits", "sync", "trust", "discovery", "objects", "api")
+#: A file is read as a whole; one of this length names 20,000 feeds.
+MAX_CONFIG_BYTES = 4 << 20
 #: Log files and their bytes. At least there is one that is written and one that is full, and each
 #: has some hundred lines.
 DEFAULT_LOG_FILES, LEAST_LOG_FILES = 10, 2
@@ -86,7 +89,10 @@ NODE_KEYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """A node's configuration. Paths are absolute; `leeway` is in seconds."""
+    """A node's configuration. Paths are absolute; `leeway` is in seconds.
+
+    `remarks`: sentences on what the file says that means something else than it did.
+    """
 
     path: Path
     data: Path
@@ -109,6 +115,7 @@ class Config:
     objects: ObjectsSettings = field(default_factory=ObjectsSettings)
     trust: TrustSettings = field(default_factory=TrustSettings)
     integrations: IntegrationsSettings = field(default_factory=IntegrationsSettings)
+    remarks: tuple[str, ...] = ()
 
     @property
     def store_path(self) -> Path:
@@ -124,6 +131,27 @@ class Config:
     def export_note(self) -> Path:
         """The file that an export writes when it has succeeded, for its age among the metrics."""
         return self.data / EXPORT_NOTE_NAME
+
+    @property
+    def own_places(self) -> tuple[Path, ...]:
+        """Files and folders that are the node's alone: no input may publish what they hold.
+
+        All of the data folder is, unless the configuration file lies there, beside what the
+        operator keeps.
+        """
+        data = self.data.resolve()
+        if self.path.resolve().is_relative_to(data):
+            kept = [self.data / name for name in _OWN_NAMES]
+        else:
+            kept = [self.data]
+        secrets = (
+            self.api.token,
+            self.api.metrics_token,
+            self.objects.passphrase_file,
+            *(hook.secret for hook in self.integrations.hooks),
+        )
+        found = (self.path, self.identity, self.feed_keys, *kept, *secrets)
+        return tuple(path for path in found if path is not None)
 
 
 def _types(table: ConfigTable) -> tuple[str, ...]:
@@ -160,10 +188,22 @@ def parse_config(text: str, *, path: Path) -> Config:
     Raises `ConfigError`.
     """
     try:
-        data = tomllib.loads(text)
+        data = toml_of(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {why_no_toml(error)}") from None
     return config_of(data, path=path)
+
+
+def toml_of(text: str) -> dict[str, Any]:
+    """What a text in TOML holds; raises `tomllib.TOMLDecodeError`, whatever it holds."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except RecursionError:
+        raise tomllib.TOMLDecodeError("too many brackets within each other") from None
+    except ValueError:
+        raise tomllib.TOMLDecodeError("too many digits in a number") from None
 
 
 def why_no_toml(error: tomllib.TOMLDecodeError) -> str:
@@ -234,6 +274,7 @@ def _config(root: ConfigTable, path: Path) -> Config:
         objects=_objects(table("objects"), base),
         api=read_api(table("api"), data),
         integrations=read_integrations(root, base, kept=own),
+        remarks=feed_remarks(root),
     )
 
 
@@ -250,7 +291,9 @@ def read_config(path: Path) -> tuple[Path, str]:
     """The file that a path stands for, and its text; raises `ConfigError`."""
     file = path / CONFIG_NAME if path.is_dir() else path
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") as source:
+            content = source.read(MAX_CONFIG_BYTES + 1)
+        text = content.decode("utf-8")
     except FileNotFoundError:
         raise ConfigError(
             f"{file}: there is no such file; make a node with `hyperbloom init DIR`, or give "
@@ -260,4 +303,8 @@ def read_config(path: Path) -> tuple[Path, str]:
         raise ConfigError(f"{file}: this is not UTF-8 text; is it the right file?") from None
     except OSError as error:
         raise ConfigError(f"{file}: it cannot be read ({error.strerror})") from None
+    if len(content) > MAX_CONFIG_BYTES:
+        raise ConfigError(
+            f"{file}: it has more than {MAX_CONFIG_BYTES:,} bytes; is it the right file?"
+        )
     return file, text

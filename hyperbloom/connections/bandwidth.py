@@ -2,8 +2,9 @@
 
 Each direction has a token bucket for all and one for each peer (`RateLimit`). A piece may be moved
 while nothing is owed, and may then owe a little, so the mean holds for pieces of any size. Who may
-not move a piece waits for a turn: peers take turns, a piece each, however many connections a peer
-has. A peer that owes by its own rate waits for that first and holds nobody up.
+not move a piece waits for a turn: peers take turns, a piece each and level by level of their paths
+(`hyperbloom.turns`), however many connections or keys a peer has. A peer that owes by its own rate
+waits for that first and holds nobody up.
 
 What one connection does about it is in `pacing`. Without a rate there is no bucket, no timer and
 nothing for a connection.
@@ -26,6 +27,7 @@ from hyperbloom.connections.limits import (
     PIECE_SECONDS,
 )
 from hyperbloom.connections.timer import Alarm, Alarms, Timer
+from hyperbloom.turns import Turns
 
 __all__ = [
     "NO_RATE",
@@ -37,6 +39,9 @@ __all__ = [
     "TokenBucket",
     "piece_of",
 ]
+
+Who = tuple[Hashable, ...]
+"""The path of a peer."""
 
 #: Seconds that are none: what clocks round.
 _NOTHING = 1e-6
@@ -118,7 +123,7 @@ class Row:
 
     __slots__ = ("_limit", "alarm", "bucket", "connections", "is_lined_up", "waiting", "who")
 
-    def __init__(self, limit: RateLimit, who: Hashable) -> None:
+    def __init__(self, limit: RateLimit, who: Who) -> None:
         self._limit = limit
         self.who = who
         self.connections = 0
@@ -143,8 +148,8 @@ class RateLimit:
         #: Connections that wait for a turn.
         self.waiting = 0
         self._bucket: TokenBucket | None = None
-        self._rows: dict[Hashable, Row] = {}
-        self._turns: deque[Row] = deque()
+        self._rows: dict[Who, Row] = {}
+        self._turns: Turns[Row] = Turns()
         self._timer = Timer(clock, self._serve)
         self._alarms = Alarms(clock)
         self._held_seconds, self._held_since = 0.0, 0.0
@@ -187,7 +192,7 @@ class RateLimit:
 
     # Called by connections
 
-    def join(self, who: Hashable) -> Row:
+    def join(self, who: Who) -> Row:
         """A connection of a peer takes part; `leave` is called when it ends."""
         row = self._rows.get(who)
         if row is None:
@@ -239,7 +244,7 @@ class RateLimit:
         if owes:
             self._alarms.set(row.alarm, now + owes)
             return
-        self._turns.append(row)
+        self._turns.add(row.who, row)
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -254,7 +259,7 @@ class RateLimit:
         for _ in range(len(self._turns)):
             if self._bucket is not None and self._bucket.owes_for(self._clock.seconds()):
                 break
-            row = self._turns.popleft()
+            row = self._turns.pop()
             row.is_lined_up = False
             if not row.waiting:
                 continue

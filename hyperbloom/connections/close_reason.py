@@ -22,8 +22,9 @@ class CloseReason(Exception):
 
     - of both protocols: slow, crowded, protocol, own (this node dialled itself), stopped, lost,
       store (what the peer sent could not be stored), failed (a fault of this node);
-    - of feeds: banned, unknown-feed, no-chain, denied, expired, untrusted, own-key, twin, stalled,
-      renewed (this node's chain was: it connects anew);
+    - of feeds: banned, unknown-feed, no-chain, denied, expired, untrusted, own-key, twin, stalled
+      (it reads nothing, or has ended and takes too long or too much), renewed (this node's chain
+      was: it connects anew);
     - of feeds, about protected streams: unprotected (the peer does not speak `noise`, and this node
       does not go on without), stripped (somebody on the path struck its announcement out), altered
       (a record was not authentic), cut (the connection broke off without the end that a protected

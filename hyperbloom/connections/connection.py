@@ -54,6 +54,8 @@ class PeerConnection(Protocol, ABC):
 
     #: What holds the connection to the rates of `use_bandwidth`; None: there are none.
     paced: Paced | None = None
+    #: Whether the peer sends nothing more: nothing is read.
+    input_ended = False
 
     def __init__(
         self,
@@ -122,9 +124,9 @@ class PeerConnection(Protocol, ABC):
         return False
 
     @property
-    def _whose(self) -> Hashable:
-        """Who shares a row of the reactor's budget with this connection."""
-        return self.network
+    def _whose(self) -> tuple[Hashable, ...]:
+        """The path by which this connection has its turns; a stranger's is its network."""
+        return (self.network,)
 
     # Life
 
@@ -163,7 +165,8 @@ class PeerConnection(Protocol, ABC):
             return
         self._give_up(why)
         self._stop_pacing()
-        self.wire.resumeProducing()
+        if not self.input_ended:
+            self.wire.resumeProducing()
         self.wire.loseConnection()
         self.later(self._times().close_seconds, self.wire.abortConnection)
 
@@ -291,8 +294,13 @@ class PeerConnection(Protocol, ABC):
     def _read_on(self) -> None:
         """Read the transport, unless something else keeps it paused."""
         is_slowed = self.paced is not None and self.paced.is_slowed
-        if not (self._is_held or self._awaits_turn or is_slowed):
+        if not (self._is_held or self._awaits_turn or is_slowed or self.input_ended):
             self.wire.resumeProducing()
+
+    def _end_input(self) -> None:
+        """The peer sends nothing more."""
+        self.input_ended = True
+        self.wire.pauseProducing()
 
     def _hold(self) -> bool:
         """Whether no frame may be taken now; pauses and resumes the transport on a change."""

@@ -11,8 +11,8 @@ whoever has many addresses would have it many times at once.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 
+from hyperbloom.connections.branches import Path, surplus_of
 from hyperbloom.connections.limits import (
     CROWDED_AT_ONCE,
     CROWDED_OF_KEY,
@@ -29,16 +29,18 @@ class Crowding:
     def __init__(self) -> None:
         #: How many times of late, fewer by one every CROWDED_SECONDS, and when it was counted: of
         #: each key and network, and of each key (network "").
-        self._taken: OrderedDict[tuple[bytes, str], tuple[float, float]] = OrderedDict()
+        self._taken: dict[tuple[bytes, str], tuple[float, float, Path]] = {}
 
-    def took(self, key: bytes, network: str, *, now: float) -> None:
-        """A connection has taken the place of another one of its key."""
+    def took(self, path: Path, network: str, *, now: float) -> None:
+        """A connection has taken the place of another one of its key, which ends this path."""
+        key = path[-1]
         for who, most in (((key, network), math.inf), ((key, ""), 2.0 * CROWDED_OF_KEY)):
             taken = min(self._of_late(who, now) + 1.0, most)
-            self._taken[who] = (taken, now)
-            self._taken.move_to_end(who)
-        while len(self._taken) > MAX_STRUCK:
-            self._taken.popitem(last=False)
+            self._taken.pop(who, None)
+            self._taken[who] = (taken, now, path)
+        if len(self._taken) > MAX_STRUCK:
+            for one in surplus_of([*self._taken], lambda who: self._taken[who][2]):
+                del self._taken[one]
 
     def is_too_much(self, key: bytes, network: str, *, now: float) -> bool:
         """Whether a connection of theirs is to be turned away."""
@@ -53,5 +55,5 @@ class Crowding:
         return self._of_late((key, network), now) - (at_once - 1)
 
     def _of_late(self, who: tuple[bytes, str], now: float) -> float:
-        taken, at = self._taken.get(who, (0.0, now))
+        taken, at, _ = self._taken.get(who, (0.0, now, ()))
         return max(0.0, taken - (now - at) / CROWDED_SECONDS)

@@ -37,7 +37,7 @@ class Door:
         for port in self._ports:
             port.stopReading()
         strangers.wait(self._open)
-        strangers.wake_after_rest(self._clock)
+        self._shares.wake_after_rest(strangers)
 
     def _open(self) -> None:
         self._is_shut = False

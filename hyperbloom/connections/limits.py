@@ -20,6 +20,9 @@ __all__ = [
     "LEAST_PART",
     "LEAST_PART_OF_STRANGERS",
     "LEAST_PIECE",
+    "MAX_ALL_ASKED_BYTES",
+    "MAX_ALL_FILTERS",
+    "MAX_ALL_UNSENT_BYTES",
     "MAX_CLOSED_SHOWN",
     "MAX_SHARES",
     "MAX_SOURCES",
@@ -27,17 +30,33 @@ __all__ = [
     "NEWCOMERS_PART",
     "PIECE_SECONDS",
     "STRANGERS_PART",
+    "STRIKE_SECONDS",
     "TALLY_SECONDS",
+    "TOLD_OF_BRANCH",
     "TOLD_SINGLY",
     "USE_SECONDS",
     "WEIGHT_SECONDS",
+    "WOKEN_AT_ONCE",
     "YIELD_FACTOR",
 ]
 
-#: Keys of which is kept what they have used of this node (some 500 bytes each), so that who leaves
+#: Keys of which is kept what they have used of this node (some 700 bytes each), so that who leaves
 #: and comes again has no more for it. There are more than connections; beyond it those without a
-#: connection are forgotten, the first ones first.
+#: connection are forgotten, the first ones of the branch that has most of them.
 MAX_SHARES = 4_096
+
+#: What all peers together hold in memory, shared out by branch (`rooms`): bytes of questions that
+#: wait for an answer, bytes written to connections that are full, and filters that are kept
+#: unpacked, 2 MB each. With values that wait for the disk (`[limits] queued_bytes`, most of which
+#: is what a value costs there) this is what a flood of ten thousand keys can fill: a branch alone
+#: half of it, and what a branch that comes then holds counts beside it.
+MAX_ALL_ASKED_BYTES = 16_777_216
+MAX_ALL_UNSENT_BYTES = 33_554_432
+MAX_ALL_FILTERS = 16
+
+#: Shares that may look again when memory is released: each takes what there is, and the others
+#: have their turn at the next release, or when all are looked at.
+WOKEN_AT_ONCE = 16
 
 #: A key without a connection is forgotten once it owes nothing more: it has used nothing for so
 #: many seconds, its budget is full again, and what it has used weighs so little (seconds). Coming
@@ -46,7 +65,7 @@ MAX_SHARES = 4_096
 FORGIVEN_AFTER = 20.0
 FORGIVEN_WEIGHT = 0.05
 
-#: What a key has used counts less by and by, to a third in so many seconds: as what it uses now,
+#: What a share has used counts less by and by, to a third in so many seconds: as what it uses now,
 #: and as what makes it heavier than others. One that has used nothing for the shortest time makes
 #: nobody wait.
 USE_SECONDS = 3.0
@@ -78,9 +97,10 @@ STRANGERS_PART = 2
 #: who it is.
 NEWCOMERS_PART = 16
 
-#: Events of one kind, of members, that are told one by one in a minute; others are counted. Of
-#: strangers it is the first (`hyperbloom.connections.tally`).
+#: Events of one kind, of members, that are told one by one in a minute, and of those of one branch;
+#: others are counted. Of strangers it is the first (`hyperbloom.connections.tally`).
 TOLD_SINGLY = 10
+TOLD_OF_BRANCH = 3
 
 #: Connections closed by this node that are kept for `status`, newest first.
 MAX_CLOSED_SHOWN = 20
@@ -96,8 +116,13 @@ CROWDED_SECONDS = 5.0
 CROWDED_OF_KEY = 16
 
 #: Keys, each with where it came from, whose strikes are kept, and as many whose places are; beyond
-#: it the oldest is forgotten.
+#: it the oldest of the branch with the most of them are forgotten.
 MAX_STRUCK = 10_000
+
+#: What a violation of the protocol is charged as, to the key and each branch above it: some ten
+#: times what its handshake has cost. Bans are of keys, and who makes a new one for each violation
+#: would else strike as often as it likes.
+STRIKE_SECONDS = 0.05
 
 #: Seconds from the first event that is counted to the line of the log that tells of it, and
 #: addresses told apart in that time; of more, the line says that there were more.

@@ -43,7 +43,7 @@ class Source(Protocol):
 class Paced:
     """Between a connection and its transport; stands for `source` as the transport's producer.
 
-    whose: whose connection it is. read_on: called when reading may go on.
+    whose: the path of the peer. read_on: called when reading may go on.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Paced:
         wire: TCPConnection,
         source: Source,
         *,
-        whose: Hashable,
+        whose: tuple[Hashable, ...],
         read_on: Callable[[], None],
     ) -> None:
         self._bandwidth = bandwidth

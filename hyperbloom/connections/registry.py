@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
@@ -153,7 +153,19 @@ class Registry(Generic[C]):
         tally = self.members if connection.is_ready else self.strangers
         fields: dict[str, Any] = {**words, **self.log_fields(connection)}
         level = LogLevel.warn if kind in self._alarming else LogLevel.info
-        tally.tell(kind, connection.network, text, level=level, peer=connection.address, **fields)
+        tally.tell(
+            kind,
+            connection.network,
+            text,
+            branch=self.branch_of(connection),
+            level=level,
+            peer=connection.address,
+            **fields,
+        )
+
+    def branch_of(self, connection: C) -> Hashable:
+        """Whose events a connection's are told singly with; None: its own."""
+        return None
 
     def log_fields(self, connection: C) -> Mapping[str, str]:
         """What a line of the log about a connection has beside its address."""

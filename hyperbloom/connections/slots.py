@@ -11,8 +11,9 @@ Who has proved a key is bounded by that key and not by an address, for behind on
 proxy, a VPN) there may be everybody. A key that has too many connections loses the oldest, of the
 network that has most of them, so that somebody else with its proof cannot keep the key's holder
 out. A member makes further keys as it likes by links of its own. So when the proved have filled
-their part, a connection is taken from the branch (all whose chains begin with the same link) with
-the most of them. A few connections are always left to newcomers.
+their part, a connection is taken from the branch (all whose paths begin alike) with the most of
+them, within it from the one below it with the most, and so on down to a key. A few connections are
+always left to newcomers.
 
 A connection that this node dialled always has room and is never taken.
 """
@@ -20,11 +21,12 @@ A connection that this node dialled always has room and is never taken.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
+from hyperbloom.connections.branches import Path
 from hyperbloom.connections.limits import NEWCOMERS_PART, STRANGERS_PART
 
 __all__ = ["Proof", "SlotLimits", "Slots"]
@@ -53,11 +55,15 @@ class SlotLimits(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What a connection has proved: the feed, the key, and the branch of the feed it is in."""
+    """What a connection has proved: the feed, and the path down to its key."""
 
     feed: bytes
-    key: bytes
-    branch: bytes
+    path: Path
+
+    @property
+    def key(self) -> bytes:
+        """The key that it has."""
+        return self.path[-1]
 
 
 class _Neighbours(Generic[T]):
@@ -143,7 +149,7 @@ class Slots(Generic[T]):
         if len(same) > limits.connections_per_key:
             return self._oldest_of(same)
         if self._proved_count > max(1, limits.connections - limits.connections // NEWCOMERS_PART):
-            return self._of_heaviest_branch(one)
+            return self._newest_of_heaviest(one)
         return None
 
     def leave(self, one: T) -> None:
@@ -184,13 +190,32 @@ class Slots(Generic[T]):
         weights = Counter(self._all[one].network for one in some)
         return next(one for one in some if weights[self._all[one].network] == max(weights.values()))
 
-    def _of_heaviest_branch(self, newcomer: T) -> T:
-        """The newest of the branch with the most; the newcomer where its own has as many."""
-        branches: dict[tuple[bytes, bytes], list[T]] = {}
-        for one, slot in self._all.items():
-            if slot.proof is not None and not slot.dialled:
-                branches.setdefault((slot.proof.feed, slot.proof.branch), []).append(one)
-        heaviest = max(branches.values(), key=len)
-        if any(newcomer in branch and len(branch) == len(heaviest) for branch in branches.values()):
-            return newcomer
-        return heaviest[-1]
+    def _newest_of_heaviest(self, newcomer: T) -> T:
+        """The newest below whoever has the most on each level of the paths.
+
+        The newcomer, where what it is below has as many.
+        """
+        some = {
+            one: (proof.feed + proof.path[0], *proof.path[1:])
+            for one, slot in self._all.items()
+            if (proof := slot.proof) is not None and not slot.dialled
+        }
+        depth = 0
+        while len(some) > 1:
+            groups: dict[tuple[bytes, ...], dict[T, tuple[bytes, ...]]] = {}
+            for one, path in some.items():
+                groups.setdefault(path[depth : depth + 1], {})[one] = path
+            if len(groups) == 1 and () in groups:
+                break
+            # Of those that have as many the newcomer's, or the one that was last to get another.
+            newest = {part: number for number, part in enumerate(_parts_at(some.values(), depth))}
+            most = max(
+                groups,
+                key=lambda part: (len(groups[part]), newcomer in groups[part], newest[part]),
+            )
+            some, depth = groups[most], depth + 1
+        return newcomer if newcomer in some else next(reversed(some))
+
+
+def _parts_at(paths: Iterable[Path], depth: int) -> Iterator[Path]:
+    return (path[depth : depth + 1] for path in paths)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
+from hyperbloom.connections.branches import Path, surplus_of
 from hyperbloom.connections.limits import MAX_STRUCK
 
 __all__ = ["Strikes"]
@@ -14,6 +14,7 @@ __all__ = ["Strikes"]
 class _Record:
     count: int
     last: float
+    path: Path
 
 
 class Strikes:
@@ -25,23 +26,24 @@ class Strikes:
 
     def __init__(self, *, most: int, memory: float) -> None:
         self.bound(most=most, memory=memory)
-        self._records: OrderedDict[bytes, _Record] = OrderedDict()
+        self._records: dict[bytes, _Record] = {}
 
     def bound(self, *, most: int, memory: float) -> None:
         """Other bounds from now on, for what was counted before as well."""
         self._most = most
         self._memory = memory
 
-    def strike(self, who: bytes, *, now: float) -> bool:
-        """Count one violation; whether who did it is banned now."""
+    def strike(self, who: bytes, path: Path, *, now: float) -> bool:
+        """Count one violation; whether who did it, below this path, is banned now."""
         record = self._records.pop(who, None)
         if record is None or now - record.last > self._memory:
-            record = _Record(0, now)
+            record = _Record(0, now, path)
         record.count += 1
         record.last = now
         self._records[who] = record
-        while len(self._records) > MAX_STRUCK:
-            self._records.popitem(last=False)
+        if len(self._records) > MAX_STRUCK:
+            for one in surplus_of([*self._records], lambda who: self._records[who].path):
+                del self._records[one]
         return record.count >= self._most
 
     def is_banned(self, who: bytes, *, now: float) -> bool:

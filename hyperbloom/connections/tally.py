@@ -10,12 +10,13 @@ whatever happens.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger, LogLevel
 
-from hyperbloom.connections.limits import MAX_SOURCES, TALLY_SECONDS
+from hyperbloom.connections.limits import MAX_SOURCES, TALLY_SECONDS, TOLD_OF_BRANCH
 
 __all__ = ["Tally"]
 
@@ -23,7 +24,8 @@ __all__ = ["Tally"]
 class Tally:
     """Tells the first `singly` events of each kind in a minute, and counts the others.
 
-    `what` begins the line with the counts. Kinds are words of our own, never a peer's.
+    Of one branch it tells TOLD_OF_BRANCH of them, so that no member takes all. `what` begins the
+    line with the counts. Kinds are words of our own, never a peer's.
     """
 
     def __init__(self, clock: IReactorTime, log: Logger, *, what: str, singly: int = 1) -> None:
@@ -32,12 +34,21 @@ class Tally:
         self._what = what
         self._singly = singly
         self._seen: Counter[str] = Counter()
+        self._told: Counter[str] = Counter()
+        self._told_of: Counter[tuple[str, Hashable]] = Counter()
         self._sources: set[str] = set()
         self._call: IDelayedCall | None = None
         self._stopped = False
 
     def tell(
-        self, kind: str, source: str, text: str, *, level: LogLevel = LogLevel.info, **fields: Any
+        self,
+        kind: str,
+        source: str,
+        text: str,
+        *,
+        branch: Hashable = None,
+        level: LogLevel = LogLevel.info,
+        **fields: Any,
     ) -> None:
         """One event of a kind, from an address (`source`); `text` and `fields` as for the log."""
         if self._stopped:
@@ -45,7 +56,12 @@ class Tally:
         if self._call is None:
             self._call = self._clock.callLater(TALLY_SECONDS, self._sum_up)
         self._seen[kind] += 1
-        if self._seen[kind] <= self._singly:
+        of_branch = (kind, branch)
+        is_first = branch is None or self._told_of[of_branch] < TOLD_OF_BRANCH
+        if self._told[kind] < self._singly and is_first:
+            self._told[kind] += 1
+            if branch is not None:
+                self._told_of[of_branch] += 1
             self._log.emit(level, text, kind=kind, **fields)
         elif len(self._sources) <= MAX_SOURCES:
             self._sources.add(source)
@@ -61,7 +77,8 @@ class Tally:
         self._call = None
         seen, self._seen = self._seen, Counter()
         sources, self._sources = len(self._sources), set()
-        untold = {kind: n - self._singly for kind, n in seen.items() if n > self._singly}
+        told, self._told, self._told_of = self._told, Counter(), Counter()
+        untold = {kind: n - told[kind] for kind, n in seen.items() if n > told[kind]}
         if not untold:
             return
         kinds = sorted(untold, key=lambda kind: (-untold[kind], kind))

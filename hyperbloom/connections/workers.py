@@ -2,20 +2,24 @@
 
 What is asked of the threads comes in slices of a few milliseconds to some tens. A thread that
 becomes free takes turns between this node's own work and that for peers; among the peers it is the
-turn of the one that has used least of late and does not rest (`shares`). A key has one slice under
-way at a time, however many connections it has. So nobody waits for more than the slices under way.
+turn of the branch that has used least of late and does not rest, within it of the one below it, and
+so on down to a key (`shares`). A key has one slice under way at a time, however many connections it
+has, and so has a branch while others beside it are at work: with both threads it would make each of
+their slices wait, and they would use too little for it to rest. So nobody waits for long.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+import math
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from hyperbloom.connections.shares import Share, Shares
+from hyperbloom.connections.branches import Branch, Share
+from hyperbloom.connections.shares import Shares
 
 __all__ = ["THREADS", "InThread", "Workers"]
 
@@ -70,8 +74,13 @@ class Workers:
         self._clock = clock
         self._work_seconds = work_seconds
         self._own: deque[_Slice] = deque()
-        self._rows: OrderedDict[Share, deque[_Slice]] = OrderedDict()
+        self._rows: dict[Share, deque[_Slice]] = {}
+        #: Of each branch those below it that have a slice which could be begun, the one that waits
+        #: longest first.
+        self._ready: dict[Branch, dict[Branch, None]] = {}
         self._at_work: set[Share] = set()
+        #: Slices under way, of shares and of the branches above them.
+        self._under_way: Counter[Branch] = Counter()
         self._running = 0
         self._own_was_last = False
         self._wake_call: IDelayedCall | None = None
@@ -90,6 +99,7 @@ class Workers:
         """
         slice_ = _Slice(call, self._work_seconds, cancelled=lambda _: self._drop(share, slice_))
         self._rows.setdefault(share, deque()).append(slice_)
+        self._set_ready(share)
         self._go_on()
         return slice_.result
 
@@ -99,6 +109,23 @@ class Workers:
             row.remove(slice_)
             if not row:
                 del self._rows[share]
+                self._unset_ready(share)
+
+    def _set_ready(self, share: Share) -> None:
+        if share in self._rows and share not in self._at_work:
+            for one in share.line():
+                if one.parent is not None:
+                    self._ready.setdefault(one.parent, {}).setdefault(one)
+
+    def _unset_ready(self, share: Share) -> None:
+        for one in share.line():
+            ready = self._ready.get(one.parent) if one.parent is not None else None
+            if ready is None or one in self._ready:
+                return
+            ready.pop(one, None)
+            if ready:
+                return
+            del self._ready[one.parent]  # type: ignore[arg-type]
 
     def _go_on(self) -> None:
         while self._running < THREADS:
@@ -112,6 +139,7 @@ class Workers:
                 slice_ = row.popleft()
                 if not row:
                     del self._rows[share]
+                self._unset_ready(share)
                 self._start(slice_, share)
             else:
                 return
@@ -119,13 +147,31 @@ class Workers:
     def _next_share(self) -> Share | None:
         """Whose turn it is among the peers; the longest waiting of those that used the same."""
         now = self._clock.seconds()
-        ready = [share for share in self._rows if share not in self._at_work]
-        awake = [share for share in ready if share.rests_until <= now]
-        if awake:
-            return min(awake, key=lambda share: share.part(now))
-        if ready:
-            self._wake_at(min(share.rests_until for share in ready))
-        return None
+        found, until = self._least_below(self._shares.root, now)
+        if found is None and until < math.inf:
+            self._wake_at(until)
+        return found
+
+    def _least_below(self, branch: Branch, now: float) -> tuple[Share | None, float]:
+        """Whose turn it is below a branch; None: all that wait there rest, the first until then."""
+        ready = self._ready.get(branch, {})
+        until = min((one.rests_until for one in ready if one.rests_until > now), default=math.inf)
+        awake = [
+            one
+            for one in ready
+            if one.rests_until <= now
+            and not (self._under_way[one] and branch.has_active_beside(one, now))
+        ]
+        while awake:
+            least = min(awake, key=lambda one: one.part(now))
+            if isinstance(least, Share):
+                return least, until
+            found, later = self._least_below(least, now)
+            if found is not None:
+                return found, until
+            until = min(until, later)
+            awake.remove(least)
+        return None, until
 
     def _wake_at(self, when: float) -> None:
         if self._wake_call is not None and self._wake_call.active():
@@ -138,11 +184,14 @@ class Workers:
         self._running += 1
         if share is not None:
             self._at_work.add(share)
+            self._under_way.update(share.line())
 
         def ended(outcome: Any) -> None:
             self._running -= 1
             if share is not None:
                 self._at_work.discard(share)
+                self._under_way -= Counter(share.line())
+                self._set_ready(share)
                 self._shares.charge(share, slice_.used)
             self._go_on()
             if not slice_.result.called:  # else it was cancelled meanwhile

@@ -9,14 +9,18 @@ Anybody on the network can name any address. Taken are those of the scopes of th
 are used, so that nobody has this node dial itself, or the rest of the network dial a stranger.
 
 zeroconf has a thread of its own. It is called in threads of the reactor's pool, one call after the
-other, for its calls wait for the network; what it finds comes back through `callFromThread`.
+other, for its calls wait for the network; what it finds comes back through `callFromThread`. Where
+services are, zeroconf's event loop asks side by side: one that was made up, which nobody answers
+for, holds up no other. And only services of feeds served here are asked for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -30,11 +34,12 @@ from twisted.python.failure import Failure
 from hyperbloom.addresses import Address, scope_of
 from hyperbloom.discovery.announcer import swarm_hash
 from hyperbloom.discovery.feeds import SearchedFeed
-from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_SERVICES
+from hyperbloom.discovery.limits import MAX_LAN_ADDRESSES, MAX_LAN_ASKED, MAX_LAN_SERVICES
 from hyperbloom.discovery.settings import DiscoverySettings, Lan
 
 if TYPE_CHECKING:
     from zeroconf import ServiceBrowser, ServiceInfo, ServiceStateChange, Zeroconf
+    from zeroconf.asyncio import AsyncServiceInfo
 
 __all__ = ["SERVICE_TYPE", "LanDiscovery", "LanStatus", "interfaces_for", "machine_addresses"]
 
@@ -49,6 +54,9 @@ OPEN_SECONDS = 30.0
 
 #: Random bytes of an instance's name, so that two nodes of a feed have different names.
 NONCE_BYTES = 4
+
+#: Digits of an instance's name that stand for its feed: a swarm hash in hex.
+_HASH_DIGITS = 40
 
 log = Logger()
 
@@ -120,7 +128,9 @@ class LanDiscovery:
         self._feeds: dict[str, SearchedFeed] = {}
         self._told: set[str] = set()
         self._infos: dict[str, ServiceInfo] = {}
+        #: Services by name, and where each is; no address while nobody has said it.
         self._heard: OrderedDict[str, list[Address]] = OrderedDict()
+        self._asked: OrderedDict[str, Future[AsyncServiceInfo | None]] = OrderedDict()
         self._running = False
         self._opening_again: IDelayedCall | None = None
         self._problem: str | None = None
@@ -150,6 +160,9 @@ class LanDiscovery:
         self._running = False
         if self._opening_again is not None and self._opening_again.active():
             self._opening_again.cancel()
+        for asking in self._asked.values():
+            asking.cancel()
+        self._asked.clear()
         return self._in_turn(self._close)
 
     def serve(self, feeds: Sequence[SearchedFeed]) -> None:
@@ -165,9 +178,13 @@ class LanDiscovery:
             for name in wanted.keys() - self._told:
                 self._announce_feed(name, wanted[name].own_port())
         for name in fresh:
-            for service, heard in self._heard.items():
-                if service.startswith(name):
+            for service, heard in list(self._heard.items()):
+                if not service.startswith(name):
+                    continue
+                if heard:
                     self._tell(wanted[name], heard)
+                else:
+                    self._ask(service)
 
     def status(self) -> LanStatus:
         """How it is doing."""
@@ -253,35 +270,71 @@ class LanDiscovery:
         state_change: ServiceStateChange,
     ) -> None:
         """Called by zeroconf, in the browser's thread."""
-        from zeroconf import Error, ServiceStateChange
+        from zeroconf import ServiceStateChange
 
         if state_change is ServiceStateChange.Removed:
             self._reactor.callFromThread(self._heard.pop, name, None)
-            return
-        try:
-            info = zeroconf.get_service_info(service_type, name, timeout=ANSWER_MILLISECONDS)
-        except Error as error:
-            # A pointer may name anything. What is raised here would end the browser's thread.
-            log.debug("A name heard by multicast DNS is no service's: {why}", why=str(error))
-            return
-        if info is not None and info.port:
-            hosts = info.parsed_addresses()[:MAX_LAN_ADDRESSES]
-            heard = [Address(host, info.port) for host in hosts]
-            self._reactor.callFromThread(self._hear, name, heard)
+        else:
+            self._reactor.callFromThread(self._hear, name)
 
     # In the reactor's thread again
 
-    def _hear(self, name: str, heard: list[Address]) -> None:
+    def _hear(self, name: str) -> None:
+        """A service has this name, or is somewhere else now."""
         if not self._running or name.partition(".")[0].endswith(self._nonce):
             return
-        scopes = {scope_of(interface) for interface in self._interfaces}
-        near = self._heard[name] = [address for address in heard if address.scope in scopes]
+        self._heard.setdefault(name, [])
         self._heard.move_to_end(name)
-        while len(self._heard) > MAX_LAN_SERVICES:
-            self._heard.popitem(last=False)
-        for known, feed in self._feeds.items():
-            if name.startswith(known):
-                self._tell(feed, near)
+        if len(self._heard) > MAX_LAN_SERVICES:
+            self._forget_one()
+        if self._feed_of(name) is not None:
+            self._ask(name)
+
+    def _forget_one(self) -> None:
+        """The service heard of longest ago, of a feed that is not served if there is one."""
+        unserved = (name for name in self._heard if self._feed_of(name) is None)
+        del self._heard[next(unserved, next(iter(self._heard)))]
+
+    def _feed_of(self, service: str) -> SearchedFeed | None:
+        return self._feeds.get(service[:_HASH_DIGITS])
+
+    def _ask(self, name: str) -> None:
+        """Let zeroconf find out where a service is; the one asked for longest makes room."""
+        zeroconf = self._zeroconf
+        if zeroconf is None or zeroconf.loop is None or name in self._asked:
+            return
+        if len(self._asked) >= MAX_LAN_ASKED:
+            self._asked.popitem(last=False)[1].cancel()
+        asking = asyncio.run_coroutine_threadsafe(
+            zeroconf.async_get_service_info(SERVICE_TYPE, name, ANSWER_MILLISECONDS), zeroconf.loop
+        )
+        self._asked[name] = asking
+        asking.add_done_callback(
+            lambda asked: self._reactor.callFromThread(self._answered, name, asked)
+        )
+
+    def _answered(self, name: str, asked: Future[AsyncServiceInfo | None]) -> None:
+        from zeroconf import Error
+
+        if self._asked.get(name) is asked:
+            del self._asked[name]
+        if asked.cancelled() or not self._running:
+            return
+        try:
+            info = asked.result()
+        except Error as error:
+            # A pointer may name anything.
+            log.debug("A name heard by multicast DNS is no service's: {why}", why=str(error))
+            return
+        if info is None or not info.port or name not in self._heard:
+            return
+        scopes = {scope_of(interface) for interface in self._interfaces}
+        hosts = info.parsed_addresses()[:MAX_LAN_ADDRESSES]
+        heard = [Address(host, info.port) for host in hosts]
+        near = self._heard[name] = [address for address in heard if address.scope in scopes]
+        feed = self._feed_of(name)
+        if feed is not None:
+            self._tell(feed, near)
 
     @staticmethod
     def _tell(feed: SearchedFeed, heard: Sequence[Address]) -> None:

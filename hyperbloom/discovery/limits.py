@@ -7,10 +7,22 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LOWEST_FOUND_PORT", "LOW_FOUND_PORTS", "MAX_LAN_ADDRESSES", "MAX_LAN_SERVICES"]
+__all__ = [
+    "LOWEST_FOUND_PORT",
+    "LOW_FOUND_PORTS",
+    "MAX_LAN_ADDRESSES",
+    "MAX_LAN_ASKED",
+    "MAX_LAN_SERVICES",
+]
 
-#: Services remembered that were heard of by multicast DNS; beyond it the oldest is forgotten.
+#: Services remembered that were heard of by multicast DNS; beyond it the oldest is forgotten, first
+#: of feeds that are not served here.
 MAX_LAN_SERVICES = 256
+
+#: Services of which is being asked where they are, 3 seconds each at most; beyond it the one asked
+#: for longest is given up. An honest one answers within some 0.2 s, so that somebody would have to
+#: make up 600 a second to keep it from being heard.
+MAX_LAN_ASKED = 128
 
 #: Addresses taken of one of them.
 MAX_LAN_ADDRESSES = 4

@@ -32,12 +32,18 @@ class DhtLimits:
     """The `[discovery.dht]` table: what strangers may use of this node's part in the DHT."""
 
     max_items: int = _limit(1_000, "mutable and immutable items stored for others, each", 1)
-    packets_per_second: float = _limit(50.0, "packets a second taken from one address", 1)
-    packet_burst: float = _limit(200.0, "packets taken from one address at once", 1)
-    reply_bytes_per_second: float = _limit(
-        4_096.0, "bytes a second sent to one address in answers", 512
+    packets_per_second: float = _limit(
+        50.0, "packets a second taken from one address (of IPv6: one /64)", 1
     )
-    reply_burst: float = _limit(16_384.0, "bytes sent to one address at once in answers", 2_048)
+    packet_burst: float = _limit(
+        200.0, "packets taken from one address (of IPv6: one /64) at once", 1
+    )
+    reply_bytes_per_second: float = _limit(
+        4_096.0, "bytes a second sent to one address (of IPv6: one /64) in answers", 512
+    )
+    reply_burst: float = _limit(
+        16_384.0, "bytes sent to one address (of IPv6: one /64) at once in answers", 2_048
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import resource
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -52,6 +55,8 @@ class Request:
     Either ``path`` or ``url`` is given. ``seconds``: for all of it. ``etag``, ``last_modified``:
     those of the last answer, None for none. ``known``: the values of an earlier reading, each
     with LF behind it; the file need not be there. ``folder``: an empty one for what is written.
+    ``own``: files and folders of the node, which no ``path`` may lead to. ``max_memory``: bytes of
+    this process, None for no bound.
     """
 
     path: str | None = None
@@ -66,6 +71,8 @@ class Request:
     last_modified: str | None = None
     known: str
     folder: str
+    own: Sequence[str] = ()
+    max_memory: int | None = None
 
     def settings(self) -> bytes:
         """What decides, beside its bytes, on the values of a source."""
@@ -84,7 +91,7 @@ def answer_to(request: Request, *, now: float) -> dict[str, Any]:
     except HyperbloomError as error:
         return _failed(str(error))
     except MemoryError:
-        return _failed("the memory does not suffice for this source; allow the node more")
+        return _failed(_no_memory(request.max_memory))
     except OSError as error:
         return _failed(
             f"the source or the data folder cannot be used: {error.strerror}; make room, or mend it"
@@ -115,7 +122,7 @@ class _Reading:
     def answer(self) -> dict[str, Any]:
         request = self._request
         if request.url is None:
-            return self._of_file(Path(request.path or ""))
+            return self._of_file(request.path or "")
         validators = Validators(
             etag=self._etag, last_modified=request.last_modified if self._holds else None
         )
@@ -131,10 +138,10 @@ class _Reading:
         with fetched.page as page:
             return self._of(page, fetched.validators)
 
-    def _of_file(self, path: Path) -> dict[str, Any]:
+    def _of_file(self, path: str) -> dict[str, Any]:
         """A file that changes while it is read is read again."""
         for attempt in range(1, _ATTEMPTS + 1):
-            with open_file(path, self._request.max_bytes) as file:
+            with open_file(path, self._request.own, self._request.max_bytes) as file:
                 try:
                     return self._of(file, Validators())
                 except FileChanged:
@@ -188,6 +195,28 @@ def _validators(state: str, digest: str, validators: Validators) -> dict[str, An
     }
 
 
+def _no_memory(allowed: int | None) -> str:
+    if allowed is None:
+        return "the memory does not suffice for this source; allow the node more"
+    return (
+        f"the source takes more than {allowed} bytes of memory; divide it, or allow more by "
+        "max_memory if the machine has it"
+    )
+
+
+def _bound_memory(most: int | None) -> None:
+    """Have this process fail of a source that is too much for it, and the node's never.
+
+    Where the machine itself runs out of memory the kernel ends this process before others.
+    """
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    if most is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        if hard == resource.RLIM_INFINITY or most < hard:
+            resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
 def main() -> int:
     """Answer the request on standard input."""
     now = time.monotonic()
@@ -196,6 +225,7 @@ def main() -> int:
     except (ValueError, TypeError):
         answer = _failed("the request is none; send one JSON object with the keys of `Request`")
     else:
+        _bound_memory(request.max_memory)
         answer = answer_to(request, now=now)
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 from hyperbloom.inputs.formats.parsing import SourceRefused
 from hyperbloom.inputs.limits import MAX_VALIDATOR_BYTES
+from hyperbloom.inputs.opening import open_source
 
 __all__ = ["Fetched", "FileChanged", "Validators", "chunks_of", "digest_of", "fetch", "open_file"]
 
@@ -56,24 +56,13 @@ class Fetched:
     validators: Validators
 
 
-def open_file(path: Path, max_bytes: int) -> BinaryIO:
-    """A file of this machine; raises `SourceRefused`."""
-    try:
-        # A FIFO that nobody writes would be waited for.
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:  # with a NUL in it it is a ValueError
-        why = getattr(error, "strerror", None) or "that is no path"
-        raise SourceRefused(
-            f"the file cannot be opened: {why}; correct `path`, or let the node read it"
-        ) from None
-    found = os.fstat(number)
-    if not stat.S_ISREG(found.st_mode):
-        os.close(number)
-        raise SourceRefused("`path` is no file but a folder, device or pipe; name a file")
-    if found.st_size > max_bytes:
-        os.close(number)
+def open_file(path: str, own: Sequence[str], max_bytes: int) -> BinaryIO:
+    """A file of this machine that is none of the node's `own`; raises `SourceRefused`."""
+    file = open_source(path, own)
+    if os.fstat(file.fileno()).st_size > max_bytes:
+        file.close()
         raise SourceRefused(_too_long(max_bytes))
-    return os.fdopen(number, "rb")
+    return file
 
 
 def fetch(url: str, folder: Path, *, max_bytes: int, seconds: float, known: Validators) -> Fetched:

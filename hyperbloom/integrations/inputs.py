@@ -186,6 +186,8 @@ class Input(Integration[InputSettings]):
             "last_modified": None if state is None else state.last_modified,
             "known": str(self._folder.known),
             "folder": str(run),
+            "own": [str(path) for path in self.context.own],
+            "max_memory": settings.max_memory,
         }
         try:
             ended = await self.context.commands.run(
@@ -399,8 +401,7 @@ def _folder_of(data: Path, name: str) -> Path:
 
 def _is_followed(feed: Feed) -> bool:
     """Whether, by the feed's setting, nodes follow the tombstones of this one."""
-    whom = feed.settings.tombstones
-    return whom == "members" or (whom == "owner" and feed.trust.is_owned)
+    return feed.settings.tombstones == "owner" and feed.trust.is_owned
 
 
 def _answer_of(output: bytes) -> dict[str, Any]:

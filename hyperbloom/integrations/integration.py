@@ -57,7 +57,7 @@ class StillFailing(IntegrationFailed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegrationContext:
-    """What all of a node share. `data` is the node's data folder.
+    """What all of a node share. `data` is the node's data folder, ``own`` what no input may read.
 
     ``input_names`` are the inputs of the configuration. They put and take back one at a time, by
     ``inputs_turn``: what one of them takes back no other may hold.
@@ -69,6 +69,7 @@ class IntegrationContext:
     store_path: Path
     clock: Any
     now: Callable[[], float]
+    own: tuple[Path, ...] = ()
     input_names: set[str] = field(default_factory=set)
     inputs_turn: DeferredLock = field(default_factory=DeferredLock)
 

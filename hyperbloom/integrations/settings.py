@@ -43,6 +43,7 @@ SOURCE_FORMATS: tuple[str, ...] = get_args(SourceFormat)
 
 #: Bytes of a source: lists of ten million names have fewer.
 DEFAULT_SOURCE_BYTES = 256 << 20
+DEFAULT_READER_BYTES, LEAST_READER_BYTES = 1 << 30, 64 << 20
 
 
 def _seconds(default: float, text: str, least: float = 0.0, most: float | None = None) -> Any:
@@ -127,6 +128,13 @@ class InputSettings:
     max_bytes: int = field(
         default=DEFAULT_SOURCE_BYTES,
         metadata={"help": "a longer source is refused", "min": 1},
+    )
+    max_memory: int = field(
+        default=DEFAULT_READER_BYTES,
+        metadata={
+            "help": "a source that takes more bytes of memory is refused",
+            "min": LEAST_READER_BYTES,
+        },
     )
     timeout: float = _seconds(300.0, _TIMEOUT, 1.0, 3_600.0)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hyperbloom.objects.wire.payloads import Change, Creation, Fields, Payload, Removal
-from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
+from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict, unpack_fields
 
 __all__ = ["ANNOUNCED", "answers", "difference", "messages"]
 
@@ -40,7 +40,7 @@ def answers(outcome: Outcome) -> list[Payload]:
     if after is None:
         return [Removal(t=outcome.stamp, h=outcome.hash)]
     if outcome.offered is not None:
-        return [_change(outcome.hash, outcome.offered, after, outcome.stamp)]
+        return [_change(outcome.hash, unpack_fields(outcome.offered), after, outcome.stamp)]
     return [Change(t=outcome.stamp, d=after.fields, h=after.hash, oh=outcome.hash)]
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "BUFFERED_BYTES_IN_ALL",
     "FOREIGN_PACKET_BYTES",
     "FOREIGN_WINDOW_BYTES",
     "FOREIGN_WINDOW_WRITES",
+    "LONG_MESSAGES",
     "MAX_DEPTH",
+    "MAX_EARLY_BYTES",
     "MAX_EARLY_FRAME_BYTES",
     "MAX_EARLY_MESSAGES",
     "MAX_EARLY_UNENCRYPTED",
@@ -24,10 +27,15 @@ __all__ = [
     "MAX_PLAIN_KEYS",
     "MAX_TYPES",
     "OBJECTS_PER_PART",
+    "OFFERS_PER_STEP",
     "PART_BYTES",
     "PIECES_PER_TURN",
     "RESPOND_SECONDS",
+    "SHORT_MESSAGE_BYTES",
     "TURN_SECONDS",
+    "WAITING_BYTES_IN_ALL",
+    "WAITING_FLOOR_BYTES",
+    "WHOLE_BYTES",
 ]
 
 MAX_FRAME_BYTES: Final = 1_048_576
@@ -48,6 +56,9 @@ MAX_EARLY_MESSAGES: Final = 64
 until they have, for a stranger may send them, too. What comes beyond is passed over, and found in
 the peer's INITIALIZE."""
 
+MAX_EARLY_BYTES: Final = 65_536
+"""The same in bytes, as they are when they are decompressed. Beyond it all are passed over."""
+
 MAX_EARLY_UNENCRYPTED: Final = 1_024
 """The same where they come unencrypted in spite of the AES flag, and are never taken. One costs
 8 µs, and all may come in one turn of the reactor."""
@@ -63,6 +74,35 @@ which leaves twelve to the values of a field."""
 MAX_ENTRIES: Final = 100_000
 """Array items, map keys and map values of one message: a list of 56 bytes comes from one byte, so
 they are counted before anything is built. Takes some 20 ms to read, within a turn."""
+
+WHOLE_BYTES: Final = 512
+"""An INITIALIZE that is longer is read object by object, as they are taken: so no more of what came
+is kept as Python keeps it, 60 bytes for one, than this and one object."""
+
+SHORT_MESSAGE_BYTES: Final = 98_304
+"""A message of no more bytes, decompressed, is taken at once: the parts of a pool that we send have
+PART_BYTES and some 21 KB of versions. 64 connections hold 6 MB of such."""
+
+LONG_MESSAGES: Final = 2
+"""Longer ones, of up to MAX_PAYLOAD_BYTES, that are being taken at one time, of all connections
+together: 8 MB. The others wait as they came, and networks take turns."""
+
+BUFFERED_BYTES_IN_ALL: Final = 6_291_456
+"""What has come of all connections and was not taken yet: messages that are not whole, and such as
+wait. Beyond it the largest of the network that has most of it goes. One frame of 1 MiB is let in,
+and a pool of JVM objects has 10 KB for each thousand of them."""
+
+WAITING_BYTES_IN_ALL: Final = 4_194_304
+"""What was taken, of all connections, and waits for the disk. Beyond it only those are read whose
+network has WAITING_FLOOR_BYTES or less of it."""
+
+WAITING_FLOOR_BYTES: Final = 16_384
+"""So nobody waits for the disk behind what others sent; of 64 networks 1 MB, and an object each."""
+
+OFFERS_PER_STEP: Final = 512
+"""Changes of one connection that are at the writer at one time, of which it does as many as one of
+its steps has room for (OBJECT_STEP_BYTES of the store). What they come to is kept until it is
+told."""
 
 MAX_PLAIN_KEYS: Final = 255
 """Keys of one map that are neither texts nor byte strings: whoever sends numbers chooses their

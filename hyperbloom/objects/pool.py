@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
@@ -39,9 +39,11 @@ from hyperbloom.store.objects.offers import (
     OfferedRemoval,
     later_than,
 )
-from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
+from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict, credible_stamp
 from hyperbloom.store.objects.rule import OfferObjects
+from hyperbloom.store.objects.table import DEFAULT_BOUNDS, DiskBounds
 from hyperbloom.store.records import ObjectFigures
+from hyperbloom.store.write_queue import OWN
 
 __all__ = ["ObjectPool", "Subscriber"]
 
@@ -50,6 +52,10 @@ Subscriber = Callable[[Outcome, object], None]
 
 log = Logger()
 
+_FULL: Final = (
+    "the pool, or what a peer may bring to it, is full; raise objects, disk_bytes or "
+    "peer_disk_bytes of [objects]"
+)
 #: Where the store keeps the types that programs declared: names, and fields with their types.
 _TYPES_META = "objects.types"
 
@@ -57,7 +63,7 @@ _TYPES_META = "objects.types"
 class ObjectPool:
     """The objects of a node. `now` is seconds since 1970, `most` the objects it takes.
 
-    `clock` is the reactor's.
+    `bounds` is what they may take on disk. `clock` is the reactor's.
     """
 
     def __init__(
@@ -69,13 +75,17 @@ class ObjectPool:
         now: Callable[[], float],
         clock: IReactorTime,
         most: int = 1_000_000,
+        bounds: DiskBounds = DEFAULT_BOUNDS,
     ) -> None:
         self.store = store
         self.types = types
-        self.clashes = 0
+        #: Objects that were refused: another has their hash, or there was no room.
+        self.clashes = self.full = 0
         self._writer = writer
         self._now = now
         self._most = most
+        self._bounds = bounds
+        self._bounds_of_parents = DiskBounds(bounds.disk_bytes, bounds.disk_bytes)
         self._subscribers: list[Subscriber] = []
         #: What is on disk and not told yet: one commit may answer for thousands of offers.
         self._untold: deque[tuple[Outcome | Deferred[Any], Any]] = deque()
@@ -133,8 +143,20 @@ class ObjectPool:
         """The time as payloads have it."""
         return int(self._now() * 1_000)
 
-    def offer(self, offers: Sequence[Offer], source: object = None) -> Deferred[Sequence[Outcome]]:
-        """Take what holds of the offers; fires when that is on disk and everyone was told."""
+    def offer(
+        self,
+        offers: Sequence[Offer],
+        source: object = None,
+        *,
+        origin: bytes = b"",
+        is_parent: bool = False,
+    ) -> Deferred[Sequence[Outcome]]:
+        """Take what holds of the offers; fires when that is on disk and everyone was told.
+
+        There may be fewer outcomes than offers (`OfferObjects`): whoever offers goes on with the
+        rest. What others send has its `origin`, which is a row of the writer's queue, and a part of
+        the disk; what a parent sends, which an operator named, may be all of the pool.
+        """
         settled: Deferred[Sequence[Outcome]] = Deferred()
 
         def done(outcomes: Sequence[Outcome] | BaseException) -> None:
@@ -146,8 +168,18 @@ class ObjectPool:
             self._tell_all()
 
         at = int(self._now() * 1_000_000)
-        self._writer.submit(OfferObjects(offers, at, self._most), done)
+        bounds = self._bounds_of_parents if is_parent else self._bounds
+        operation = OfferObjects(offers, at, self._most, origin, bounds)
+        self._writer.submit(operation, done, origin=(origin,) if origin else OWN)
         return settled
+
+    def _offer_own(self, offer: Offer) -> Deferred[Outcome]:
+        """What came of one offer of this node's own, in as many transactions as it takes."""
+
+        def settled(outcomes: Sequence[Outcome]) -> Outcome | Deferred[Outcome]:
+            return outcomes[0] if outcomes else self._offer_own(offer)
+
+        return self.offer([offer]).addCallback(settled)
 
     def _tell_all(self) -> None:
         """Tell what is untold, in order, as much as a turn of the reactor has time for."""
@@ -156,9 +188,9 @@ class ObjectPool:
         self._telling = True
         try:
             while self._untold:
-                if not self._reactor_budget.take(self):
+                if not self._reactor_budget.take((self,)):
                     self._awaits_turn = True
-                    self._reactor_budget.wait(self, self._next_turn)
+                    self._reactor_budget.wait((self,), self._next_turn)
                     return
                 told, about = self._untold.popleft()
                 if isinstance(told, Outcome):
@@ -175,13 +207,11 @@ class ObjectPool:
     def _tell(self, outcome: Outcome, source: object) -> None:
         if outcome.verdict is Verdict.CLASH:
             self.clashes += 1
-            # The 1st, 2nd, 4th, 8th and so on: a peer must not fill the log.
-            if not self.clashes & (self.clashes - 1):
-                log.warn(
-                    "An object is refused, for another one has its hash; until now: {count}",
-                    count=self.clashes,
-                )
+            _warn("An object is refused, for another one has its hash", self.clashes)
             log.debug("A hash that clashes is {hash}", hash=hash_text(outcome.hash))
+        elif outcome.verdict is Verdict.FULL and source is not None:
+            self.full += 1
+            _warn(f"An object of a peer is refused: {_FULL}", self.full)
         for subscriber in list(self._subscribers):
             try:
                 subscriber(outcome, source)
@@ -220,10 +250,7 @@ class ObjectPool:
             local=True,
         )
 
-        def added(outcomes: Sequence[Outcome]) -> ObjectRecord:
-            return _added(outcomes[0], offer)
-
-        return self.offer([offer]).addCallback(added)
+        return self._offer_own(offer).addCallback(_added, offer)
 
     def change_fields(
         self, number: int, fields: Mapping[str, Any], *, changed: int | None = None
@@ -248,15 +275,19 @@ class ObjectPool:
         return self._change(OfferedChange(old=number, hash=changed, stamp=stamp, fields=fields))
 
     def _change(self, offer: OfferedChange) -> Deferred[ObjectRecord]:
-        return self.offer([offer]).addCallback(lambda outcomes: _changed(outcomes[0]))
+        return self._offer_own(offer).addCallback(_changed)
 
     def _stamp_after(self, record: ObjectRecord | None) -> int:
         """The stamp of what is done here to a version: a later one, whatever the clock says.
 
         One that is not later than an earlier end of the same hash would be about what was then.
         """
-        now = self.milliseconds()
-        return now if record is None else max(now, later_than(record.stamp))
+        now = self._now()
+        stamp = int(now * 1_000)
+        if record is None:
+            return stamp
+        known = credible_stamp(record.stamp, record.changed, int(now * 1_000_000))
+        return max(stamp, later_than(known))
 
     def remove_hash(self, number: int) -> Deferred[None]:
         """Remove an object. Fails with ObjectGone."""
@@ -264,11 +295,17 @@ class ObjectPool:
         if record is None:
             raise ObjectGone(f"there is no object {hash_text(number)} in the pool")
         offer = OfferedRemoval(hash=number, stamp=self._stamp_after(record))
-        return self.offer([offer]).addCallback(lambda outcomes: _removed(outcomes[0]))
+        return self._offer_own(offer).addCallback(_removed)
 
     def figures(self) -> ObjectFigures:
         """How many objects there are, and their digest."""
         return self.store.object_figures()
+
+
+def _warn(what: str, count: int) -> None:
+    """Say it the 1st, 2nd, 4th, 8th time and so on: a peer must not fill the log."""
+    if not count & (count - 1):
+        log.warn("{what}; until now: {count}", what=what, count=count)
 
 
 def _kept_types(store: Store) -> list[Declaration]:
@@ -284,7 +321,7 @@ def _there(record: ObjectRecord | None) -> ObjectRecord:
 
 def _added(outcome: Outcome, offer: OfferedObject) -> ObjectRecord:
     if outcome.verdict is Verdict.FULL:
-        raise PoolFull("the pool is full; raise [objects] objects, or remove some")
+        raise PoolFull(f"{_FULL}, or remove some")
     after = outcome.after
     if after is None:
         raise _clash(offer.hash)
@@ -301,6 +338,8 @@ def _clash(number: int) -> ClashError:
 def _changed(outcome: Outcome) -> ObjectRecord:
     if outcome.verdict in (Verdict.CHANGED, Verdict.MERGED, Verdict.CREATED, Verdict.KNOWN):
         return _there(outcome.after)
+    if outcome.verdict is Verdict.FULL:
+        raise PoolFull(f"{_FULL}, or remove some")
     if outcome.verdict is Verdict.UNFIT:
         raise ObjectError("the object would be too large, or has no such field")
     if outcome.verdict is Verdict.CLASH:

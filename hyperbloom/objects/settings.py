@@ -70,6 +70,19 @@ class ObjectsSettings:
         1, 0, "told to peers as the version of this program's objects", 2**31 - 1
     )
     objects: int = _number(1_000_000, 1, "objects in the pool beyond which none is taken")
+    disk_bytes: int = _number(
+        1_073_741_824,
+        1_048_576,
+        "what the pool takes on disk, counted as the most that its records may: three quarters "
+        "for objects (an eighth of that for this node's own programs alone), the rest to "
+        "remember past versions",
+    )
+    peer_disk_bytes: int = _number(
+        402_653_184,
+        65_536,
+        "what the objects take of it that came from one network (an IPv4 address, or one /64) of "
+        "those who dial this node; `peers` have no such bound",
+    )
     connections: int = _number(64, 1, "connections that are let in; each costs a file descriptor")
     connections_per_address: int = _number(16, 1, "the same from one address (of IPv6: one /64)")
     unwritten_bytes: int = _number(

@@ -43,7 +43,9 @@ class PoolPeerStatus:
 class PoolStatus:
     """The pool of a node.
 
-    `types` are the declared ones, `problems` sentences about parents that are not connected.
+    `disk_bytes` is what it takes on disk at the most, `clashes` and `full` count objects that were
+    refused: for another's hash, and for want of room. `types` are the declared ones, `problems`
+    sentences about parents that are not connected.
     """
 
     encrypted: bool
@@ -52,7 +54,9 @@ class PoolStatus:
     bytes: int
     digest: Octets
     past: int
+    disk_bytes: int
     clashes: int
+    full: int
     types: tuple[str, ...]
     peers: tuple[PoolPeerStatus, ...]
     closings: tuple[ClosedConnection, ...]

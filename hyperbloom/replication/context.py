@@ -24,11 +24,15 @@ from hyperbloom.replication.limits import (
     LEAST_RATE,
     SHARED_SLICE_BYTES,
     SLICE_BYTES,
+    WAKING_SECONDS,
+    WAKINGS_PER_TURN,
     Limits,
 )
+from hyperbloom.replication.message_pace import MessagePace
 from hyperbloom.replication.settings import NoisePolicy, SyncSettings, TrustSettings
 from hyperbloom.replication.sketch_slots import SketchSlots
 from hyperbloom.store import Operation, Store, StoreError, Writer, WriterInline
+from hyperbloom.trust import Path
 
 __all__ = ["FeedContext", "InThread"]
 
@@ -68,21 +72,27 @@ class FeedContext:
     trust: TrustSettings = field(default_factory=TrustSettings)
     denied: DenyList = field(default_factory=DenyList)
     feed_keys: FeedKeys = field(default_factory=FeedKeys)
-    sketch_slots: SketchSlots = field(default_factory=SketchSlots)
+    sketch_slots: SketchSlots = field(init=False)
     shares: Shares = field(init=False)
     workers: Workers = field(init=False)
     answer_turns: ReactorBudget = field(init=False)
+    #: What is due in the broadcast trees of all feeds.
+    waking_turns: ReactorBudget = field(init=False)
+    pace: MessagePace = field(init=False)
     alarms: Alarms = field(init=False)
     bandwidth: Bandwidth = field(init=False)
     #: Seconds from one round to the next, given the least: one object, for each peer keeps it.
     interval: Callable[[float], float] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.sketch_slots = SketchSlots(self.clock)
         self.shares = Shares(self.clock, lambda: self.limits)
         self.workers = Workers(self.in_thread, self.shares, self.clock, self.work_seconds)
         self.answer_turns = ReactorBudget(
             self.clock, most=ANSWERS_PER_TURN, seconds=ANSWERING_SECONDS
         )
+        self.waking_turns = ReactorBudget(self.clock, most=WAKINGS_PER_TURN, seconds=WAKING_SECONDS)
+        self.pace = MessagePace(self.clock)
         self.alarms = Alarms(self.clock)
         self.bandwidth = Bandwidth(self.clock, self.limits)
         self.interval = lambda least: self.jittered(max(self.sync.interval, least))
@@ -117,10 +127,10 @@ class FeedContext:
         """Do blocking work that a peer has caused; None: it is this node's own."""
         return self.workers.own(call) if share is None else self.workers.work_for(share, call)
 
-    def written(self, op: Operation, origin: bytes | None = None) -> Deferred[Any]:
+    def written(self, op: Operation, path: Path | None = None) -> Deferred[Any]:
         """Hand an operation to the writer; fires with its result once that is on disk.
 
-        What a peer has sent has its key as `origin`, and takes turns with what others have.
+        What a peer has sent takes turns by its `path` with what others have.
         """
         result: Deferred[Any] = Deferred()
 
@@ -130,20 +140,20 @@ class FeedContext:
             else:
                 result.callback(outcome)
 
-        self.submit(op, done, origin)
+        self.submit(op, done, path)
         return result
 
-    def submit(self, op: Operation, done: Callable[[Any], None], origin: bytes | None) -> None:
+    def submit(self, op: Operation, done: Callable[[Any], None], path: Path | None) -> None:
         """The same with a callback."""
-        if origin is None:
+        if path is None:
             self.writer.submit(op, done)
         else:
-            self.writer.submit(op, done, origin=origin)
+            self.writer.submit(op, done, origin=path)
 
-    def write(self, op: Operation, origin: bytes | None = None) -> None:
+    def write(self, op: Operation, path: Path | None = None) -> None:
         """Store what nobody waits for; a failure is logged, not lost in silence.
 
-        `origin` is the key of the peer that caused it, if one did.
+        `path` is that of the peer that caused it, if one did.
         """
 
         def done(outcome: object) -> None:
@@ -152,7 +162,7 @@ class FeedContext:
             elif isinstance(outcome, BaseException):
                 log.failure("Could not store", exc_info=outcome)
 
-        self.submit(op, done, origin)
+        self.submit(op, done, path)
 
     def jittered(self, seconds: float) -> float:
         """`seconds` varied at random by the setting `[sync] jitter`, so that nodes spread out."""

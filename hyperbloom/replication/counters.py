@@ -37,6 +37,8 @@ class Counters:
     #: Ids of values that were told instead of sending these, and values asked for that were told.
     ids_told: int = 0
     values_pulled: int = 0
+    #: When a value came or went last, in seconds of the node's clock.
+    moved_at: float = 0.0
     last_sync_sent: float | None = None
     last_sync_received: float | None = None
     last_data: float | None = None

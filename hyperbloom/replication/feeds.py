@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.feed_keys import HeldKey
-from hyperbloom.feed_words import OWN, feed_name, is_beginning
+from hyperbloom.feed_words import FEED_DIGITS, FORMER_TOMBSTONES, OWN, feed_name, is_beginning
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.feed.upkeep import Upkeep
@@ -61,6 +61,12 @@ def settle_feeds(
                 if record.settings
                 else FeedSettings(key=own_key)
             )
+            if record.settings.get("tombstones") == FORMER_TOMBSTONES:
+                log.warn(
+                    "The feed {feed} follows the tombstones of its owner alone now, and no more "
+                    "those of members: whoever copied a value could have it forgotten",
+                    feed=settings[record.key].log_name,
+                )
     for pair in held:
         if pair.identity.public_key not in settings:
             settings[pair.identity.public_key] = settings_for(pair, settings.values())
@@ -171,7 +177,7 @@ class Feeds:
         own = self._feeds.get(self._context.identity.public_key)
         if name == OWN and own is not None:
             return own
-        begun = [feed for key, feed in self._feeds.items() if is_beginning(name, key)]
+        begun = [feed for key, feed in self._feeds.items() if is_beginning(name, key, FEED_DIGITS)]
         if len(begun) == 1:
             return begun[0]
         if begun:

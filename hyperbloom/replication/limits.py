@@ -13,6 +13,8 @@ from typing import Any
 __all__ = [
     "ANSWERING_SECONDS",
     "ANSWERS_PER_TURN",
+    "AUTOMATIC_LINKS",
+    "AUTOMATIC_SHARE",
     "AWAITED_SECONDS",
     "BROADCASTS_PER_TURN",
     "BROADCAST_SECONDS",
@@ -36,8 +38,10 @@ __all__ = [
     "LEAST_RATE",
     "LEAST_REPLY_SCALE",
     "LEAST_SLICE_BYTES",
+    "LINKS_FREED",
     "LONGEST_PULL_SECONDS",
     "LONGEST_VALUE_BYTES",
+    "LOOKS_FOR_ROOM_SECONDS",
     "MAX_ASKED_BYTES",
     "MAX_FETCHES",
     "MAX_FOUND",
@@ -45,18 +49,27 @@ __all__ = [
     "MAX_JOIN_SECONDS",
     "MAX_KEPT_SUMS",
     "MAX_KNOWN_IDS",
+    "MAX_LEFT_BRANCHES",
     "MAX_RENEWERS",
     "MAX_REPLY_SCALES",
     "MAX_SALTED_KEYS",
     "MAX_SHARED_BYTES",
     "MAX_STREAM_BYTES",
-    "MAX_TOLD_BY_PEER",
+    "MAX_TELLERS",
+    "MAX_TOLD",
     "MAX_TRIES",
     "MAX_TRY_SYMBOLS",
     "MAX_UNPACKED_FILTERS",
     "MAX_UNSENT_BYTES",
     "MAX_WAITS",
+    "MESSAGE_BURST",
+    "MESSAGE_PART",
+    "MOST_QUESTIONS",
+    "NOISE_MET_SECONDS",
+    "NOISE_STALE_SECONDS",
     "OUTSTANDING_SYNCS",
+    "OWED_BYTES",
+    "OWED_SECONDS",
     "PEER_KNOWN_VALUES",
     "PULL_SECONDS",
     "RANGE_SYMBOLS",
@@ -65,7 +78,9 @@ __all__ = [
     "RETENTION_PAUSE",
     "RETENTION_SECONDS",
     "ROUND_BYTES",
+    "SALTED_PART",
     "SALTED_SECONDS",
+    "SALTED_VALUE_SECONDS",
     "SHARED_SLICE_BYTES",
     "SKETCH_FAR_BEHIND",
     "SKETCH_PAUSE",
@@ -75,11 +90,15 @@ __all__ = [
     "SKETCH_SECONDS",
     "SLICE_BYTES",
     "SLICE_VALUES",
+    "SLOW_TRY_SECONDS",
     "STREAM_SECONDS",
     "SYNC_SHARE",
     "TELL_SECONDS",
     "TOMBSTONE_SLICE",
     "TURN_SECONDS",
+    "WAKINGS_PER_TURN",
+    "WAKING_SECONDS",
+    "WOKEN_IDS",
     "Limits",
 ]
 
@@ -132,7 +151,7 @@ LEAST_SLICE_BYTES = 65_536
 GROUPS_AHEAD = 2
 
 #: Questions of one key that wait, over all its connections, in bytes of their filters; beyond it
-#: each connection may have one.
+#: each connection may have one, while its branch has room (`hyperbloom.connections.rooms`).
 MAX_ASKED_BYTES = 4_194_304
 
 #: Filters of one key that are kept unpacked between the slices of an answer, 2 MB each at the most;
@@ -193,16 +212,22 @@ FULL_PLAN_SECONDS = 3_600.0
 #: Sums of ranges that a feed remembers until its values change: of so many different lists.
 MAX_KEPT_SUMS = 8
 
-#: Symbols that a try by `reconcile` takes in all, as many as a store keeps of a set: they are
-#: enough for some 24,000 differences. 835 KB, which wait as they came until they are decoded.
+#: Symbols that a try by `reconcile` takes in all, and those of a sequence with a salt: as many as
+#: the longest sequence of a set has, and enough for some 24,000 differences. Of a set of up to
+#: 32,768 values there are fewer. 835 KB, which wait as they came until they are decoded.
 MAX_TRY_SYMBOLS = 32_768
+
+#: Questions of one try. Honest values need five at the most (measured for 2 to 20,000 differences),
+#: and one for the length of a sequence; each costs decoding, and the time of its answer.
+MOST_QUESTIONS = 16
 
 #: Symbols made on the spot of ranges: their cost grows with their number, and filters of a part of
 #: a feed are small.
 RANGE_SYMBOLS = 8_192
 
-#: Seconds for which nothing may come of a peer that was asked for symbols; then it is asked by
-#: Sync. Bringing a kept sketch up to date costs it about 1 s a million values.
+#: Seconds that a peer has to answer a question for symbols, and as many more as these take at
+#: LEAST_RATE; then it is asked by Sync. Bringing a kept sketch up to date costs it about 1 s a
+#: million values.
 SKETCH_SECONDS = 20.0
 
 #: Rounds by symbols, one after the other, after which digests that were never equal meanwhile are
@@ -211,19 +236,27 @@ SKETCH_SECONDS = 20.0
 SKETCH_ROUNDS = 4
 
 #: A try with a salt costs both sides a pass over all values, some 3 s a million: there is one with
-#: a key about a feed in so many seconds, whichever side asks. Who comes more often is refused.
+#: a key about a feed in so many seconds, whichever side asks. Those with all keys of a branch take
+#: no more than this part of the time. Who comes more often is refused, and goes on by a plan.
 SALTED_SECONDS = 3_600.0
+SALTED_VALUE_SECONDS = 3e-6
+SALTED_PART = 0.05
 
-#: Keys remembered a feed that had a try with a salt; of more the oldest is forgotten.
+#: Keys and branches remembered a feed that had a try with a salt; of more the oldest is forgotten.
 MAX_SALTED_KEYS = 1_024
 
 #: Tries of this node that are under way at one time, over all feeds and peers, with up to 2 MB each
 #: of symbols; the others wait.
 MAX_TRIES = 8
 
+#: A try that has waited for an answer for so many seconds gives way to one of another branch that
+#: has fewer of them; an answer of honest peers takes less than one, but on a slow link. It is met
+#: with a plan.
+SLOW_TRY_SECONDS = 3.0
+
 #: Sequences of symbols that peers are answered from, in all; a connection has one at a time. Each
-#: is up to 917 KB, where values came or went between them; of more the one that was asked for
-#: longest ago is dropped, and its peer goes on by Sync.
+#: is up to 917 KB, where values came or went between them; of more one of the branch with the most
+#: of them is dropped, the one that was asked for longest ago, and its peer goes on by Sync.
 MAX_HELD_SKETCHES = 32
 
 #: Ids whose values are read at once: long values of so many weigh 33 MB.
@@ -245,9 +278,32 @@ PEER_KNOWN_VALUES = 4_096
 #: in the log: some 400 bytes each. Of more the oldest is forgotten, and may be asked for again.
 MAX_KNOWN_IDS = 16_384
 
-#: Ids that a peer has told and whose values have not come. Of more none is taken: whoever tells ids
-#: of nothing gets no further, and what an honest peer told beyond it is found by comparing.
-MAX_TOLD_BY_PEER = 8_192
+#: Tellings of ids whose values have not come, over all peers of a feed: some 600 bytes each. A path
+#: may have as many as are left beside all others, and each key of it as many as are left of that:
+#: a branch alone has half of them, with however many keys, and others always have room. What was
+#: told beyond it is found by comparing.
+MAX_TOLD = 32_768
+
+#: Tellers remembered of one id, of as many branches as there are: the ids of nothing that a member
+#: tells with thousands of keys are asked for so many times.
+MAX_TELLERS = 8
+
+#: Paths without a connection of which is kept that they did not send what they had told, or what
+#: their messages have cost: who leaves and comes again is no newcomer.
+MAX_LEFT_BRANCHES = 1_024
+
+#: Told ids that are looked at in one piece, which takes about a millisecond, pieces done in a turn
+#: of the reactor, over all feeds, and the seconds of it after which no other is begun.
+WOKEN_IDS = 256
+WAKINGS_PER_TURN = 16
+WAKING_SECONDS = 0.003
+
+#: Part of a thread's time that the small messages of one branch may take in the long run (ids that
+#: are told, ids that are asked for, questions for digests), and the seconds that are saved up. Each
+#: key below has half of what the key above has. Beyond it the branch's connections are read on from
+#: as the time comes back, whether others are there or not: to tell ids of nothing costs nothing.
+MESSAGE_PART = 0.15
+MESSAGE_BURST = 0.1
 
 #: Seconds for which ids are gathered before they are told; what a peer tells meanwhile is left out.
 TELL_SECONDS = 0.2
@@ -278,18 +334,33 @@ EARLY_READ_BYTES = 4_096
 #: The least part of an estimated reply that is still asked for: surely one value at a time.
 LEAST_REPLY_SCALE = 1e-6
 
-#: Peers remembered a feed as having died on a long reply; beyond it all are forgotten.
+#: Peers remembered a feed as having died on a long reply; of more the branch with the most of them
+#: gives its oldest.
 MAX_REPLY_SCALES = 1_024
+
+#: Links a branch that this node has issued by itself because they shorten chains. A member without
+#: one writes by the longer chain all the same.
+AUTOMATIC_LINKS = 32
+
+#: Part of the room for links of one issuer that such links fill; the rest is for renewals.
+AUTOMATIC_SHARE = 0.5
+
+#: Links that the branch with most of them gives at a time where a new chain finds no room, and
+#: seconds for which a branch that found none is not looked at again: a look takes some 15 ms.
+LINKS_FREED = 64
+LOOKS_FOR_ROOM_SECONDS = 1.0
 
 #: Seconds in which one renewed chain of a key is looked at, over all its connections: to verify one
 #: costs up to five signatures, and an honest peer sends one in weeks. Others are dropped.
 RENEWAL_SECONDS = 5.0
 
-#: Keys remembered a feed that sent a renewed chain; of more the oldest is forgotten.
+#: Keys remembered a feed that sent a renewed chain; of more the branch with the most of them gives
+#: its oldest.
 MAX_RENEWERS = 1_024
 
 #: Addresses remembered a feed at which peers were found; anyone may announce one, so beyond it the
-#: one that was heard of longest ago and does not lead to a peer is forgotten.
+#: one that was heard of longest ago and does not lead to a peer is forgotten, and where all do, one
+#: of the branch with the most.
 MAX_FOUND = 256
 
 #: Failures in a row after which a found address makes room for another one.
@@ -302,9 +373,19 @@ FOUND_REST_LONGEST = 3_600.0
 #: Rests after which an address that once led to a peer is kept in the store no longer.
 FOUND_FAILURES = 8
 
+#: What a peer that has said its end is still sent of the answers that it is owed: bytes, and
+#: seconds from its end on. Beyond either the connection is cut without an end of ours, so that the
+#: peer knows that there was more; who wants more of it stays until it has come.
+OWED_BYTES = 67_108_864
+OWED_SECONDS = 30.0
+
 #: When a key that speaks `noise` was met last is written down once in so many seconds: a peer that
 #: connects again and again costs no more writes than one that stays.
 NOISE_MET_SECONDS = 86_400.0
+
+#: Where there is no room for more keys that speak `noise`, one that was not met for so many seconds
+#: gives way before those that were.
+NOISE_STALE_SECONDS = 15_552_000.0
 
 #: `hyperbloom.wire.packing.MAX_VALUE_BYTES`, repeated so that reading a configuration does not load
 #: the wire; a test compares the two.
@@ -362,7 +443,9 @@ class Limits:
     queued_bytes: int = _limit(
         67_108_864,
         1_048_576,
-        "values of all peers that wait for the disk; beyond it each peer has one frame waiting",
+        "values of all peers that wait for the disk, with what each costs there; beyond half of it "
+        "a branch, a member with all whom it has let in, is read on while it holds less than its "
+        "part",
     )
     pending_requests: int = _limit(
         8, 1, "Sync and Request messages of one connection that wait before reading is paused"

@@ -87,7 +87,7 @@ class Node(Service):
         self._changing = DeferredLock()
         #: Feeds are made, and their keys come and go, in the same turn.
         self.ownership = Ownership(self, context)
-        self.connections = Admission(context, self._feeds.by_discovery_key)
+        self.connections = Admission(context, self._feeds.by_discovery_key, self._knows_key)
         #: What the operator calls keys.
         self.names = Petnames(context, self.connections.keys)
         self._dials = Dials(self.connections)
@@ -309,6 +309,10 @@ class Node(Service):
             log.info("{key} is not remembered as speaking noise any more", key=key_in_log(key))
         return was_remembered
 
+    def _knows_key(self, key: bytes) -> bool:
+        """Whether it is an owner's, has a name, or has answered at a configured address."""
+        return key in self.feeds or self.names.get(key) is not None or self._dials.has_met(key)
+
     def noise_keys(self) -> list[NoiseRecord]:
         """The keys that have spoken Noise, those met longest ago first."""
         return self.context.store.noise_keys()
@@ -355,6 +359,7 @@ class Node(Service):
         for feed in self.feeds.values():
             feed.trust.membership.look_anew()
         self.connections.close_denied()
+        self._prune_links()
         self._dials.forget_denied()
 
     # Timers
@@ -366,9 +371,12 @@ class Node(Service):
     def _look_after_links(self) -> None:
         """Say which of this node's own end soon, and remove those that ended long ago."""
         self._notices.look(self.feeds.values())
+        self._prune_links()
+
+    def _prune_links(self) -> None:
         before = self.context.now() - KEEP_EXPIRED_SECONDS
         for feed in self.feeds.values():
-            feed.trust.remove_expired(before=before)
+            feed.trust.prune(before=before)
 
     # What is told
 

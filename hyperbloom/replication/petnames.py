@@ -1,8 +1,9 @@
 """What the operator calls keys, and which key is meant by a word: `hyperbloom.store.tables.names`.
 
 A word is a whole key, a petname, or the first digits of a key that this node has seen. It is looked
-up here and not by clients, so that it means the same to all of them. Digits are easily made to
-agree (eight of them cost an evening), so the beginning of two keys means neither.
+up here and not by clients, so that it means the same to all of them, and nowhere else. Digits are
+easily made to agree, and the sub-keys of a member are seen like any other: so `LEAST_DIGITS` is
+more than somebody can make agree with a given key, and the beginning of two keys means neither.
 """
 
 from __future__ import annotations
@@ -150,8 +151,9 @@ def _begun(word: str, keys: Iterable[bytes]) -> set[bytes]:
 def _not_known(word: str, *, is_hex: bool) -> str:
     if is_hex and len(word) < LEAST_DIGITS:
         return (
-            f"{word} is too short for the beginning of a key, and no key is called so: give "
-            f"{LEAST_DIGITS} digits or more"
+            f"{word} is too short for the beginning of a key, and no key is called so: give all "
+            f"{2 * PUBLIC_KEY_BYTES} digits of the key, its first {LEAST_DIGITS} or more where "
+            "this node has seen it, or its name; fewer are easily those of another key, too"
         )
     if is_hex:
         return f"{word} is no key: a key has {2 * PUBLIC_KEY_BYTES} hex digits"

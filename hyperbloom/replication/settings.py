@@ -9,7 +9,14 @@ from typing import Any, get_args
 
 from hyperbloom.addresses import Address
 from hyperbloom.feed_keys import feed_name_digits
-from hyperbloom.feed_words import DEFAULT_DIALECT, LINK_ENDS_SOON, Mode, Noise, Tombstones
+from hyperbloom.feed_words import (
+    DEFAULT_DIALECT,
+    FORMER_TOMBSTONES,
+    LINK_ENDS_SOON,
+    Mode,
+    Noise,
+    Tombstones,
+)
 from hyperbloom.keys import PUBLIC_KEY_BYTES
 
 __all__ = [
@@ -189,7 +196,7 @@ class FeedSettings:
         default=0, metadata={"help": "forget the oldest values beyond so many bytes; 0: keep all"}
     )
     tombstones: Tombstones = field(
-        default="off", metadata={"help": "whose tombstones to follow: off, owner or members"}
+        default="off", metadata={"help": "whose tombstones to follow: off or owner"}
     )
     noise: Noise | None = field(
         default=None,
@@ -267,6 +274,8 @@ class FeedSettings:
             for start, end in given.get("ranges", ())
         )
         given["peers"] = tuple(given.get("peers", ()))
+        if given.get("tombstones") == FORMER_TOMBSTONES:
+            given["tombstones"] = "owner"
         return cls(**given)
 
 

@@ -55,6 +55,7 @@ from hyperbloom.replication.node import Node
 from hyperbloom.service.reload import ConfigReload, Reloaded
 from hyperbloom.service.searched_feeds import NodeFeeds
 from hyperbloom.store import PutMeta, Store, StoreError, Writer
+from hyperbloom.store.objects.table import DiskBounds
 from hyperbloom.store.tables.meta import NODE_ID
 
 __all__ = ["NodeService", "StartError"]
@@ -226,6 +227,7 @@ class NodeService(MultiService):
             store_path=self._config.store_path,
             clock=self._reactor,
             now=time.time,
+            own=self._config.own_places,
         )
         integrations = IntegrationsService(self._config.integrations, context)
         integrations.setServiceParent(self)
@@ -260,7 +262,6 @@ class NodeService(MultiService):
                 settings.listen,
                 load_token(settings.token),
                 metrics_token=load_token(settings.metrics_token),
-                secret=self._identity.seed,
                 clock=self._reactor.seconds,
                 now=time.time,
             )
@@ -323,6 +324,7 @@ class NodeService(MultiService):
                 now=time.time,
                 clock=self._reactor,
                 most=settings.objects,
+                bounds=DiskBounds(settings.disk_bytes, settings.peer_disk_bytes),
             ),
             settings=settings,
             clock=self._reactor,
@@ -348,6 +350,8 @@ class NodeService(MultiService):
             feeds=len(node.feeds),
             listening=", ".join(map(str, node.listening())) or "no port",
         )
+        for remark in self._config.remarks:
+            log.warn("{path}: {remark}", path=str(self._config.path), remark=remark)
         if self._config.default_feed is not None:
             try:
                 node.resolve(None)

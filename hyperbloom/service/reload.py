@@ -184,6 +184,8 @@ class ConfigReload:
         if self._integrations is not None:
             self._integrations.use(config.integrations)
         # What needs a restart stays as it was, so that the next reload names it again.
+        for remark in config.remarks:
+            log.warn("{path}: {remark}", path=str(config.path), remark=remark)
         self._config = dataclasses.replace(
             self._config,
             feeds=config.feeds,

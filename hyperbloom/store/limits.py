@@ -4,12 +4,14 @@ __all__ = [
     "DEFAULT_MAP_BYTES",
     "DELETE_STEP",
     "FEW_SYMBOLS",
+    "FORGET_PAST_STEP",
     "FORGET_STEP",
     "GATHER_PART",
     "GROUP_BYTES",
     "GROUP_OPERATIONS",
     "GROUP_SECONDS",
     "MAX_ADDRESS_BYTES",
+    "MAX_AHEAD_MS",
     "MAX_DENIED_KEYS",
     "MAX_FORGOTTEN_BYTES",
     "MAX_FORGOTTEN_HASHES",
@@ -31,10 +33,16 @@ __all__ = [
     "MAX_SNAPSHOT_INFO_BYTES",
     "MAX_VALUE_BYTES",
     "MIN_HEADROOM_BYTES",
+    "OBJECT_COST_BYTES",
+    "OBJECT_DISK_BYTES",
+    "OBJECT_PEER_DISK_BYTES",
+    "OBJECT_STEP_BYTES",
     "OWN_GROUP_BYTES",
     "OWN_GROUP_SECONDS",
     "OWN_LATELY_SECONDS",
+    "OWN_PART",
     "OWN_WAITS_SECONDS",
+    "PAST_PART",
     "PIECE_BYTES",
     "QUANTUM_BYTES",
     "ROOM_BYTES",
@@ -55,7 +63,8 @@ MAX_VALUE_BYTES = 262_144
 
 MAX_LINKS_PER_FEED = 10_000
 """Every chain seen is stored. 10,000 links of about 250 bytes are 2.5 MB (1.4 MB in memory), and
-the graph search over them takes some 10 ms; a feed with more members needs another protocol."""
+the graph search over them takes some 10 ms; a feed with more members needs another protocol. Where
+it is full, the branch with most links gives way."""
 
 MAX_LINKS_PER_ISSUER = 1_000
 """One member may issue links at no cost, so one alone must not be able to fill the feed's share."""
@@ -105,7 +114,9 @@ MAX_DENIED_KEYS = 10_000
 
 MAX_NOISE_KEYS = 10_000
 """Peer keys remembered as speaking `noise`, all of them in memory, some 250 bytes each on disk. Any
-member can make keys without end, so beyond it the one that was met longest ago goes."""
+member can make keys without end, so beyond it a key of the branch with most of them goes: one not
+met for half a year, else the one met first most lately. Owners' keys, those with a name and those
+at configured addresses stay."""
 
 MAX_PETNAMES = 10_000
 """Keys that have names, all of them in memory. Only the node's operator gives names."""
@@ -169,11 +180,12 @@ SUM_STEP_BYTES = 1024 * 1024
 """The same cap in bytes of the values; one value may go beyond it."""
 
 SKETCH_SYMBOLS = 32_768
-"""Symbols in a sketch of a set of more than RUN_VALUES values: 0.9 MB, and enough to find some
-24,000 values by which two sets differ. Where more differ, Bloom filters weigh little more."""
+"""Symbols in a kept sketch: 0.9 MB, and enough to find some 24,000 values by which two sets differ.
+Where more differ, Bloom filters weigh little more."""
 
 FEW_SYMBOLS = 4_096
-"""The same for a smaller set, which is added up when somebody asks."""
+"""Symbols in the sketch of a small set, which is added up when somebody asks: half as many as it
+has values, as a power of two, and at least so many. Bloom filters weigh less than more would."""
 
 RUN_VALUES = 65_536
 """Values by which a kept sketch goes on, with one run for their ids: 1.7 MB in one transaction. So
@@ -235,3 +247,34 @@ and settle which of two changes holds; those that ended longest ago go first."""
 
 MAX_PAST_BYTES = 67_108_864
 """The same cap in bytes of their fields."""
+
+OBJECT_DISK_BYTES = 1_073_741_824
+"""What the pool takes on disk, where `[objects] disk_bytes` says nothing else. Counted is the most
+that a version may take, up to four times its bytes: a million objects of 100 bytes are 0.5 GB."""
+
+OBJECT_PEER_DISK_BYTES = 402_653_184
+"""What of it one network of those who dial this node brings: half of what objects have, so that
+two peers fill it, and not one."""
+
+PAST_PART = 4
+"""Past versions have this part of what the pool takes on disk."""
+
+OWN_PART = 8
+"""This part of what objects take is for this node's own: whoever else fills the pool, its programs
+can still add to it."""
+
+OBJECT_STEP_BYTES = 524_288
+"""What objects of one peer make one transaction read and write, with OBJECT_COST_BYTES for each
+record: some 15 ms. What an offer comes to is not known before it is looked at: it may change an
+object of 64 KiB, or ask after a version that 100,000 others followed. The rest goes into later
+transactions, with others' writes between."""
+
+OBJECT_COST_BYTES = 100
+"""What reading or writing a record of an object weighs beside its bytes: 4 µs with them."""
+
+FORGET_PAST_STEP = 1_048_576
+"""The same for past versions that are forgotten at the end of it: more than it has made of them."""
+
+MAX_AHEAD_MS = 300_000
+"""A stamp further ahead of this node's clock is no time: a clock that nobody set is off by minutes.
+What it says holds as if it was said now."""

@@ -12,6 +12,7 @@ from hyperbloom.store.errors import SchemaMismatch, StoreCorrupt
 from hyperbloom.store.lmdb.environment import Environment
 from hyperbloom.store.lmdb.layout import META_FORMAT, META_SCHEMA, STORE_FORMAT, U32
 from hyperbloom.store.lmdb.transaction import WriteTransaction, read, write
+from hyperbloom.store.objects.table import count_disk
 from hyperbloom.store.values.digest_migration import begin_sums
 
 __all__ = [
@@ -60,11 +61,21 @@ def _begin_sketches(transaction: WriteTransaction) -> None:
     """
 
 
+def _begin_pool_bounds(transaction: WriteTransaction) -> None:
+    """5 → 6: what the objects of the pool take on disk, and whose part they are in.
+
+    Those that are there are in nobody's part. A program of schema 5 would not read who brought an
+    object, and count wrongly.
+    """
+    count_disk(transaction)
+
+
 MIGRATIONS: Final[Sequence[Migration]] = (
     _begin_object_pool,
     _begin_forgetting,
     _begin_sums,
     _begin_sketches,
+    _begin_pool_bounds,
 )
 """The step from version n to n + 1 is the n-th (from 1); the newest version is one more than
 these."""

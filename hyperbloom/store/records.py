@@ -194,11 +194,15 @@ class DeniedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseRecord:
-    """A peer key that has completed streams protected by Noise: the first and the last, in µs."""
+    """A peer key that has completed streams protected by Noise: the first and the last, in µs.
+
+    branch: which keys give way for each other (8 bytes), empty where an older version wrote it.
+    """
 
     key: Octets
     first_met: int
     last_met: int
+    branch: Octets = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,13 +295,15 @@ class VerifyReport:
 class ObjectFigures:
     """The pool: objects, bytes of their fields, a digest (32 bytes) that is equal for equal pools.
 
-    ``past`` is the number of ended versions that are remembered.
+    ``past`` is the number of ended versions that are remembered, ``disk_bytes`` what objects and
+    ended versions take on disk at the most.
     """
 
     count: int
     bytes: int
     digest: Octets
     past: int
+    disk_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,22 +7,27 @@ own operations have one of their own. So nobody waits behind what another has
 queued, however much that is, and one that is alone has all of it. Within a row the order stays.
 
 This is deficit round robin (Shreedhar and Varghese, "Efficient fair queuing using deficit round
-robin", 1996), by what an operation weighs.
+robin", 1996), by what an operation weighs. An origin is a path, and turns go by its levels
+(`hyperbloom.turns`): a peer has no more for the keys that it makes below its own.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from hyperbloom.store.limits import GROUP_BYTES, GROUP_OPERATIONS, OWN_GROUP_BYTES, QUANTUM_BYTES
 from hyperbloom.store.operations import LARGEST_PIECE_BYTES, Operation
+from hyperbloom.turns import Turns
 
-__all__ = ["OWN", "Done", "Queued", "WriteQueue"]
+__all__ = ["OWN", "Done", "Origin", "Queued", "WriteQueue"]
 
 Done = Callable[[Any], None]
 """Called with the operation's result, or with the exception (an instance) that it failed with."""
 
-OWN = b""
+Origin = tuple[bytes, ...]
+"""Whom an operation is from: the keys from the branch's own down to the peer's."""
+
+OWN: Origin = ()
 """The origin of what this node writes of itself."""
 
 
@@ -31,16 +36,8 @@ class Queued(NamedTuple):
 
     operation: Operation
     size: int
-    origin: bytes
+    origin: Origin
     done: Done
-
-
-class _Row:
-    """What one origin waits for, and how many bytes of it may go in this round."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[Queued] = deque()
-        self.credit = 0
 
 
 class WriteQueue:
@@ -49,7 +46,7 @@ class WriteQueue:
     def __init__(self) -> None:
         self.bytes = 0
         self._own: deque[Queued] = deque()
-        self._rows: OrderedDict[bytes, _Row] = OrderedDict()
+        self._rows: Turns[Queued] = Turns()
 
     def __bool__(self) -> bool:
         return bool(self._own or self._rows)
@@ -67,17 +64,20 @@ class WriteQueue:
     def add(self, queued: Queued) -> None:
         """Put an operation at the end of its row."""
         self.bytes += queued.size
-        self._row(queued.origin).append(queued)
+        if queued.origin == OWN:
+            self._own.append(queued)
+        else:
+            self._rows.add(queued.origin, queued)
 
     def put_back(self, group: Iterable[Queued]) -> None:
         """Put the end of a group, which was not written, back to the front of its rows."""
         for queued in reversed(list(group)):
             self.bytes += queued.size
-            self._row(queued.origin).appendleft(queued)
-            if queued.origin != OWN:
-                row = self._rows[queued.origin]
+            if queued.origin == OWN:
+                self._own.appendleft(queued)
+            else:
+                row = self._rows.put_back(queued.origin, queued)
                 row.credit = min(row.credit + queued.size, QUANTUM_BYTES)
-                self._rows.move_to_end(queued.origin, last=False)
 
     def take(self, most_of_others: int = GROUP_BYTES, *, own_alone: bool = False) -> list[Queued]:
         """The next group, within its limits; at least one operation, if there is any.
@@ -100,11 +100,6 @@ class WriteQueue:
         self.bytes -= sum(queued.size for queued in group)
         return group
 
-    def _row(self, origin: bytes) -> deque[Queued]:
-        if origin == OWN:
-            return self._own
-        return self._rows.setdefault(origin, _Row()).waiting
-
     def _take_own(self, group: list[Queued], room: int, most: int, *, halved: bool) -> int:
         left = room // 2 if halved else room
         most = most // 2 if halved else most
@@ -118,7 +113,7 @@ class WriteQueue:
 
     def _take_turns(self, group: list[Queued], room: int) -> int:
         while self._rows and len(group) < GROUP_OPERATIONS:
-            origin, row = next(iter(self._rows.items()))
+            row = self._rows.first()
             row.credit += QUANTUM_BYTES
             while row.waiting and row.waiting[0].size <= row.credit:
                 size = row.waiting[0].size
@@ -128,8 +123,5 @@ class WriteQueue:
                     return 0
                 group.append(row.waiting.popleft())
                 row.credit, room = row.credit - size, room - size
-            if row.waiting:
-                self._rows.move_to_end(origin)
-            else:
-                del self._rows[origin]
+            self._rows.pass_on()
         return room

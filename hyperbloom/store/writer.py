@@ -35,7 +35,7 @@ from hyperbloom.store.store import Store
 from hyperbloom.store.tables.feeds import SweepDropped
 from hyperbloom.store.values.append import AppendValues, apply_run, runs_of
 from hyperbloom.store.values.digest_migration import SumUp
-from hyperbloom.store.write_queue import OWN, Done, Queued, WriteQueue
+from hyperbloom.store.write_queue import OWN, Done, Origin, Queued, WriteQueue
 
 __all__ = ["CommitFigures", "Done", "Writer", "WriterInline", "commit_group"]
 
@@ -150,11 +150,11 @@ class Writer:
         """How much is submitted and not yet on disk; for callers to hold their own input back."""
         return self._queue.bytes + self._writing_bytes
 
-    def submit(self, operation: Operation, done: Done, *, origin: bytes = OWN) -> None:
+    def submit(self, operation: Operation, done: Done, *, origin: Origin = OWN) -> None:
         """Queue an operation. ``done`` gets its result or exception, by way of ``deliver``.
 
-        What a peer has sent has its key as ``origin``: origins take turns (`write_queue`), and the
-        operations of one are done in the order in which they were submitted.
+        What a peer has sent has its path as ``origin``: origins take turns (`write_queue`), and
+        the operations of one are done in the order in which they were submitted.
         """
         queued = Queued(operation, operation.size, origin, done)
         with self._changed:
@@ -297,7 +297,7 @@ class WriterInline:
         """Always 0: nothing waits."""
         return 0
 
-    def submit(self, operation: Operation, done: Done, *, origin: bytes = OWN) -> None:
+    def submit(self, operation: Operation, done: Done, *, origin: Origin = OWN) -> None:
         """Commit the operation and call ``done`` with its result or exception."""
         if self._closed:
             done(_closed_error())

@@ -5,6 +5,7 @@ A feed's owner holds its key. Anybody the owner trusts gets a trust link, a shor
 the feed's key to a writer's key proves the right to write (docs/protocol.md#signature-chain).
 """
 
+from hyperbloom.trust.branch import Path, automatic_nonce, mark_of, path_of, shortened_by
 from hyperbloom.trust.chain import (
     MAX_CHAIN_LINKS,
     Chain,
@@ -35,9 +36,14 @@ __all__ = [
     "LinkFormat",
     "LinkGraph",
     "Member",
+    "Path",
     "TrustLink",
+    "automatic_nonce",
     "issue_link",
+    "mark_of",
     "owner_chain",
     "parse_link",
+    "path_of",
+    "shortened_by",
     "verify_chain",
 ]

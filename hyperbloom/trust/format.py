@@ -34,10 +34,10 @@ NONCE_BYTES: Final = 32
 _WITH_EXPIRY: Final = struct.Struct(f">B{PUBLIC_KEY_BYTES}sd{NONCE_BYTES}s")
 _WITHOUT_EXPIRY: Final = struct.Struct(f">B{PUBLIC_KEY_BYTES}s{NONCE_BYTES}s")
 
-#: What a search among many links looks at: key, expiry where there is one, and signature.
-_READ: Final = struct.Struct(f">x{PUBLIC_KEY_BYTES}sd{NONCE_BYTES}x{SIGNATURE_BYTES}s")
+#: What a search among many links looks at: all but the version.
+_READ: Final = struct.Struct(f">x{PUBLIC_KEY_BYTES}sd{NONCE_BYTES}s{SIGNATURE_BYTES}s")
 _READ_WITHOUT_EXPIRY: Final = struct.Struct(
-    f">x{PUBLIC_KEY_BYTES}s{NONCE_BYTES}x{SIGNATURE_BYTES}s"
+    f">x{PUBLIC_KEY_BYTES}s{NONCE_BYTES}s{SIGNATURE_BYTES}s"
 )
 
 
@@ -79,13 +79,13 @@ class LinkFormat:
         version, public_key, nonce = _WITHOUT_EXPIRY.unpack(signed)
         return version, public_key, math.inf, nonce
 
-    def read_all(self, links: bytes) -> Iterator[tuple[bytes, float, bytes]]:
-        """Public key, expiry (as above) and signature of links that stand one behind the other."""
+    def read_all(self, links: bytes) -> Iterator[tuple[bytes, float, bytes, bytes]]:
+        """Public key, expiry (as above), nonce and signature of links, one behind the other."""
         if self.has_expiry:
             return _READ.iter_unpack(links)
         return (
-            (public_key, math.inf, signature)
-            for public_key, signature in _READ_WITHOUT_EXPIRY.iter_unpack(links)
+            (public_key, math.inf, nonce, signature)
+            for public_key, nonce, signature in _READ_WITHOUT_EXPIRY.iter_unpack(links)
         )
 
 

@@ -18,9 +18,11 @@ of which would keep Python from giving back the megabyte that it lies in.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 
+from hyperbloom.trust.branch import MARK_BYTES, is_shortened_by, mark_of
 from hyperbloom.trust.chain import MAX_CHAIN_LINKS, Chain
 from hyperbloom.trust.format import LINK_FORMAT_2, LinkFormat
 from hyperbloom.trust.link import TrustLink, has_expired, parse_link
@@ -97,20 +99,93 @@ class LinkGraph:
         self._issued.setdefault(issuer_key, bytearray()).extend(link.to_bytes())
         return True
 
-    def forget_expired(self, *, before: float) -> None:
-        """Remove all links that expired before a moment, in seconds since 1970."""
+    def discard(self, issuer_key: bytes, link: TrustLink) -> bool:
+        """Remove a link; whether it was there."""
+        start = self._find(issuer_key, link)
+        if start is None:
+            return False
+        del self._issued[issuer_key][start : start + self._format.link_bytes]
+        if not self._issued[issuer_key]:
+            del self._issued[issuer_key]
+        return True
+
+    def prune(
+        self, *, before: float, without: Set[bytes] = frozenset(), keep: Set[bytes] = frozenset()
+    ) -> list[tuple[bytes, TrustLink]]:
+        """Remove the links that lead nobody anywhere; each with its issuer's key.
+
+        They expired before a moment (seconds since 1970), shorten a way through ``without``, or the
+        feed's key did not reach their issuers then. What keys of ``keep`` have issued needs no
+        reach, and what they hold may be shortened. A link to a key of ``without`` stays: the key
+        may be let in again.
+        """
+        reached = {self.feed_key}
+        for layer in self._layers(before, 0.0, without):
+            reached |= layer.keys()
+        gone = []
         for issuer, rows in list(self._issued.items()):
-            kept = [
-                raw
-                for raw, (_, expires, _) in zip(
-                    self._raw_of(rows), self._format.read_all(bytes(rows)), strict=True
-                )
-                if expires >= before
-            ]
+            is_reached = issuer in reached or issuer in keep
+            kept = bytearray()
+            for raw, (trustee, expires, nonce, _) in zip(
+                self._raw_of(rows), self._format.read_all(bytes(rows)), strict=True
+            ):
+                is_out = trustee not in keep and is_shortened_by(nonce, trustee, without)
+                if expires < before or not is_reached or is_out:
+                    gone.append((issuer, parse_link(raw, self._format)))
+                else:
+                    kept += raw
             if not kept:
                 del self._issued[issuer]
-            elif len(kept) < self.count_of(issuer):
-                self._issued[issuer] = bytearray(b"".join(kept))
+            elif len(kept) < len(rows):
+                self._issued[issuer] = kept
+        return gone
+
+    def surplus(
+        self, newcomer: Sequence[bytes], *, most: int, now: float, keep: Set[bytes]
+    ) -> list[tuple[bytes, TrustLink]]:
+        """The links that go for a new chain of these keys, where there is no room for it.
+
+        From the feed's key on, the way goes down to the trustee below whom there are most links;
+        whoever issued the last of them gives up to ``most``, the newest first. Nothing is given
+        where the newcomer comes from there itself, or from where there are as many: then it is the
+        surplus. So a member who makes keys pushes out his own alone. Links between keys of
+        ``keep`` stay.
+        """
+        parents, weights = self._weigh(now)
+        line = {*newcomer, *(parents[key] for key in newcomer if key in parents)}
+        heirs: dict[bytes, list[bytes]] = {}
+        for key, parent in parents.items():
+            heirs.setdefault(parent, []).append(key)
+        giver, spare = self.feed_key, 0
+        while heaviest := max(heirs.get(giver, ()), key=weights.__getitem__, default=None):
+            if not weights[heaviest]:
+                break
+            if not spare and heaviest not in line:
+                spare = weights[heaviest] - sum(weights[one] for one in heirs[giver] if one in line)
+                if spare <= 1:
+                    break
+            giver = heaviest
+        rows = reversed(list(self._raw_of(self._issued.get(giver, b""))))
+        links = (parse_link(raw, self._format) for raw in rows)
+        movable = (link for link in links if not {giver, link.public_key} <= keep)
+        return [(giver, link) for link in islice(movable, min(most, spare // 2))]
+
+    def _weigh(self, now: float) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
+        """Below whom each key comes, and how many links it and those below it have issued."""
+        layers = [layer for layer in self._layers(now, 0.0, frozenset()) if layer]
+        parents = {key: reach.issuer for layer in layers for key, reach in layer.items()}
+        # What the feed's owner has shortened stays in the branch that it was in.
+        known = {mark_of(key): key for key in (layers[0] if layers else ())}
+        rows = bytes(self._issued.get(self.feed_key, b""))
+        for trustee, _, nonce, _ in self._format.read_all(rows):
+            parent = known.get(nonce[:MARK_BYTES], trustee)
+            if trustee in parents and parent != trustee and parents[parent] == self.feed_key:
+                parents[trustee] = parent
+        weights = {key: self.count_of(key) for key in parents}
+        for key in reversed(parents):
+            if parents[key] != self.feed_key:
+                weights[parents[key]] += weights[key]
+        return parents, weights
 
     def links(self) -> list[tuple[bytes, TrustLink]]:
         """All links, expired and unreachable ones too, each with its issuer's key."""
@@ -120,14 +195,17 @@ class LinkGraph:
             for raw in self._raw_of(rows)
         ]
 
+    def links_of(self, issuer_key: bytes) -> Iterator[TrustLink]:
+        """All links of an issuer, expired ones too, the oldest first."""
+        rows = bytes(self._issued.get(issuer_key, b""))
+        return (parse_link(raw, self._format) for raw in self._raw_of(rows))
+
     def between(self, issuer_key: bytes, trustee: bytes) -> list[TrustLink]:
         """All links from one key to another, expired ones too."""
         rows = bytes(self._issued.get(issuer_key, b""))
         return [
             parse_link(raw, self._format)
-            for raw, (key, _, _) in zip(
-                self._raw_of(rows), self._format.read_all(rows), strict=True
-            )
+            for raw, (key, *_) in zip(self._raw_of(rows), self._format.read_all(rows), strict=True)
             if key == trustee
         ]
 
@@ -136,15 +214,23 @@ class LinkGraph:
 
         In seconds since 1970; expired ones are among them. Reads all links of the issuer.
         """
-        return {key: latest[0] for key, latest in self._latest(issuer_key).items()}
+        return {key: latest[0] for key, latest in self._latest(issuer_key, frozenset()).items()}
 
     def names(self, key: bytes) -> bool:
         """Whether any link is for this key, be it expired or out of reach."""
         return any(
             key == trustee
             for rows in self._issued.values()
-            for trustee, _, _ in self._format.read_all(bytes(rows))
+            for trustee, *_ in self._format.read_all(bytes(rows))
         )
+
+    def issuers_of(self, key: bytes) -> set[bytes]:
+        """Who has issued a link for a key, be it expired or out of reach; reads all links."""
+        return {
+            issuer
+            for issuer, rows in self._issued.items()
+            if any(key == trustee for trustee, *_ in self._format.read_all(bytes(rows)))
+        }
 
     def _find(self, issuer_key: bytes, link: TrustLink) -> int | None:
         """Where a link begins in the bytes of its issuer."""
@@ -165,12 +251,13 @@ class LinkGraph:
         return (bytes(rows[start : start + size]) for start in range(0, len(rows), size))
 
     def shortest_chain(
-        self, identity: bytes, *, now: float, leeway: float = 0.0, without: Container[bytes] = ()
+        self, identity: bytes, *, now: float, leeway: float = 0.0, without: Set[bytes] = frozenset()
     ) -> Chain | None:
         """The best chain for a key at ``now``, or None if it may not write.
 
         ``now`` is in seconds since 1970; ``leeway`` seconds are granted past each expiry. The
-        feed's own key has the empty chain. No chain leads to or through a key of ``without``.
+        feed's own key has the empty chain. No chain leads to or through a key of ``without``, nor
+        over a link that shortens a way through a key whose mark (`branch.mark_of`) is in it.
         """
         if identity == self.feed_key:
             return None if identity in without else self._root
@@ -182,7 +269,7 @@ class LinkGraph:
         return None
 
     def writers_among(
-        self, keys: Iterable[bytes], *, now: float, without: Container[bytes] = ()
+        self, keys: Iterable[bytes], *, now: float, without: Set[bytes] = frozenset()
     ) -> set[bytes]:
         """Those of these keys that may write at ``now``: one search for all of them."""
         wanted = set(keys)
@@ -192,7 +279,7 @@ class LinkGraph:
         return found
 
     def members(
-        self, *, now: float, leeway: float = 0.0, without: Container[bytes] = ()
+        self, *, now: float, leeway: float = 0.0, without: Set[bytes] = frozenset()
     ) -> list[Member]:
         """All keys that may write at ``now`` but the owner's, nearest first, then by key.
 
@@ -205,7 +292,7 @@ class LinkGraph:
         ]
 
     def _layers(
-        self, now: float, leeway: float, without: Container[bytes]
+        self, now: float, leeway: float, without: Set[bytes]
     ) -> Iterator[dict[bytes, _Reach]]:
         """The keys first reached by 1, 2, ... links, and the best way to each."""
         if self.feed_key in without:
@@ -215,8 +302,8 @@ class LinkGraph:
         for _ in range(MAX_CHAIN_LINKS):
             layer: dict[bytes, _Reach] = {}
             for issuer, lasts in border.items():
-                for trustee, (expires, _, place) in self._latest(issuer).items():
-                    if trustee in seen or trustee in without:
+                for trustee, (expires, _, place) in self._latest(issuer, without).items():
+                    if trustee in seen:
                         continue
                     if has_expired(expires, now=now, leeway=leeway):
                         continue
@@ -227,14 +314,17 @@ class LinkGraph:
             seen.update(layer)
             border = {key: reach.expires for key, reach in layer.items()}
 
-    def _latest(self, issuer: bytes) -> dict[bytes, tuple[float, bytes, int]]:
+    def _latest(self, issuer: bytes, without: Set[bytes]) -> dict[bytes, tuple[float, bytes, int]]:
         """Expiry, signature and place of the link to each trustee that lasts longest.
 
         Of links between the same two keys it is all that matters.
         """
         latest: dict[bytes, tuple[float, bytes, int]] = {}
+        excludes = bool(without)
         rows = bytes(self._issued.get(issuer, b""))
-        for place, (trustee, expires, signature) in enumerate(self._format.read_all(rows)):
+        for place, (trustee, expires, nonce, signature) in enumerate(self._format.read_all(rows)):
+            if excludes and (trustee in without or is_shortened_by(nonce, trustee, without)):
+                continue
             known = latest.get(trustee)
             if known is None or (expires, signature) > known[:2]:
                 latest[trustee] = (expires, signature, place)

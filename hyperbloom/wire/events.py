@@ -29,6 +29,7 @@ __all__ = [
     "LinkReceived",
     "NoiseReceived",
     "OpenReceived",
+    "PeerEnded",
     "RemotePeer",
     "RenewalReceived",
     "RequestReceived",
@@ -206,15 +207,23 @@ class RenewalReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownIgnored:
-    """A message of an unknown id was skipped. `size` is the length of its frame in bytes."""
+    """A message that means nothing here was skipped. `size`: the length of its frame in bytes.
+
+    Its id is unknown, or of an extension that not both sides have announced.
+    """
 
     message_id: int
     size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PeerEnded:
+    """The peer has said that it sends nothing more. It may still be sent what it is owed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionEnded:
-    """The session is closed: nothing more will come."""
+    """Nothing more will come: the session is closed, or its transport ended and no end was said."""
 
 
 Event: TypeAlias = (
@@ -237,5 +246,6 @@ Event: TypeAlias = (
     | ValuesPulled
     | RenewalReceived
     | UnknownIgnored
+    | PeerEnded
     | ConnectionEnded
 )

@@ -128,8 +128,18 @@ class FrameReader:
         """Whether the peer has said that it sends nothing more."""
         return self._records is not None and self._records.has_ended
 
+    @property
+    def record_received(self) -> bool:
+        """Whether a record came that is authentic."""
+        return self._records is not None and self._records.has_opened
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether nothing is held of a frame that is not whole."""
+        return not (self._buffer or self._length or self._records)
+
     def check_end(self) -> bool:
-        """Whether it has, now that there is no whole frame left to take.
+        """Whether the end was said, now that there is no whole frame left to take.
 
         RemoteProtocolError when its last frame is not whole.
         """

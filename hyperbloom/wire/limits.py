@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "LEAST_SKETCH_SYMBOLS",
     "MAX_ANSWERED_RANGES",
     "MAX_ASKED_RANGES",
     "MAX_ASKED_SYMBOLS",
@@ -87,12 +88,16 @@ MAX_SKETCH_SYMBOLS: Final = 8_192
 """Symbols of a Sketch. One has 24 bytes of sums and its number, in at most 7 bytes for any set that
 a store can hold; so many fit a frame."""
 
+LEAST_SKETCH_SYMBOLS: Final = 256
+"""Symbols of a Sketch, unless it is the last of an answer, or of its sequence. Our nodes send
+MAX_SKETCH_SYMBOLS at a time; an answer in smaller pieces would cost more to take than to send."""
+
 MAX_SKETCH_BYTES: Final = SEND_FRAME_BYTES - 64
 """Packed symbols of a Sketch: what its other fields and the message id leave of a frame."""
 
 MAX_ASKED_SYMBOLS: Final = 65_536
-"""Symbols of a SketchRequest, twice as many as a node of ours keeps of a sequence. They come in
-several Sketches; whoever is asked answers one question at a time."""
+"""Symbols of a SketchRequest, twice as many as the longest sequence of a node of ours has. They
+come in several Sketches; whoever is asked answers one question at a time."""
 
 MAX_WANTED_IDS: Final = 16_000
 """Ids of a ValuesWanted, 16 bytes each: what fits a frame. Who wants more asks again."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 
+from hyperbloom.trust import Chain
 from hyperbloom.wire.credentials import Credentials
 from hyperbloom.wire.errors import (
     AnnouncementStripped,
@@ -34,7 +35,7 @@ from hyperbloom.wire.framing import encode_frame, encode_open
 from hyperbloom.wire.messages import Handshake, Open
 from hyperbloom.wire.records import RecordReader, RecordWriter
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
-from hyperbloom.wire.verification import named_key, verify_handshake
+from hyperbloom.wire.verification import named_chain, verify_handshake
 
 __all__ = ["Opening"]
 
@@ -42,8 +43,9 @@ __all__ = ["Opening"]
 class Opening:
     """What one side has said and heard until the connection is secure.
 
-    `dialled`: whether we did. `refuses` says of the key that a Handshake names why it is turned
-    away, or None. `leeway` seconds are granted past the expiry of the peer's links.
+    `dialled`: whether we did. Of the chain that a Handshake names, which nothing has verified yet,
+    `refuses` says why it is turned away, or None, and `waits` whether it is looked at later.
+    `leeway` seconds are granted past the expiry of the peer's links.
     """
 
     __slots__ = (
@@ -54,14 +56,20 @@ class Opening:
         "_refuses",
         "_remote",
         "_transcript",
+        "_waits",
         "dialled",
     )
 
     def __init__(
-        self, *, dialled: bool, leeway: float, refuses: Callable[[bytes], str | None]
+        self,
+        *,
+        dialled: bool,
+        leeway: float,
+        refuses: Callable[[Chain], str | None],
+        waits: Callable[[Chain], bool] = lambda chain: False,
     ) -> None:
         self.dialled = dialled
-        self._leeway, self._refuses = leeway, refuses
+        self._leeway, self._refuses, self._waits = leeway, refuses, waits
         self._nonce = b""
         self._remote: Open | None = None
         self._announced: tuple[str, ...] = ()
@@ -123,6 +131,11 @@ class Opening:
         self._transcript.update(encode_frame(handshake.message_id, handshake.encode()))
         return handshake
 
+    def has_to_wait(self, handshake: Handshake, credentials: Credentials) -> bool:
+        """Whether the peer's Handshake is looked at later: whom it names has to wait."""
+        chain = named_chain(handshake, credentials)
+        return chain is not None and self._waits(chain)
+
     def take_handshake(
         self, handshake: Handshake, credentials: Credentials, *, seen: bytes, now: float
     ) -> RemotePeer:
@@ -132,8 +145,8 @@ class Opening:
         says one thing of `noise` by its nonce and another by its announcement, AnnouncementStripped
         where the announcement is missing.
         """
-        key = named_key(handshake, credentials)
-        why = None if key is None else self._refuses(key)
+        chain = named_chain(handshake, credentials)
+        why = None if chain is None else self._refuses(chain)
         if why is not None:
             raise PeerTurnedAway(why)
         opened = self._opened()

@@ -104,6 +104,11 @@ class RecordReader(_Direction):
         #: Whether the peer has said that it sends nothing more.
         self.has_ended = False
 
+    @property
+    def has_opened(self) -> bool:
+        """Whether a record came that is authentic."""
+        return self._nonce > 0
+
     def __len__(self) -> int:
         """Bytes held of a record that is not complete."""
         return len(self._buffer)

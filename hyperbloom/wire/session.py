@@ -12,8 +12,11 @@ The life of a connection (drawn in docs/architecture.md):
    and from the second on both send records, which nobody else can read or alter.
 4. Sync, Data, Request, FilterOptions and Link may then come in any order, both ways.
 
-Messages of an extension mean something only where this side announced it in its Handshake, and are
-sent only to a peer that announced it; otherwise their ids are unknown ones, which are skipped.
+Messages of an extension mean something only where both sides announced it in their Handshakes, so
+behind the peer's; otherwise their ids are unknown ones, which are skipped unread.
+
+The peer's end is a record of no bytes on a protected stream, else the end of the transport's bytes
+between two frames (`end_data`). What it is owed may still be sent to it then.
 
 How to use it: give what arrives to `receive_data`, then call `next_event` until it says NEED_DATA
 or PAUSED. Frames wait as they came until they are pulled, so not pulling (and not reading from the
@@ -21,7 +24,8 @@ peer) is back-pressure. The `send_` methods return the bytes to write, in the or
 
 Whatever a peer sends, `next_event` raises nothing but RemoteProtocolError, and the session is
 CLOSED after it. Asked again, it raises a RemoteProtocolError that repeats the first; bytes that
-still arrive are dropped. After `close`, each event is ConnectionEnded. A command that the state
+still arrive are dropped. After `close`, each event is ConnectionEnded; after PeerEnded there is
+none. A command that the state
 does not allow raises LocalProtocolError and closes the session, too; one whose arguments are
 refused raises LocalProtocolError and changes nothing.
 
@@ -50,6 +54,7 @@ from hyperbloom.wire.events import (
     LinkReceived,
     NoiseReceived,
     OpenReceived,
+    PeerEnded,
     RemotePeer,
     RequestReceived,
     SyncReceived,
@@ -88,15 +93,19 @@ class Session:
 
     `dialled`: whether we did; it matters to Noise alone.
     `leeway` seconds are granted past the expiry of the peer's trust links, for clocks that differ.
-    `refuses` says of the key that a Handshake names (nothing is verified yet) why it is turned away
-    (PeerTurnedAway), or None.
+    Of the chain that a Handshake names (nothing is verified yet),
+    `refuses` says why it is turned away (PeerTurnedAway), or None, and `waits` whether it has to
+    wait: `next_event` says PAUSED then, and looks at it again when it is called again.
     """
 
     __slots__ = (
         "_announced",
         "_credentials",
+        "_dialled",
         "_failure",
         "_frames",
+        "_has_no_more",
+        "_held",
         "_leeway",
         "_local_chain",
         "_opening",
@@ -110,18 +119,25 @@ class Session:
         *,
         dialled: bool = False,
         leeway: float = 0.0,
-        refuses: Callable[[bytes], str | None] = lambda key: None,
+        refuses: Callable[[Chain], str | None] = lambda chain: None,
+        waits: Callable[[Chain], bool] = lambda chain: False,
     ) -> None:
-        self._leeway = leeway
+        self._dialled, self._leeway = dialled, leeway
         self._state = State.IDLE
         self._frames = FrameReader()
+        #: Whether the transport brings no more bytes.
+        self._has_no_more = False
         self._announced: tuple[str, ...] = ()
         self._failure: str | None = None
         self._credentials: Credentials | None = None
         self._local_chain: Chain | None = None
         self._outgoing: XSalsa20Stream | RecordWriter | None = None
         #: None once the connection is secure.
-        self._opening: Opening | None = Opening(dialled=dialled, leeway=leeway, refuses=refuses)
+        self._opening: Opening | None = Opening(
+            dialled=dialled, leeway=leeway, refuses=refuses, waits=waits
+        )
+        #: The peer's Handshake, while it has to wait.
+        self._held: Handshake | None = None
         self._remote: RemotePeer | None = None
 
     @property
@@ -138,6 +154,14 @@ class Session:
     def is_protected(self) -> bool:
         """Whether what is sent and received goes in records, by the extension `noise`."""
         return isinstance(self._outgoing, RecordWriter)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the peer has shown that it holds the keys of the protected stream.
+
+        The second NoiseMessage shows it to the dialler, the first record to the other side.
+        """
+        return self.is_protected and (self._dialled or self._frames.record_received)
 
     @property
     def end_received(self) -> bool:
@@ -174,15 +198,19 @@ class Session:
     def receive_data(self, data: bytes) -> None:
         """Take bytes that arrived; `next_event` then tells what they mean.
 
-        Dropped when the session is closed. Raises LocalProtocolError, and closes, when more than
-        MAX_BUFFERED_BYTES would wait to be pulled: stop reading before that.
+        Dropped when the session is closed, or the peer has ended. Raises LocalProtocolError, and
+        closes, when more than MAX_BUFFERED_BYTES would wait to be pulled: stop reading before that.
         """
-        if self._state is State.CLOSED:
+        if self._state in (State.CLOSED, State.PEER_ENDED):
             return
         if len(self._frames) + len(data) > MAX_BUFFERED_BYTES:
             self._close()
             raise LocalProtocolError(f"more than {MAX_BUFFERED_BYTES} bytes wait to be pulled")
         self._frames.feed(data)
+
+    def end_data(self) -> None:
+        """No more bytes come: `next_event` tells what came before, then how it ended."""
+        self._has_no_more = True
 
     def next_event(self, *, now: float) -> Event | Waiting:
         """The next thing that happened, NEED_DATA, or PAUSED; `now` in seconds since 1970.
@@ -202,6 +230,10 @@ class Session:
     def _next_event(self, now: float) -> Event | Waiting:
         if self._state is State.CLOSED:
             return ConnectionEnded()
+        if self._state is State.PEER_ENDED:
+            return NEED_DATA
+        if self._held is not None:
+            return self._look_at_handshake(self._held, now)
         if self._state in PAUSED_STATES:
             return self._paused()
         if self._state in (State.IDLE, State.OPEN_SENT):
@@ -213,10 +245,15 @@ class Session:
             frame = self._frames.next_frame(MAX_FRAME_BYTES if is_secure else MAX_EARLY_FRAME_BYTES)
             if frame is not None:
                 return self._take_frame(frame, now)
-            if self._frames.check_end():
-                self._close()
-                return ConnectionEnded()
-        return NEED_DATA
+            if self._frames.check_end() or (is_secure and self._ends_in_order):
+                self._state = self._next_state(Input.RECEIVE_END, RemoteProtocolError)
+                return PeerEnded()
+        return ConnectionEnded() if self._has_no_more else NEED_DATA
+
+    @property
+    def _ends_in_order(self) -> bool:
+        """Whether a stream that says no end has ended, and between two frames."""
+        return self._has_no_more and not self.is_protected and self._frames.is_between_frames
 
     def _paused(self) -> Waiting:
         if self._state is State.OPEN_RECEIVED and len(self._frames) > MAX_EARLY_BYTES:
@@ -232,30 +269,49 @@ class Session:
         self._state = target
         return OpenReceived(feed=opened.feed)
 
-    def _take_frame(self, frame: bytes, now: float) -> Event:
+    def _look_at_handshake(self, handshake: Handshake, now: float) -> Event | Waiting:
+        """Take the peer's Handshake, or keep it for later."""
+        if self._way().has_to_wait(handshake, self._own()):
+            self._held = handshake
+            return PAUSED
+        self._held = None
+        target = self._next_state(Input.RECEIVE_HANDSHAKE, RemoteProtocolError)
+        event = self._take_handshake(handshake, now)
+        if event.speaks_noise:
+            target = self._next_state(self._before_noise(), RemoteProtocolError)
+        self._state = target
+        return event
+
+    def _take_frame(self, frame: bytes, now: float) -> Event | Waiting:
         message_id, body = split_frame(frame)
         kind = EXTENSION_MESSAGES.get(message_id)
         if message_id == NoiseMessage.message_id and self._has_noise:
             return self._take_noise(body)
-        if kind is not None and kind.extension in self._announced:
+        if kind is not None and self._is_spoken(kind.extension):
             target = self._next_state(kind.received, RemoteProtocolError)
             event = kind.event(body)
         elif kind is None and self._own().dialect.knows(message_id):
+            if message_id == Handshake.message_id:
+                self._next_state(Input.RECEIVE_HANDSHAKE, RemoteProtocolError)
+                return self._look_at_handshake(Handshake.decode(body), now)
             received, receive = _RECEIVERS[message_id]
             target = self._next_state(received, RemoteProtocolError)
             event = receive(self, body, now)
-            if isinstance(event, HandshakeReceived) and event.speaks_noise:
-                target = self._next_state(self._before_noise(), RemoteProtocolError)
         else:
             target = self._next_state(Input.RECEIVE_UNKNOWN, RemoteProtocolError)
             event = UnknownIgnored(message_id=message_id, size=len(frame))
         self._state = target
         return event
 
-    def _take_handshake(self, body: bytes, now: float) -> HandshakeReceived:
+    def _is_spoken(self, extension: str) -> bool:
+        """Whether both sides have announced it."""
+        peer = self._remote
+        return peer is not None and extension in peer.extensions and extension in self._announced
+
+    def _take_handshake(self, handshake: Handshake, now: float) -> HandshakeReceived:
         opening = self._way()
         self._remote = opening.take_handshake(
-            Handshake.decode(body), self._own(), seen=self._frames.end_transcript(), now=now
+            handshake, self._own(), seen=self._frames.end_transcript(), now=now
         )
         if not opening.has_noise:
             self._opening = None
@@ -465,7 +521,6 @@ _Sendable = (
 )
 
 _RECEIVERS: Final[dict[int, tuple[Input, Callable[[Session, bytes, float], Event]]]] = {
-    Handshake.message_id: (Input.RECEIVE_HANDSHAKE, Session._take_handshake),
     Sync.message_id: (
         Input.RECEIVE_SYNC,
         lambda session, body, now: SyncReceived(sync=Sync.decode(body)),

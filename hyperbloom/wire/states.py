@@ -8,6 +8,8 @@ flow both ways.
 Where both sides speak the extension `noise`, a NoiseMessage of each comes first, the dialler's
 before the other's, and the connection is secure with the second.
 
+When the peer has said its end, nothing of it is read any more; it may be sent what it is owed.
+
 In four states nothing is read however much has arrived, because reading on needs something from us:
 after the peer's Open until the feed is known and our Open is sent, from then until our Handshake
 is, and while it is our NoiseMessage's turn. An input that the table lacks ends the session.
@@ -36,6 +38,7 @@ class State(Enum):
     NOISE_AWAITED = "noise awaited"
     NOISE_RECEIVED = "noise received"
     SECURE = "secure"
+    PEER_ENDED = "ended by the peer"
     CLOSED = "closed"
 
 
@@ -77,6 +80,7 @@ class Input(Enum):
     RECEIVE_VALUES_PULL = "receive ValuesPull"
     RECEIVE_RENEWED_CHAIN = "receive RenewedChain"
     RECEIVE_UNKNOWN = "receive unknown id"
+    RECEIVE_END = "receive the end"
     CLOSE = "close"
 
 
@@ -85,7 +89,7 @@ PAUSED_STATES: Final = frozenset(
 )
 """States in which received bytes wait for us."""
 
-_WHEN_SECURE: Final = (
+_SENT_WHEN_SECURE: Final = (
     Input.SEND_SYNC,
     Input.SEND_FILTER_OPTIONS,
     Input.SEND_DATA,
@@ -99,6 +103,9 @@ _WHEN_SECURE: Final = (
     Input.SEND_VALUES_TOLD,
     Input.SEND_VALUES_PULL,
     Input.SEND_RENEWED_CHAIN,
+)
+
+_RECEIVED_WHEN_SECURE: Final = (
     Input.RECEIVE_SYNC,
     Input.RECEIVE_FILTER_OPTIONS,
     Input.RECEIVE_DATA,
@@ -130,7 +137,12 @@ TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = MappingProxyType(
         (State.HANDSHAKE_SENT, Input.RECEIVE_HANDSHAKE_THEN_AWAIT): State.NOISE_AWAITED,
         (State.NOISE_AWAITED, Input.RECEIVE_NOISE): State.NOISE_RECEIVED,
         (State.NOISE_RECEIVED, Input.SEND_NOISE): State.SECURE,
-        **{(State.SECURE, message): State.SECURE for message in _WHEN_SECURE},
+        **{
+            (State.SECURE, message): State.SECURE
+            for message in (*_SENT_WHEN_SECURE, *_RECEIVED_WHEN_SECURE)
+        },
+        (State.SECURE, Input.RECEIVE_END): State.PEER_ENDED,
+        **{(State.PEER_ENDED, message): State.PEER_ENDED for message in _SENT_WHEN_SECURE},
         **{(state, Input.CLOSE): State.CLOSED for state in State},
     }
 )

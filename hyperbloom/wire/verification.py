@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from hyperbloom.keys import verify_signature
-from hyperbloom.trust import Chain, ChainError, parse_link, verify_chain
+from hyperbloom.trust import MAX_CHAIN_LINKS, Chain, ChainError, parse_link, verify_chain
 from hyperbloom.wire.credentials import Credentials
 from hyperbloom.wire.errors import RemoteProtocolError, UntrustedPeer
 from hyperbloom.wire.events import (
@@ -22,21 +22,22 @@ from hyperbloom.wire.events import (
 from hyperbloom.wire.limits import MAX_SHARED_EXTENSIONS
 from hyperbloom.wire.messages import Data, Handshake, Link
 
-__all__ = ["judge_data", "judge_link", "named_key", "shared_extensions", "verify_handshake"]
+__all__ = ["judge_data", "judge_link", "named_chain", "shared_extensions", "verify_handshake"]
 
 
-def named_key(handshake: Handshake, credentials: Credentials) -> bytes | None:
-    """The key whose proof a Handshake says it is; None where its last link cannot be read.
+def named_chain(handshake: Handshake, credentials: Credentials) -> Chain | None:
+    """The chain in a Handshake; None where a link cannot be read.
 
     Nothing is verified yet: who is not wanted at all is turned away before that costs anything.
     """
-    if not handshake.chain:
-        return credentials.feed_key
-    try:
-        link = parse_link(handshake.chain[-1], format=credentials.dialect.link_format)
-    except ValueError:
+    form = credentials.dialect.link_format
+    if len(handshake.chain) > MAX_CHAIN_LINKS:
         return None  # judged with the whole chain
-    return link.public_key
+    try:
+        links = tuple(parse_link(raw, format=form) for raw in handshake.chain)
+    except ValueError:
+        return None
+    return Chain(credentials.feed_key, links)
 
 
 def verify_handshake(

@@ -15,17 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from crowd import CROWD_CASES
-from dht import dht_nodes_case, dht_packets_case, dht_simulated_case
+from dht import (
+    dht_nodes_case,
+    dht_packets_case,
+    dht_simulated_case,
+    hostile_prefix_case,
+)
 from forgetting import forgetting_case
 from hostile import HOSTILE_CASES
+from hostile_told import HOSTILE_TOLD_CASES
 from inputs import INPUTS_CASES
 from node_inputs import node_inputs_case
 from node_swarm import swarm_case
 from nodes import BenchNode, member_links, prefill, running
 from outputs import OUTPUTS_CASES
-from pools import changes_case, codec_case, initialize_case
+from pools import changes_case, codec_case, initialize_case, strangers_case
 from protection import PROTECTION_CASES
 from reconcile import RECONCILE_CASES
+from restoring import restore_case
 from steady import steady_state
 from writes import (
     FEED,
@@ -327,12 +334,14 @@ CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     "export-tables": export_case,
     "export-following": following_case,
     "forgetting": forgetting_case,
+    "restore": restore_case,
     "dht-packets": dht_packets_case,
     "dht-simulated": dht_simulated_case,
     "dht-nodes": dht_nodes_case,
     "objects-codec": codec_case,
     "objects-changes": changes_case,
     "objects-initialize": initialize_case,
+    "objects-strangers": strangers_case,
     **WRITES_CASES,
     **PROTECTION_CASES,
     **RECONCILE_CASES,
@@ -342,6 +351,8 @@ CASES: dict[str, Callable[[Path, float], Figures | Iterator[Figures]]] = {
     "swarm": swarm_case,
     **CROWD_CASES,
     **HOSTILE_CASES,
+    "hostile-dht-prefix": hostile_prefix_case,
+    **HOSTILE_TOLD_CASES,
 }
 
 

@@ -19,6 +19,7 @@ from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.items import MAX_SEQ, sign_item
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import Get, Packet, PutMutable, Response
+from hyperbloom.discovery.dht.machine import Dht
 from hyperbloom.discovery.dht.settings import DhtSettings
 from hyperbloom.discovery.dht_node import DhtNode
 from hyperbloom.keys import Identity
@@ -26,12 +27,14 @@ from hyperbloom.keys import Identity
 # The simulated network is the tests' own.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "discovery"))
 
+from dht_attacker import addresses, answer, asked_in, forged, query, sites, token_in
 from simnet import SimMachine, SimNetwork
 
-__all__ = ["dht_nodes_case", "dht_packets_case", "dht_simulated_case"]
+__all__ = ["dht_nodes_case", "dht_packets_case", "dht_simulated_case", "hostile_prefix_case"]
 
 OWNER = Identity(b"o" * 32)
 SALT = b"s" * 32
+LONGEST = sign_item(OWNER, salt=b"", seq=MAX_SEQ, value=b"996:" + b"v" * 996)
 ITEM = sign_item(OWNER, salt=SALT, seq=MAX_SEQ, value=b"600:" + b"v" * 600)
 #: Real nodes of one machine share it, so no rate may end a measurement.
 UNBOUNDED = {
@@ -182,6 +185,77 @@ def dht_nodes_case(folder: Path, scale: float) -> dict[str, Any]:
         "must": "every lookup finds the item, >= 20 lookups/s",
         "ok": found == lookups and lookups / spent >= 20,
     }
+
+
+def hostile_prefix_case(folder: Path, scale: float) -> dict[str, Any]:
+    """Bytes that go out for each byte of forged queries, whose answers are the longest there are.
+
+    As many senders as queries: of one /64, of 1,000 /64s of a /48, of 1,000 /48s. Ten seconds each,
+    but the machine's clock alone passes. `answered`: the part of honest queries answered whole
+    meanwhile, of one node that has proved itself and of newcomers.
+    """
+    count = max(5_000, int(20_000 * scale))
+    each = count // 1_000
+    kinds = {
+        "network": addresses("2a02:db8:1::/64", hosts=count),
+        "site": addresses("2a02:db8:1::/48", networks=1_000, hosts=each),
+        "sites": sites("2a02:db8::/32", 1_000, hosts=each),
+    }
+    proved = Address("2a06::1", 6881)
+    ratios, spent, asked = {}, {}, 0
+    answered = {"proved": 0, **dict.fromkeys((f"newcomers_{kind}" for kind in kinds), 0)}
+    for kind, sources in kinds.items():
+        dht, now = _attacked(proved)
+        packets = list(forged(sources, LONGEST.target, count=count))
+        begun, out = time.process_time(), 0
+        for number, (data, source) in enumerate(packets, 1):
+            now += 10.0 / count
+            dht.receive(data, Address(*source), now=now)
+            out += sum(len(sent) for sent, _ in dht.take_datagrams())
+            if number % 1_000:
+                continue
+            asked += 1
+            newcomer = Address(f"2a06:{number // 1_000:x}::1", 6881)
+            for name, address in (("proved", proved), (f"newcomers_{kind}", newcomer)):
+                dht.receive(_by_hand("get", target=LONGEST.target), address, now=now)
+                answered[name] += any(len(sent) > 1_000 for sent, _ in dht.take_datagrams())
+        spent[kind] = (time.process_time() - begun) / count * 1e6
+        ratios[kind] = out / sum(len(data) for data, _ in packets)
+    whole = answered.pop("proved")
+    return {
+        "queries": count,
+        **{f"out_for_in_{kind}": ratio for kind, ratio in ratios.items()},
+        **{f"{kind}_us_a_query": each for kind, each in spent.items()},
+        "answered_proved": whole / asked,
+        **{f"answered_{name}": len(kinds) * times / asked for name, times in answered.items()},
+        "must": "<= 1.5 bytes out for a byte in; who has proved itself is always answered whole",
+        "ok": max(ratios.values()) <= 1.5 and whole == asked,
+    }
+
+
+def _attacked(proved: Address) -> tuple[Dht, float]:
+    """A node that knows eight others, holds `LONGEST`, and got an answer from one; and the time."""
+    network = SimNetwork(seed=1)
+    dht, now = network.machine(Address("2a01:1::1", 6881)).dht, network.clock.seconds()
+    for number in range(1, 9):
+        contact = Contact(bytes([number]) * 20, Address(f"2a04:{number}::1", 6881))
+        dht.table.answered(contact, now=now)
+    writer = Address("2a03:1::1", 6881)
+    dht.receive(_by_hand("get", target=LONGEST.target), writer, now=now)
+    ((got, _),) = dht.take_datagrams()
+    put = _by_hand(
+        "put", token=token_in(got), k=LONGEST.public_key, seq=LONGEST.seq, sig=LONGEST.signature,
+        v=b"v" * 996,
+    )  # fmt: skip
+    dht.receive(put, writer, now=now)
+    dht.ping(Contact(b"p" * 20, proved), now=now)
+    ping = next(data for data, to in dht.take_datagrams() if to == proved)
+    dht.receive(answer(asked_in(ping) or b"", b"p" * 20), proved, now=now)
+    return dht, now
+
+
+def _by_hand(name: str, **arguments: Any) -> bytes:
+    return query(name, t=b"tttt", node_id=b"n" * 20, read_only=True, **arguments)
 
 
 def _wait(reactor: Any, deferred: Deferred[Any]) -> Any:

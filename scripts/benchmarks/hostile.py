@@ -40,6 +40,7 @@ FEED = OWNER.public_key
 
 VALUES = 1_000_000
 MANY_CONNECTIONS = 200
+BRANCH_CONNECTIONS = 12
 STRANGERS = 1_000
 TURNS = 2
 INSERT_EVERY = 0.02
@@ -56,13 +57,19 @@ class Attack:
     kind: str
     connections: int
     least_rate: float
+    keys: str = "own"
 
 
-#: One connection, and as many as the node lets a member have (and more that it turns away).
+#: One connection; as many as the node lets a member have (and more that it turns away); and some
+#: that take a new key below the member's each time.
 ATTACKS = {
-    f"hostile-{kind}-{name}": Attack(kind, connections, 0.7)
+    f"hostile-{kind}-{name}": Attack(kind, connections, 0.7, keys)
     for kind in ("filters", "requests", "tiny", "reconnects")
-    for name, connections in (("one", 1), ("many", MANY_CONNECTIONS))
+    for name, connections, keys in (
+        ("one", 1, "own"),
+        ("many", MANY_CONNECTIONS, "own"),
+        ("branch", BRANCH_CONNECTIONS, "new"),
+    )
 } | {"hostile-strangers": Attack("strangers", STRANGERS, 0.8)}
 
 
@@ -88,7 +95,7 @@ class Measured:
 def attackers(port: int, attack: Attack) -> Iterator[None]:
     """The hostile process, at work."""
     command = [sys.executable, str(Path(__file__).with_name("hostile_peers.py")), str(port)]
-    command += [attack.kind, str(attack.connections), FEED.hex(), HOSTILE.seed.hex()]
+    command += [attack.kind, str(attack.connections), FEED.hex(), attack.keys, HOSTILE.seed.hex()]
     command.append(member_links(OWNER, HOSTILE)[0].raw.hex())
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

@@ -1,8 +1,10 @@
-"""One hostile process: PORT KIND CONNECTIONS FEED [SEED LINK]; says `attacking` once it is at it.
+"""One hostile process: PORT KIND CONNECTIONS FEED KEYS [SEED LINK]; says `attacking` once it is.
 
 It speaks the protocol with the attacker of the tests, not with the package. Each connection has a
 thread; one that the node ends is made anew. A member has the seed of a key and a link to it; a
-stranger knows the feed's key at most. It goes on until standard input ends.
+stranger knows the feed's key at most. KEYS is `own`, or `new`: then the member makes a key below
+its own for each connection, and makes it anew after `LIFE_SECONDS`. It goes on until standard input
+ends.
 
 In life an attacker has a processor of its own. Here it has only what the nodes leave: it is
 scheduled while a processor is idle (SCHED_IDLE; where there is no such thing, at nice 19, which
@@ -12,7 +14,9 @@ pieces.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import sys
 import threading
 import time
@@ -44,6 +48,7 @@ TINY_VALUES = 40_000
 LOWEST_PRIORITY = 19
 DRIP_SECONDS = 1.0
 RETRY_SECONDS = 0.5
+LIFE_SECONDS = 1.0
 #: Seconds after which the attack has begun, though some that are turned away have not tried yet.
 LONGEST_BEGINNING = 5.0
 
@@ -166,6 +171,7 @@ STRANGERS: tuple[Callable[[Connection], None], ...] = (
 def attack(number: int, begun: threading.Semaphore) -> None:
     """One connection, again and again."""
     port, kind, feed = int(sys.argv[1]), sys.argv[2], bytes.fromhex(sys.argv[4])
+    has_new_keys = sys.argv[5] == "new"
     doing = MEMBERS.get(kind) or STRANGERS[number % len(STRANGERS)]
     told = False
     while True:
@@ -173,10 +179,13 @@ def attack(number: int, begun: threading.Semaphore) -> None:
             source = f"127.0.1.{1 + number % ADDRESSES}"
             with Connection.dial(("127.0.0.1", port), source=source) as wire:
                 if kind in MEMBERS:
-                    key = KeyPair(bytes.fromhex(sys.argv[5]))
-                    wire.shake_hands(
-                        feed, key, [bytes.fromhex(sys.argv[6])], extensions=[b"split-replies"]
-                    )
+                    key, chain = KeyPair(bytes.fromhex(sys.argv[6])), [bytes.fromhex(sys.argv[7])]
+                    if has_new_keys:
+                        below = KeyPair.random()
+                        key, chain = below, [*chain, key.link(below.public)]
+                    wire.shake_hands(feed, key, chain, extensions=[b"split-replies"])
+                    if has_new_keys:
+                        leave_later(wire)
                 else:
                     wire.use(feed)
                 if not told:
@@ -188,7 +197,20 @@ def attack(number: int, begun: threading.Semaphore) -> None:
                 # All that the node lets in are at it; those that it turns away go on trying.
                 told = True
                 begun.release()
-            time.sleep(RETRY_SECONDS)
+            if not has_new_keys:
+                time.sleep(RETRY_SECONDS)
+
+
+def leave_later(wire: Connection) -> None:
+    """End a connection after a while, whatever it waits for."""
+
+    def leave() -> None:
+        with contextlib.suppress(OSError):
+            wire.socket.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(LIFE_SECONDS, leave)
+    timer.daemon = True
+    timer.start()
 
 
 def give_way() -> None:

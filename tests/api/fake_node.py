@@ -17,6 +17,7 @@ from hyperbloom.api.served import ServedNode
 from hyperbloom.connections.bandwidth import RateFigures
 from hyperbloom.connections.close_reason import ClosedConnection
 from hyperbloom.digests import element_sum, set_digest
+from hyperbloom.feed_words import is_beginning
 from hyperbloom.keys import Identity, discovery_key, parse_public_key
 from hyperbloom.replication.feed.forgetting import Selection, Step
 from hyperbloom.replication.feed.membership import NotTrusted
@@ -335,7 +336,7 @@ class FakeNames:
         self, word: str, among: Collection[bytes] | None = None, *, those: str = ""
     ) -> bytes:
         known = {*self.seen, *self.by_key} if among is None else set(among)
-        found = [key for key in known if len(word) >= 8 and key.hex().startswith(word.lower())]
+        found = [key for key in known if is_beginning(word, key)]
         named = self.named(word)
         if named is not None or len(found) == 1:
             return found[0] if named is None else named
@@ -529,16 +530,15 @@ class FakeNode:
     def wait_synced(
         self, feed_key: bytes, names: Sequence[str], *, timeout: float
     ) -> Deferred[list[InSync]]:
-        """In sync with everyone but "nobody", "apart" and "several"; "never" is not answered."""
+        """In sync with everyone but at "nobody:1" and "apart:1"; "never:1" is not answered."""
         self.calls.append(("wait_synced", feed_key, list(names), timeout))
         failures = {
-            "nobody": UnknownPeer("the feed has no peer 'nobody'"),
-            "apart": NotInSync("not in sync within 1 s: apart differs"),
-            "several": ValueError("several is the beginning of 2 keys"),
+            "nobody:1": UnknownPeer("the feed has no peer 'nobody:1'"),
+            "apart:1": NotInSync("not in sync within 1 s: apart:1 differs"),
         }
         if names[0] in failures:
             return fail(failures[names[0]])
-        if names[0] == "never":
+        if names[0] == "never:1":
             return Deferred(lambda _: self.calls.append(("gone",)))
         return succeed(
             [

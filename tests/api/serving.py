@@ -136,7 +136,6 @@ class ServedOverTcp(Served):
             Address("127.0.0.1", self.port),
             self.token,
             metrics_token=self.metrics_token,
-            secret=self.node.identity.seed,
             clock=clock.seconds,
             now=time.time,
         )

@@ -57,9 +57,9 @@ class Seconds:
         return self.now
 
 
-def guard(seconds, *, port=4366, token=TOKEN, secret=bytes(32), **more):
+def guard(seconds, *, port=4366, token=TOKEN, **more):
     address = Address("127.0.0.1", port)
-    return Access(address, token, secret=secret, clock=seconds, now=seconds, **more)
+    return Access(address, token, clock=seconds, now=seconds, **more)
 
 
 @pytest.fixture
@@ -199,11 +199,14 @@ def test_one_code_more_than_may_wait_drops_the_oldest(access):
     assert access.claim(codes[1])
 
 
-def test_a_session_outlives_a_restart_and_no_new_token(access, seconds):
-    session = access.claim(access.issue_code())
-    assert guard(seconds).rights(bearer(session)) is Rights.READ
-    for other in (guard(seconds, token="cd" * 32), guard(seconds, secret=b"x" * 32)):
+def test_a_session_ends_with_its_process(access, seconds):
+    """Whoever has got hold of one is cut off by a restart, with the same token or a new one."""
+    session, code = access.claim(access.issue_code()), access.issue_code()
+    for other in (guard(seconds), guard(seconds, token="cd" * 32)):
         assert refusal(other, authorization=[f"Bearer {session}"]) is ProblemKind.UNAUTHORIZED
+        with pytest.raises(Problem, match="used already or is too old"):
+            other.claim(code)
+    assert access.rights(bearer(session)) is Rights.READ
 
 
 def test_no_part_of_a_session_can_be_changed(access, seconds):

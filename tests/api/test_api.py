@@ -201,12 +201,12 @@ def test_the_longest_values_pass_and_can_be_bounds(served):
 def test_waiting_until_peers_are_in_sync(served):
     client, key = served.client(), served.node.own.key
     client.put([b"v"])
-    form = client.wait_synced(["one", "two"], timeout=7.0)
-    assert served.node.calls[-1] == ("wait_synced", key, ["one", "two"], 7.0)
+    form = client.wait_synced(["one:1", "two:1"], timeout=7.0)
+    assert served.node.calls[-1] == ("wait_synced", key, ["one:1", "two:1"], 7.0)
     assert (form["feed"], form["count"]) == (key.hex(), 1)
-    assert [one["name"] for one in form["peers"]] == ["one", "two"]
+    assert [one["name"] for one in form["peers"]] == ["one:1", "two:1"]
     assert form["peers"][0] == {
-        "name": "one",
+        "name": "one:1",
         "key": "00" * 32,
         "address": "192.0.2.7:1",
         "at": 5.0,
@@ -217,9 +217,9 @@ def test_waiting_until_peers_are_in_sync(served):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
+        ("nobody:1", ProblemKind.UNKNOWN_PEER),
         ("nobody", ProblemKind.UNKNOWN_PEER),
-        ("apart", ProblemKind.NOT_IN_SYNC),
-        ("several", ProblemKind.BAD_REQUEST),
+        ("apart:1", ProblemKind.NOT_IN_SYNC),
     ],
 )
 def test_who_is_not_in_sync(served, name, kind):
@@ -231,7 +231,7 @@ def test_who_is_not_in_sync(served, name, kind):
 def test_who_goes_before_the_answer_waits_no_more(served):
     client = Client(served.path, timeout=0.3)
     with pytest.raises(NodeTimeout):
-        client.wait_synced(["never"], timeout=60.0)
+        client.wait_synced(["never:1"], timeout=60.0)
     client.close()
     deadline = time.monotonic() + 240
     while ("gone",) not in served.node.calls and time.monotonic() < deadline:
@@ -464,9 +464,14 @@ def test_taking_an_invitation(served):
     # Taken again, nothing is lost and nothing joined anew.
     assert client.accept(line)["alias"] == "other"
     assert [call[0] for call in served.node.calls].count("join") == 1
-    # One with another address adds that, and keeps the rest.
+    # One with another address changes nothing by itself, and adds that where it is asked for.
     more = invitation_for(served.node.identity.public_key, addresses=("b.example:1",))
-    assert client.accept(more)["peers"] == ["127.0.0.1:4365", "b.example:1"]
+    form = client.accept(more)
+    assert (form["peers"], form["not_added"]) == (["127.0.0.1:4365"], ["b.example:1"])
+    assert [call[0] for call in served.node.calls].count("join") == 1
+    form = client.accept(more, add_addresses=True)
+    assert (form["peers"], form["not_added"]) == (["127.0.0.1:4365", "b.example:1"], [])
+    assert client.accept(more)["not_added"] == []
 
 
 def test_an_expired_invitation_says_what_to_do(served):

@@ -57,7 +57,7 @@ def test_any_name_can_stand_in_a_path(served, name):
 def test_a_key_is_given_by_its_name_or_its_beginning(served):
     client, node = served.client(), served.node
     node.names.seen.add(FRIEND)
-    short = FRIEND.hex()[:8]
+    short = FRIEND.hex()[:16]
     assert client.deny(short.upper())["key"] == FRIEND.hex()
     assert [one["name"] for one in client.denied()] == [None]
     client.name_key(short, "alice")
@@ -105,9 +105,9 @@ def test_the_list_says_which_beginning_is_meant(served):
     node.names.seen.update((FRIEND, twin))
     client.deny(FRIEND)
     node.noise[FRIEND] = 5
-    assert refused(lambda: client.deny(FRIEND.hex()[:8])).kind is ProblemKind.UNKNOWN_PEER
-    assert client.allow(FRIEND.hex()[:8])["key"] == FRIEND.hex()
-    assert client.forget_noise(FRIEND.hex()[:8])["key"] == FRIEND.hex()
+    assert refused(lambda: client.deny(FRIEND.hex()[:16])).kind is ProblemKind.UNKNOWN_PEER
+    assert client.allow(FRIEND.hex()[:16])["key"] == FRIEND.hex()
+    assert client.forget_noise(FRIEND.hex()[:16])["key"] == FRIEND.hex()
 
 
 def test_an_invitation_names_its_trustee(served):

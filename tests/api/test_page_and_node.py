@@ -50,7 +50,7 @@ def assert_accessible(browser: Chromium, axe: str) -> None:
         assert browser.violations(axe) == [], scheme
 
 
-def test_a_hang_and_a_loss_are_seen_and_the_session_survives_a_restart(chromium, axe, node):
+def test_a_hang_and_a_loss_are_seen_and_a_restart_ends_the_session(chromium, axe, node):
     opened(chromium, node)
     name = node.key.hex()[:8]
     live = wait_for(chromium, "live")
@@ -79,6 +79,11 @@ def test_a_hang_and_a_loss_are_seen_and_the_session_survives_a_restart(chromium,
     assert lost["stale"]
     assert_accessible(chromium, axe)
     node.start()
+    wait_for(chromium, "no session")
+    door = chromium.eval("document.querySelector('#door:not([hidden])').innerText")
+    assert "The session is over." in door
+    assert "hyperbloom status --web" in door
+    opened(chromium, node)
     node.put(b"two")
     chromium.wait("document.querySelector('#feeds tbody tr').cells[1].textContent === '2'")
     assert wait_for(chromium, "live") == live

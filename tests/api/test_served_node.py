@@ -208,7 +208,7 @@ def test_keys_are_denied_and_allowed(asked):
 
 def test_nobody_waits_for_a_peer_that_there_is_not(asked):
     with pytest.raises(UnknownPeer):
-        asked.result(lambda: asked.node.wait_synced(asked.own.key, ["nobody"], timeout=1.0))
+        asked.result(lambda: asked.node.wait_synced(asked.own.key, ["nobody:1"], timeout=1.0))
 
 
 def test_what_is_not_there_is_not_forgotten(asked):

@@ -249,12 +249,21 @@ class Answers:
 class HostilePeer(threading.Thread):
     """A member whose Digest never fits, from one address, until `stop`; dials again when cut.
 
+    Its key is one of a branch, if one is given.
+
     `rounds`: what the node has asked since each of its DigestRequests, by message id; the symbols
     that it asked for are under "plain" and "salted", and under "tries" the SketchRequests from 0.
     """
 
     def __init__(
-        self, port: int, owner: KeyPair, answers: Answers, *, values: int, source: str
+        self,
+        port: int,
+        owner: KeyPair,
+        answers: Answers,
+        *,
+        values: int,
+        source: str,
+        branch: KeyPair | None = None,
     ) -> None:
         super().__init__(daemon=True)
         self.key = KeyPair.random()
@@ -262,13 +271,15 @@ class HostilePeer(threading.Thread):
         self.rounds: list[Counter[object]] = []
         self.connections = 0
         self.wire: Connection | None = None
-        self._port, self._owner = port, owner
+        self.stopping = threading.Event()
+        self._port, self._owner, self._branch = port, owner, branch
         self._answers, self._source = answers, source
-        self._stopping = threading.Event()
 
     def run(self) -> None:
         chain = [self._owner.link(self.key.public)]
-        while not self._stopping.is_set():
+        if self._branch is not None:
+            chain = [self._owner.link(self._branch.public), self._branch.link(self.key.public)]
+        while not self.stopping.is_set():
             with contextlib.suppress(Ended, OSError, AssertionError):
                 wire = Connection.dial(("127.0.0.1", self._port), source=self._source)
                 with wire:
@@ -277,10 +288,10 @@ class HostilePeer(threading.Thread):
                     self.connections += 1
                     wire.socket.settimeout(2.0)
                     self._talk()
-            self._stopping.wait(0.5)
+            self.stopping.wait(0.5)
 
     def _talk(self) -> None:
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             try:
                 kind, body = self.wire.receive()
             except TimeoutError:
@@ -303,7 +314,7 @@ class HostilePeer(threading.Thread):
 
     def stop(self) -> None:
         """Go away, at once."""
-        self._stopping.set()
+        self.stopping.set()
         if self.wire is not None:
             with contextlib.suppress(OSError):
                 self.wire.socket.shutdown(socket.SHUT_RDWR)

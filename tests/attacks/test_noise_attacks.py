@@ -393,6 +393,58 @@ def test_an_end_inside_a_frame_is_refused(node, part):
         wait_for_closing(node, "protocol", before)
 
 
+@pytest.mark.parametrize("record", ["none", "forged", "empty", "a byte"])
+def test_a_dialler_is_remembered_with_its_first_record_and_not_before(node, record):
+    """The first NoiseMessage proves to the node what it knew: the second may never have arrived."""
+    key = KeyPair.random()
+    with dial(node) as wire:
+        wire.shake_hands(FEED, key, [OWNER.link(key.public)])
+        wire.protect()
+        node.wait_for_peers(FEED, 1)
+        if record == "forged":
+            wire.write_record(os.urandom(30))
+        elif record != "none":
+            wire.send_record(b"" if record == "empty" else b"\x05")
+            wait_until(lambda: remembers(node, key), 10, "it is remembered")
+    node.wait_for_peers(FEED, 0)
+    assert remembers(node, key) == (record in ("empty", "a byte"))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+def test_a_member_with_ten_thousand_new_keys_pushes_nobody_out(nodes):
+    """One protected stream each, of keys below his own; who was met before is remembered after."""
+    owner = nodes.make("owner", seed=OWNER.seed).start()
+    friends, thief = [KeyPair.random() for _ in range(20)], KeyPair.random()
+
+    def meet(key, chain, number):
+        source = f"127.8.{number // 250 % 250}.{1 + number % 250}"
+        with NoiseConnection.dial(("127.0.0.1", owner.port), source=source) as wire:
+            wire.shake_hands(FEED, key, chain)
+            wire.protect()
+            wire.send_end()
+            with contextlib.suppress(Ended):
+                while True:
+                    wire.receive()
+
+    for number, friend in enumerate(friends):
+        meet(friend, [OWNER.link(friend.public)], number)
+    assert all(remembers(owner, friend) for friend in friends)
+    way = OWNER.link(thief.public)
+    for number in range(10_300):
+        key = KeyPair.random()
+        meet(key, [way, thief.link(key.public)], number)
+    with owner.client() as client:
+        kept = {one["key"] for one in client.noise_keys()}
+    assert len(kept) == 10_000
+    assert {friend.public.hex() for friend in friends} <= kept
+
+
+def remembers(node, key) -> bool:
+    with node.client() as client:
+        return key.public.hex() in {one["key"] for one in client.noise_keys()}
+
+
 def test_who_goes_without_an_end_was_cut(node):
     before = closings(node)
     with protected(dial(node)) as wire:

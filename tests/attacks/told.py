@@ -9,8 +9,8 @@ from collections import Counter
 from nodes import RealNode, wait_until
 
 
-def closings(node: RealNode) -> Counter[str]:
-    """How many connections the node has closed since its start, by kind: of its metrics."""
+def metrics_of(node: RealNode) -> str:
+    """What the node says at `/metrics`."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(60)
         sock.connect(str(node.folder / "control.sock"))
@@ -19,9 +19,14 @@ def closings(node: RealNode) -> Counter[str]:
         while part := sock.recv(65_536):
             answer += part
     assert answer.startswith(b"HTTP/1.1 200"), answer[:200]
+    return answer.decode()
+
+
+def closings(node: RealNode) -> Counter[str]:
+    """How many connections the node has closed since its start, by kind: of its metrics."""
     found = re.findall(
         r'^hyperbloom_connections_refused_total\{reason="([a-z-]+)"\} (\d+)',
-        answer.decode(),
+        metrics_of(node),
         re.MULTILINE,
     )
     return Counter({kind: int(number) for kind, number in found})

@@ -488,7 +488,7 @@ def test_status_says_when_a_link_ends_soon(node, served, days, told):
 
 def test_status_gives_a_link_for_a_browser(node, served):
     assert "set listen under [api]" in node.refusal(1, "status", "--web")
-    own = {"secret": bytes(32), "clock": served.thread.reactor.seconds, "now": time.time}
+    own = {"clock": served.thread.reactor.seconds, "now": time.time}
     access = Access(Address("127.0.0.1", 4366), "token", **own)
     object.__setattr__(served.service.context, "access", access)
     url = node.out("status", "--web").strip()

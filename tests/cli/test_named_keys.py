@@ -46,12 +46,12 @@ def test_what_is_done_to_a_key_says_whose_it_was(node, served):
     whole = f"alice ({FRIEND_KEY})"
     issued = node("trust", "issue", "alice")
     assert issued.stderr == f"hyperbloom: the link is for {whole}\n"
-    invited = node("invite", FRIEND_KEY[:10], "--feed", "own", "--address", "h.example:1")
+    invited = node("invite", FRIEND_KEY[:16], "--feed", "own", "--address", "h.example:1")
     assert invited.stderr == f"hyperbloom: the invitation to own is for {whole}\n"
     named = node("invite", OTHER_KEY, "--name", "bob", "--address", "h.example:1")
     assert named.stderr == f"hyperbloom: the invitation to own is for bob ({OTHER_KEY})\n"
     assert node.out("trust", "deny", "alice") == f"{whole} is denied\n"
-    assert node.out("trust", "allow", FRIEND_KEY[:8]) == f"{whole} is allowed\n"
+    assert node.out("trust", "allow", FRIEND_KEY[:20]) == f"{whole} is allowed\n"
     assert node.out("forget", "--by", "alice", "--dry-run") == (
         f"0 would be forgotten in own, 0 bytes, brought by {whole}\n"
     )
@@ -84,9 +84,9 @@ def test_invitations_that_nobody_has_used_stand_apart(node, served, terminal):
     node("invite", FRIEND_KEY, "--name", "alice")
     lines = node.out("trust", "show").splitlines()
     apart = lines.index("Invited, and not seen here yet (1):")
-    assert any(line.startswith(OTHER_KEY[:12]) for line in lines[:apart])
+    assert any(line.startswith(OTHER_KEY[:16]) for line in lines[:apart])
     assert not any("alice" in line for line in lines[:apart])
-    assert sum(line.startswith(f"alice ({FRIEND_KEY[:12]})") for line in lines[apart:]) == 1
+    assert sum(line.startswith(f"alice ({FRIEND_KEY[:8]}") for line in lines[apart:]) == 1
     assert max(map(len, lines)) <= 80
     served.node.own.pending.clear()
     assert "Invited" not in node.out("trust", "show")
@@ -111,7 +111,7 @@ def test_tables_show_names_first_and_digits_where_there_is_room(node, served, te
 
 @pytest.mark.parametrize(
     ("columns", "shown"),
-    [(80, "alice (0123456789ab)"), (18, "alice (0123456789)"), (15, "alice"), (5, "alice")],
+    [(80, "alice (0123456789abcdef)"), (18, "alice (0123456789)"), (15, "alice"), (5, "alice")],
 )
 def test_a_named_key_gives_its_digits_away_before_its_name(monkeypatch, capsys, columns, shown):
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -146,7 +146,7 @@ def test_keys_that_speak_noise_are_listed_and_forgotten(node, served):
     gone = node("peers", "forget-noise", FRIEND_KEY)
     assert (gone.exit_code, gone.stderr) == (1, "")
     assert gone.stdout == f"{FRIEND_KEY} is not remembered as speaking noise\n"
-    answer = json.loads(node.out("peers", "forget-noise", "ab" * 4, "--json"))
+    answer = json.loads(node.out("peers", "forget-noise", "ab" * 8, "--json"))
     assert answer == {"key": "ab" * 32, "name": None, "was_remembered": True}
     assert json.loads(node("peers", "forget-noise", "ab" * 32, "--json").stdout) == {
         "key": "ab" * 32,
@@ -159,6 +159,6 @@ def test_what_is_no_key_to_forget_is_said(node, served):
     for name in ("", "ab\x1b", "ab" * 128):
         assert "is no key: give its 64 hex digits" in node.refusal(2, "peers", "forget-noise", name)
     served.node.noise = {b"\xab" * 31 + end: 1 for end in (b"1", b"2")}
-    for name in ("blocklist", "192.0.2.7:4365", "abcdef0", "ab" * 33, "ab" * 4):
+    for name in ("blocklist", "192.0.2.7:4365", "abcdef0", "ab" * 33, "ab" * 7, "ab" * 8):
         assert "keys are meant by" in node.refusal(8, "peers", "forget-noise", name)
     assert len(served.node.noise) == 2

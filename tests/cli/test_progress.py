@@ -158,11 +158,13 @@ def test_wait_synced_says_how_many_values_have_come(served, environment):
     def peers():
         asked.append(None)
         if len(asked) == 3:
-            waiting.callback([InSync(name="friend", key=KEY, address="", at=1.0, source="digest")])
+            waiting.callback(
+                [InSync(name="friend:1", key=KEY, address="", at=1.0, source="digest")]
+            )
         return answer()
 
     served.node.peers = peers
     served.node.wait_synced = lambda *_, timeout: waiting
-    code, out, shown = at_a_terminal(served, environment, "wait-synced", "friend")
-    assert (code, out) == (0, b"friend is in sync, by digest: 10 values\n")
+    code, out, shown = at_a_terminal(served, environment, "wait-synced", "friend:1")
+    assert (code, out) == (0, b"friend:1 is in sync, by digest: 10 values\n")
     assert "waiting   1% 10 of 1,000 values" in shown

@@ -20,6 +20,7 @@ from rich.cells import cell_len
 from hyperbloom.cli import output, tables
 from hyperbloom.cli.printable import printable
 from hyperbloom.cli.tables import Key, Name
+from hyperbloom.invitation import Invitation, encode_invitation
 from hyperbloom.keys import Identity
 from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.trust import issue_link
@@ -240,6 +241,23 @@ def test_who_says_no_leaves_nothing(served, environment):
     assert in_terminal(served, environment, "feed", "leave", "o", typed=b"y\n").endswith(
         "Left o; its values are removed.\n"
     )
+
+
+@pytest.mark.parametrize(("typed", "more"), [(b"y\n", ["b.example:1"]), (b"\n", [])])
+def test_addresses_for_a_joined_feed_are_asked_about(served, environment, typed, more):
+    own = served.node.identity.public_key
+    links = (issue_link(OTHER, own, expires=4e9, nonce=bytes(32)).to_bytes(),)
+    settings = FeedSettings(key=OTHER.public_key, alias="o", peers=("a.example:1",))
+    served.call(served.node.add, settings)
+    line = encode_invitation(
+        Invitation(feed_key=OTHER.public_key, links=links, addresses=("a.example:1", "b.example:1"))
+    )
+    text = " ".join(in_terminal(served, environment, "join", line, typed=typed).split())
+    assert "o is joined already and dials a.example:1; the invitation names b.example:1" in text
+    assert "Dial these from now on? [y/N]" in text
+    assert "Joined o." in text
+    settings = served.node.feeds[OTHER.public_key].settings
+    assert list(settings.peers) == ["a.example:1", *more]
 
 
 def test_no_peers_in_a_terminal(served, environment):

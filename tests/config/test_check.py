@@ -10,6 +10,8 @@ import pytest
 
 from hyperbloom.cli.root import hyperbloom
 from hyperbloom.config.check import Checked, check_config
+from hyperbloom.config.file import MAX_CONFIG_BYTES
+from hyperbloom.config.table import ConfigError
 from hyperbloom.exit_codes import ExitCode
 
 KEY = "ab" * 32
@@ -81,6 +83,27 @@ def test_what_is_not_toml_is_told_with_its_line(folder: Path) -> None:
     ((line, sentence),) = errors(folder, '[node]\nlisten = "tcp:1\n')
     assert line == 2
     assert sentence.startswith("this is not TOML: ")
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "9" * 5_000])
+def test_what_python_cannot_read_is_not_toml_either(folder: Path, text: str) -> None:
+    ((_, sentence),) = errors(folder, text)
+    assert sentence.startswith("this is not TOML: too many ")
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_file_has_a_length(folder: Path, more: int) -> None:
+    path = folder / "hyperbloom.toml"
+    path.write_bytes(b"[node]\n".ljust(MAX_CONFIG_BYTES + more, b"#"))
+    if more:
+        with pytest.raises(ConfigError, match="more than 4,194,304 bytes"):
+            check_config(path)
+        path.unlink()
+        path.symlink_to("/dev/zero")
+        with pytest.raises(ConfigError, match="more than 4,194,304 bytes"):
+            check_config(path)
+    else:
+        assert check_config(path).errors == ()
 
 
 def test_files_that_the_node_would_refuse(folder: Path) -> None:

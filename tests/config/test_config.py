@@ -195,6 +195,8 @@ WRONG = {
     "[[node]]": ("node must be written as [node]",),
     "[feeds]": ("feeds must be written as [[feeds]]",),
     "[node\n": ("not TOML", "line 1"),
+    "a = " + "[" * 100_000: ("not TOML", "too many brackets"),
+    "a = " + "9" * 5_000: ("not TOML", "too many digits"),
     "[api]\n[node]\n[api]": ("[api] is there twice, again at line 3", "under the first one"),
     "[discovery.dht]\n[discovery.dht]": ("[discovery.dht] is there twice, again at line 2",),
     # [node]
@@ -306,6 +308,18 @@ def test_noise_is_preferred_unless_something_else_is_said():
         text = f"[node]\nnoise = 'require'\n{FEED}dialect = 'draft'\nnoise = '{word}'\n"
         assert parse(text).feeds[0].noise == word
     assert set(get_args(Noise)) == set(NoisePolicy)
+
+
+def test_tombstones_of_members_are_read_as_the_owners_with_a_remark():
+    """A configuration from before starts its node, which forgets nothing that it would not now."""
+    one, other = FEED, f'[[feeds]]\nkey = "{OTHER}"\n'
+    config = parse(f"{one}tombstones = 'owner'\n{other}tombstones = 'members'\n")
+    assert [feed.tombstones for feed in config.feeds] == ["owner", "owner"]
+    (remark,) = config.remarks
+    assert remark.startswith('[[feeds]] 2 tombstones: "members" is read as "owner": ')
+    assert parse(FEED).remarks == ()
+    for wrong in ("'member'", "1"):
+        assert "[[feeds]] 1 tombstones" in refusal(f"{FEED}tombstones = {wrong}")
 
 
 @pytest.mark.parametrize("wrong", ["1", '"yes"', "[]"])

@@ -75,7 +75,7 @@ class Line:
         def read_on():
             wire.reads = True
 
-        paced = Paced(self.bandwidth, wire, source, whose=whose, read_on=read_on)
+        paced = Paced(self.bandwidth, wire, source, whose=(whose,), read_on=read_on)
         source.paced = paced
         if slice_bytes:
             source.resumeProducing()

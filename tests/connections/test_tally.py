@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.task import Clock
 from twisted.logger import Logger, LogLevel, formatEvent
 
-from hyperbloom.connections.limits import MAX_SOURCES, TALLY_SECONDS
+from hyperbloom.connections.limits import MAX_SOURCES, TALLY_SECONDS, TOLD_OF_BRANCH
 from hyperbloom.connections.tally import Tally
 
 
@@ -64,3 +64,17 @@ def test_what_was_counted_is_told_at_the_end_and_nothing_after_it():
     one.tell("slow", "x", "slow")
     assert len(lines) == 2
     assert not clock.getDelayedCalls()
+
+
+def test_of_one_branch_a_few_are_told_and_those_of_others_as_well():
+    clock, lines, one = tally(singly=TOLD_OF_BRANCH + 2)
+    for number in range(100):
+        one.tell("gone", "here", "member", branch=b"member", number=number)
+    for _ in range(3):
+        one.tell("gone", "there", "honest", branch=b"honest")
+    assert told(lines) == ["member"] * TOLD_OF_BRANCH + ["honest"] * 2
+    clock.advance(TALLY_SECONDS)
+    untold = 100 - TOLD_OF_BRANCH + 1
+    assert told(lines)[-1].endswith(f"not told one by one: gone {untold}; from 2 addresses")
+    one.tell("gone", "here", "again", branch=b"member")
+    assert told(lines)[-1] == "again"

@@ -253,13 +253,13 @@ def test_contacts_that_a_stranger_may_not_name() -> None:
     assert [victim.queries for victim in victims] == [[], []]
 
 
-@pytest.mark.parametrize(("host", "asked"), [("8.8.8.8", "9.9.9.9"), ("2620:fe::9", "2620:fe::fe")])
+@pytest.mark.parametrize(("host", "asked"), [("8.8.8.8", "9.9.9.9"), ("2620:fe::9", "2620:ff::fe")])
 def test_contacts_of_the_other_family_are_not_asked(host: str, asked: str) -> None:
     """A socket is of one family; writing to the other raises."""
     network = SimNetwork()
     told = Response(
         nodes=(Contact(b"4" * 20, Address("9.9.9.9", 1)),),
-        nodes6=(Contact(b"6" * 20, Address("2620:fe::fe", 1)),),
+        nodes6=(Contact(b"6" * 20, Address("2620:ff::fe", 1)),),
     )
     fake = FakeNode(network, lambda p: told, address=Address(host, 6881))
     us = network.machine(known=(fake.contact,))

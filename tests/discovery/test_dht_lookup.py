@@ -247,7 +247,7 @@ class TestTheTwoSets:
         chance = random.Random(3)
         honest = [
             Contact(make_node_id(host, chance.randbytes), Address(host, 1))
-            for host in (f"30.0.0.{number}" for number in range(1, 51))
+            for host in (f"30.0.{number}.1" for number in range(1, 51))
         ]
         one = lookup(seeds=[*liars, *honest])
         asked = {ask.node_id for ask in run_all(one, lambda ask: Response(token=TOKEN))}
@@ -291,7 +291,7 @@ class TestHolders:
 
     def secure(self, count: int) -> list[Contact]:
         chance = random.Random(3)
-        hosts = [f"30.0.0.{number}" for number in range(1, count + 1)]
+        hosts = [f"30.0.{number}.1" for number in range(1, count + 1)]
         made = [Contact(make_node_id(host, chance.randbytes), Address(host, 1)) for host in hosts]
         return sorted(made, key=lambda each: each.node_id)
 

@@ -210,7 +210,7 @@ class TestAnswers:
 
     def test_ipv6(self) -> None:
         server = Server()
-        contacts = server.list(3, "2620:fe::{}")
+        contacts = server.list(3, "2620:fe:{}::1")
         asker = Address("2620:fe::fe", 4_000)
         answer = server.answer(FindNode(target=ID), asker)
         assert answer.nodes is None
@@ -564,7 +564,7 @@ class TestAddress:
     def test_voters_are_bounded(self) -> None:
         votes = ExternalAddress()
         for number in range(MAX_VOTERS + 1):
-            votes.told(Address(f"20.0.0.{number}", 1), Address("85.1.2.3", 7))
+            votes.told(Address(f"20.0.{number}.1", 1), Address("85.1.2.3", 7))
         assert len(votes) == MAX_VOTERS
 
 

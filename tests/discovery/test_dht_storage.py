@@ -31,6 +31,7 @@ from hyperbloom.discovery.dht.server.tokens import ROTATION_SECONDS, TOKEN_BYTES
 from hyperbloom.discovery.dht.settings import DhtSettings, EqualSeq
 from hyperbloom.keys import Identity
 
+SENDER = Address("9.9.9.9", 1)
 OWNER = Identity(b"o" * 32)
 TARGET = mutable_target(OWNER.public_key, b"s")
 
@@ -54,7 +55,7 @@ def storage(policy: EqualSeq = EqualSeq.OVERWRITE, max_items: int = 1_000) -> St
 
 def refused(kept: Storage, query: PutMutable) -> int:
     with pytest.raises(QueryRefused) as caught:
-        kept.put_mutable(query, now=0.0)
+        kept.put_mutable(query, SENDER, now=0.0)
     return int(caught.value.code)
 
 
@@ -104,7 +105,7 @@ class TestTokens:
 class TestChecks:
     def test_a_put_is_stored(self) -> None:
         kept = storage()
-        kept.put_mutable(put(MAX_SEQ), now=0.0)
+        kept.put_mutable(put(MAX_SEQ), SENDER, now=0.0)
         assert kept.mutable(TARGET, now=0.0) == sign_item(
             OWNER, salt=b"s", seq=MAX_SEQ, value=b"1:a"
         )
@@ -113,7 +114,7 @@ class TestChecks:
     def test_the_order_of_the_checks(self) -> None:
         """A put with every fault is refused for the first, then for the next."""
         kept = storage()
-        kept.put_mutable(put(5), now=0.0)
+        kept.put_mutable(put(5), SENDER, now=0.0)
         big = b"1001:" + b"x" * 1_001
         assert len(big) == MAX_VALUE_BYTES + 1
         faults = replace(put(4, big, cas=9, signature=bytes(64)), salt=b"s" * 65)
@@ -128,31 +129,35 @@ class TestChecks:
         kept = storage()
         largest = b"1000:" + b"x" * 1_000
         assert len(largest) == MAX_VALUE_BYTES
-        kept.put_mutable(put(1, largest, salt=b"s" * 64), now=0.0)
-        kept.put_immutable(PutImmutable(token=b"t", value=largest), now=0.0)
+        kept.put_mutable(put(1, largest, salt=b"s" * 64), SENDER, now=0.0)
+        kept.put_immutable(PutImmutable(token=b"t", value=largest), SENDER, now=0.0)
         assert kept.items == 2
         with pytest.raises(QueryRefused):
-            kept.put_immutable(PutImmutable(token=b"t", value=b"1001:" + b"x" * 1_001), now=0.0)
+            kept.put_immutable(
+                PutImmutable(token=b"t", value=b"1001:" + b"x" * 1_001), SENDER, now=0.0
+            )
 
     def test_a_target_is_that_of_the_item_or_absent(self) -> None:
         kept = storage()
         assert refused(kept, put(target=b"x" * 20)) == 203
-        kept.put_mutable(put(target=TARGET), now=0.0)
+        kept.put_mutable(put(target=TARGET), SENDER, now=0.0)
         with pytest.raises(QueryRefused):
-            kept.put_immutable(PutImmutable(token=b"t", value=b"1:a", target=TARGET), now=0.0)
+            kept.put_immutable(
+                PutImmutable(token=b"t", value=b"1:a", target=TARGET), SENDER, now=0.0
+            )
 
     def test_cas(self) -> None:
         kept = storage()
-        kept.put_mutable(put(5, cas=77), now=0.0)  # nothing is there to be compared
+        kept.put_mutable(put(5, cas=77), SENDER, now=0.0)  # nothing is there to be compared
         assert refused(kept, put(6, b"1:b", cas=4)) == 301
-        kept.put_mutable(put(6, b"1:b", cas=5), now=0.0)
+        kept.put_mutable(put(6, b"1:b", cas=5), SENDER, now=0.0)
         assert value_of(kept) == b"1:b"
 
     @pytest.mark.parametrize("policy", EqualSeq)
     def test_a_greater_seq_replaces_and_a_lower_does_not(self, policy: EqualSeq) -> None:
         kept = storage(policy)
-        kept.put_mutable(put(5), now=0.0)
-        kept.put_mutable(put(6, b"1:b"), now=0.0)
+        kept.put_mutable(put(5), SENDER, now=0.0)
+        kept.put_mutable(put(6, b"1:b"), SENDER, now=0.0)
         assert refused(kept, put(5, b"1:c")) == 302
         assert value_of(kept) == b"1:b"
 
@@ -162,11 +167,11 @@ class TestChecks:
         outcomes = {}
         for policy in EqualSeq:
             kept = storage(policy)
-            kept.put_mutable(put(seq), now=0.0)
+            kept.put_mutable(put(seq), SENDER, now=0.0)
             if policy is EqualSeq.REJECT:
                 assert refused(kept, second) == 302
             else:
-                kept.put_mutable(second, now=0.0)
+                kept.put_mutable(second, SENDER, now=0.0)
             outcomes[policy] = value_of(kept)
         assert outcomes == {
             EqualSeq.OVERWRITE: b"1:b",
@@ -177,15 +182,15 @@ class TestChecks:
     @pytest.mark.parametrize("policy", EqualSeq)
     def test_the_same_again_renews_it(self, policy: EqualSeq) -> None:
         kept = storage(policy)
-        kept.put_mutable(put(5), now=0.0)
-        kept.put_mutable(put(5), now=ITEM_SECONDS)
+        kept.put_mutable(put(5), SENDER, now=0.0)
+        kept.put_mutable(put(5), SENDER, now=ITEM_SECONDS)
         assert kept.mutable(TARGET, now=2 * ITEM_SECONDS) is not None
 
     @pytest.mark.parametrize("policy", [EqualSeq.KEEP])
     def test_a_value_that_was_not_kept_renews_nothing(self, policy: EqualSeq) -> None:
         kept = storage(policy)
-        kept.put_mutable(put(5), now=0.0)
-        kept.put_mutable(put(5, b"1:b"), now=ITEM_SECONDS)
+        kept.put_mutable(put(5), SENDER, now=0.0)
+        kept.put_mutable(put(5, b"1:b"), SENDER, now=ITEM_SECONDS)
         assert kept.mutable(TARGET, now=ITEM_SECONDS + 1) is None
 
 
@@ -194,10 +199,10 @@ class TestForgetting:
         kept = storage(max_items=3)
         salts = [b"a", b"b", b"c"]
         for salt in salts:
-            kept.put_mutable(put(salt=salt), now=0.0)
+            kept.put_mutable(put(salt=salt), SENDER, now=0.0)
         targets = [mutable_target(OWNER.public_key, salt) for salt in salts]
         assert kept.mutable(targets[0], now=1.0)
-        kept.put_mutable(put(salt=b"d"), now=2.0)
+        kept.put_mutable(put(salt=b"d"), SENDER, now=2.0)
         assert kept.items == 3
         assert [kept.mutable(target, now=3.0) is not None for target in targets] == [
             True,
@@ -207,9 +212,9 @@ class TestForgetting:
 
     def test_immutable_items_are_bounded_by_themselves(self) -> None:
         kept = storage(max_items=3)
-        kept.put_mutable(put(), now=0.0)
+        kept.put_mutable(put(), SENDER, now=0.0)
         for number in range(9):
-            kept.put_immutable(PutImmutable(token=b"t", value=b"i%de" % number), now=0.0)
+            kept.put_immutable(PutImmutable(token=b"t", value=b"i%de" % number), SENDER, now=0.0)
         assert kept.items == 4
         assert kept.mutable(TARGET, now=0.0)
         assert kept.immutable(immutable_target(b"i8e"), now=0.0) == b"i8e"
@@ -219,7 +224,7 @@ class TestForgetting:
         kept = storage(max_items=3)
         values = [b"i1e", b"i2e", b"i3e", b"i1e", b"i4e"]
         for value in values:
-            kept.put_immutable(PutImmutable(token=b"t", value=value), now=0.0)
+            kept.put_immutable(PutImmutable(token=b"t", value=value), SENDER, now=0.0)
         assert kept.immutable(immutable_target(b"i1e"), now=0.0) == b"i1e"
         assert kept.immutable(immutable_target(b"i2e"), now=0.0) is None
 
@@ -228,7 +233,7 @@ class TestForgetting:
 
     def test_items_not_renewed_are_gone(self) -> None:
         kept = storage()
-        kept.put_mutable(put(), now=0.0)
+        kept.put_mutable(put(), SENDER, now=0.0)
         assert kept.mutable(TARGET, now=ITEM_SECONDS)
         assert kept.mutable(TARGET, now=ITEM_SECONDS + 1) is None
         assert kept.items == 0
@@ -289,7 +294,7 @@ def test_the_least_settings_that_can_be() -> None:
 class TestItems:
     def test_the_first_sequence_number_is_zero(self) -> None:
         kept = storage()
-        kept.put_mutable(put(0), now=0.0)
+        kept.put_mutable(put(0), SENDER, now=0.0)
         assert kept.mutable(TARGET, now=0.0) == sign_item(OWNER, salt=b"s", seq=0, value=b"1:a")
 
     @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ OWN = bytes(20)
 
 
 def host(number: int) -> str:
-    return f"20.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    return f"20.{number >> 8 & 255}.{number & 255}.1"
 
 
 def far(number: int) -> Contact:

@@ -133,7 +133,7 @@ class TestVotes:
 
     def test_the_oldest_vote_is_forgotten_for_a_new_one(self) -> None:
         votes = ExternalAddress()
-        voters = [Address(f"20.0.1.{number}", 1) for number in range(MAX_VOTERS + 1)]
+        voters = [Address(f"20.0.{number}.1", 1) for number in range(MAX_VOTERS + 1)]
         for voter in voters[:-1]:
             votes.told(voter, self.THERE if voter == voters[0] else self.HERE)
         # Who spoke again is not the oldest any more.

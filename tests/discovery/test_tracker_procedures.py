@@ -104,7 +104,25 @@ def test_intervals_lie_between_base_and_base_plus_jitter() -> None:
 @pytest.mark.parametrize(("others", "may"), [(0, True), (4, True), (5, False), (6, False)])
 def test_enough_records_of_others_make_ones_own_superfluous(others: int, may: bool) -> None:
     records = [record(number) for number in range(others)]
-    assert may_publish(records, max_bootstrap_records=5) is may
+    drawn = [
+        may_publish(records, max_bootstrap_records=5, random=chance(seed)) for seed in range(800)
+    ]
+    if may:
+        assert all(drawn)
+    else:
+        # Who makes records up, under as many keys as he likes, silences nobody for good.
+        assert 60 <= sum(drawn) <= 140
+
+
+def test_nobody_is_named_before_others_for_naming_many() -> None:
+    """19 made-up records, each of another key with five nodes; one record of a node alone."""
+    liars = [
+        record(number, *(Neighbour(node_id=key(100 + 5 * number + each)) for each in range(5)))
+        for number in range(2, 21)
+    ]
+    for seed in range(50):
+        found = bootstrap_candidates([*liars, record(1)], own=key(99), random=chance(seed))
+        assert key(1) in {candidate.node_id for candidate in found[:20]}
 
 
 @pytest.mark.parametrize(

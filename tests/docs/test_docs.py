@@ -14,13 +14,14 @@ import pytest
 from hyperbloom.cli.root import hyperbloom
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 # A word that goes on with a slash or a dot is a path, not a command.
 COMMAND = re.compile(
     r"(?:^ {4}(?:\$ )?|`)hyperbloom((?: +(?:-c +\S+|[a-z]+(?![\w./-])))+)", re.MULTILINE
 )
 CITED = re.compile(r"\bdocs/((?:\w+/)?[\w-]+\.md)(?:#([\w-]+))?")
+TEST = re.compile(r"`(tests/[\w/]+\.py)?::(\w+)`")
 GENERATORS = ("diagrams", "config-docs")
 
 
@@ -103,6 +104,20 @@ def test_pages_that_code_cites_exist() -> None:
     assert [broken for module in modules for broken in broken_citations(module)] == []
 
 
+def missing_tests(page: Path, root: Path = ROOT) -> Iterator[str]:
+    """Tests that a page names and that are missing: `path::name`, or `::name` of the same path."""
+    path = None
+    for named, name in TEST.findall(page.read_text()):
+        path = root / named if named else path
+        if path is None or not path.exists() or f"\ndef {name}(" not in path.read_text():
+            yield f"{named}::{name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_that_pages_name_exist(page: Path) -> None:
+    assert list(missing_tests(page)) == []
+
+
 def known(words: list[str]) -> bool:
     """Whether the words begin with the full name of a command, or of a group that has more."""
     command: click.Command = hyperbloom
@@ -130,6 +145,11 @@ def test_the_checks_of_this_file_bite(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A b\n[x](gone.md) [y](#a-b) [z](#c)\n\n    $ hyperbloom trust shout\n")
     assert list(broken_links(page)) == ["gone.md", "#c"]
+    named = tmp_path / "named.md"
+    named.write_text("`tests/t.py::test_a`, `::test_b` `tests/gone.py::test_a`")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "t.py").write_text("\ndef test_a(): ...\n")
+    assert list(missing_tests(named, tmp_path)) == ["::test_b", "tests/gone.py::test_a"]
     code = tmp_path / "code.py"
     code.write_text("# docs/page.md#a-b docs/page.md docs/gone.md docs/page.md#c\n")
     broken = ["code.py: docs/gone.md", "code.py: docs/page.md#c"]

@@ -29,6 +29,7 @@ CORE_PARTS = (
     "hyperbloom.discovery.dht",
     "hyperbloom.replication.broadcast.broadcast_tree",
     "hyperbloom.replication.broadcast.catch_up",
+    "hyperbloom.replication.broadcast.wanted_values",
     "hyperbloom.replication.feed.membership",
     "hyperbloom.replication.reading.range_digests",
     "hyperbloom.replication.reading.ranges",
@@ -61,7 +62,11 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             knows=("keys", "bloom", "trust"),
             packages=("cryptography", "google", "nacl", "noise"),
         ),
-        "store": Room(knows=("keys", "digests", "sketches"), packages=("lmdb", "msgpack", "numpy")),
+        # A round robin by levels, for whatever is shared out among peers.
+        "turns": Room(),
+        "store": Room(
+            knows=("keys", "digests", "sketches", "turns"), packages=("lmdb", "msgpack", "numpy")
+        ),
         # Small things that people write and read; no room of their own.
         "units": Room(),
         "addresses": Room(),
@@ -72,7 +77,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "passphrase": Room(knows=("credentials",)),
         "process": Room(knows=("exit_codes", "store"), packages=("twisted", "zope")),
         # What connections of any protocol share.
-        "connections": Room(knows=("addresses",), packages=("twisted", "zope")),
+        "connections": Room(knows=("addresses", "turns"), packages=("twisted", "zope")),
         # The three network parts, which do not know each other.
         "replication": Room(
             knows=(
@@ -93,7 +98,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         # A feed's values as files of other tools, and entries of such files as values: functions
         # over slices, which know of no node, and processes of their own that call them.
         "outputs": Room(knows=("store", "feed_words"), packages=("idna", "numpy")),
-        "inputs": Room(knows=("https", "outputs"), packages=("idna",)),
+        "inputs": Room(knows=("credentials", "https", "outputs"), packages=("idna",)),
         # Where a feed of a running node meets the tools that people run.
         "integrations": Room(
             knows=("keys", "store", "units", "connections", "passphrase", "replication",

@@ -181,7 +181,7 @@ class TestFilesThatAreNone:
     def test_a_file_that_grows_beyond_it_while_it_is_read(self, tmp_path: Path) -> None:
         grown = tmp_path / "grown"
         grown.write_bytes(b"a" * 10)
-        with sources.open_file(grown, 10) as file:
+        with sources.open_file(str(grown), (), 10) as file:
             grown.write_bytes(b"a" * 11)
             with pytest.raises(sources.SourceRefused, match="more than 10 bytes"):
                 sources.digest_of(file, 10)

@@ -29,7 +29,7 @@ def test_both_get_what_they_lack_and_are_seen_to_be_in_sync(
 
     meeting = Meeting(nodes, npm, dialler=dialler, before=before)
     done = meeting.node.command(
-        "wait-synced", ALICE.public_key.hex()[:12], "--feed", FEED.hex(), "--timeout", "60"
+        "wait-synced", ALICE.public_key.hex()[:16], "--feed", FEED.hex(), "--timeout", "60"
     )
     assert done.returncode == 0, done.stderr
     assert b"by Sync alone: 500 values" in done.stdout

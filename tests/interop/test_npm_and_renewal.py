@@ -42,4 +42,4 @@ def test_an_npm_member_whose_link_ends_soon_is_sent_nothing(
     assert peer.events("error") == []
     assert "is renewed" not in owner.log_path.read_text()
     with owner.client() as client:
-        assert len(client.links()) == 2, "the first one, and the one that was renewed by hand"
+        assert len(client.links()) == 1, "the one that was renewed by hand, in place of the first"

@@ -9,13 +9,13 @@ from hyperbloom.objects.limits import OBJECTS_PER_PART, PART_BYTES
 from hyperbloom.objects.peers.pool_sync import PoolSync
 from hyperbloom.objects.wire.messagepack import pack
 from hyperbloom.objects.wire.payloads import Change, Creation, Removal, Version
-from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
+from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict, pack_fields
 
 
 def record(number, fields=None, *, stamp=5, ancestors=()):
     return ObjectRecord(
         hash=number,
-        fields={"n": number} if fields is None else fields,
+        packed=pack_fields({"n": number} if fields is None else fields),
         type_name=None,
         created=1,
         changed=1,
@@ -60,7 +60,7 @@ def test_what_changed_nothing_here_is_told_to_nobody(verdict):
 def test_who_offers_an_older_state_is_told_the_newer_one():
     assert answers(outcome(Verdict.STALE, hash=4, after=None)) == [Removal(t=9, h=4)]
     offered = {"a": 1, "b": "x"}
-    assert answers(outcome(Verdict.STALE, hash=4, offered=offered)) == [
+    assert answers(outcome(Verdict.STALE, hash=4, offered=pack_fields(offered))) == [
         Change(t=9, d={"b": "y", "c": None}, h=2, oh=4)
     ]
     assert answers(outcome(Verdict.STALE, hash=4)) == [Change(t=9, d=NEW.fields, h=2, oh=4)]

@@ -9,7 +9,16 @@ from pool_network import fired
 from test_pool_peers import dial, opened
 from twisted.logger import LogLevel, globalLogPublisher
 
-from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, PIECES_PER_TURN
+from hyperbloom.objects.limits import (
+    BUFFERED_BYTES_IN_ALL,
+    LONG_MESSAGES,
+    MAX_DEPTH,
+    MAX_ENTRIES,
+    PIECES_PER_TURN,
+    WAITING_BYTES_IN_ALL,
+    WAITING_FLOOR_BYTES,
+)
+from hyperbloom.objects.peers.memory import PoolMemory
 from hyperbloom.objects.wire.errors import LocalProtocolError
 from hyperbloom.objects.wire.framing import encode_frame
 from hyperbloom.objects.wire.payloads import Change, Creation
@@ -48,7 +57,9 @@ def test_a_message_of_very_many_objects_is_taken_in_many_turns(net):
     node = net.add("node")
     foreign = opened(net, node)
     sizes, offer = [], node.pool.offer
-    node.pool.offer = lambda offers, source: sizes.append(len(offers)) or offer(offers, source)
+    node.pool.offer = lambda offers, *more, **named: (
+        sizes.append(len(offers)) or offer(offers, *more, **named)
+    )
     send(foreign, initialize(*({"n": n} for n in range(2_000))))
     foreign.send(Creation(t=1, d={"last": True}, h=1))
     net.run(3)
@@ -61,9 +72,9 @@ def test_what_is_left_of_a_message_goes_with_its_connection(net):
     foreign = opened(net, node)
     offer = node.pool.offer
 
-    def cut(offers, source):
+    def cut(offers, *more, **named):
         net.cut(foreign)
-        return offer(offers, source)
+        return offer(offers, *more, **named)
 
     node.pool.offer = cut
     send(foreign, initialize(*({"n": n} for n in range(1_000))))
@@ -216,3 +227,107 @@ def test_what_was_created_anew_under_a_slow_clock_can_be_changed_at_once(net, wh
     net.run(1)
     expected = {number: {"n": 2}} if what == "change" else {}
     assert ahead.contents() == behind.contents() == expected
+
+
+def test_a_network_has_one_row_at_the_writer(net):
+    node = net.add("node")
+    one, other, far = opened(net, node), opened(net, node), net.add("far")
+    net.connect(node, far)
+    origins, submit = [], node.pool._writer.submit
+
+    def noted(operation, done, *, origin):
+        origins.append((origin, operation.origin))
+        submit(operation, done, origin=origin)
+
+    node.pool._writer.submit = noted
+    for n, peer in enumerate((one, other)):
+        peer.transport.other.protocol.incoming_objects._origin = b"net"
+        peer.send(*(Creation(t=1, d={"n": n}, h=n + 2 * k) for k in range(5)))
+        net.run(1)
+    far.put(n=100)
+    net.run(1)
+    node.put(n=101)
+    assert {origin for origin, _ in origins} == {(b"net",), (b"peer far:6000",), ()}
+    assert all(row == ((owner,) if owner else ()) for row, owner in origins)
+
+
+def test_a_ring_with_a_clock_far_ahead_comes_to_rest(net):
+    """Each would tell the others of a later time for what they have, for an hour."""
+    ahead, two, three = net.add("ahead", skew=3_600.0), net.add("two"), net.add("three")
+    for one, other in ((ahead, two), (two, three), (three, ahead)):
+        net.connect(one, other)
+    net.run(1)
+    number = ahead.put(n=1)
+    net.run(2)
+    number = two.change(number, n=2)
+    net.run(2)
+    ahead.change(number, n=3)
+    net.run(2)
+    before = net.messages()
+    net.run(5)
+    assert net.messages() == before
+    assert ahead.contents() == two.contents() == three.contents()
+
+
+def test_early_messages_are_bounded_in_bytes(net):
+    node = net.add("node")
+    foreign = dial(net, node)
+    for n in range(20):
+        send(foreign, {"t": 1, "op": 7, "d": {"n": n, "x": [[]] * 10_000}, "h": n})
+    net.run(1)
+    early = foreign.transport.other.protocol._early
+    assert 65_536 - 10_100 < sum(map(len, early)) <= 65_536
+    assert all(type(one) is bytes for one in early)
+
+
+def test_what_waits_in_all_holds_back_those_who_have_more_than_the_floor():
+    memory = PoolMemory()
+    memory.waits("one", WAITING_BYTES_IN_ALL - WAITING_FLOOR_BYTES)
+    memory.waits("two", WAITING_FLOOR_BYTES)
+    assert not memory.is_behind("one")
+    memory.waits("three", 1)
+    assert [memory.is_behind(name) for name in ("one", "two", "three", "four")] == [
+        True, False, False, False,
+    ]  # fmt: skip
+    memory.waits("two", 1)
+    assert memory.is_behind("two")
+    memory.waits("one", -WAITING_FLOOR_BYTES)
+    assert not memory.is_behind("two")
+
+
+class Holder:
+    def __init__(self, network):
+        self.network, self.closed, self.came = network, False, 0
+
+    def close(self, why):
+        self.closed = True
+
+    def room_came(self):
+        self.came += 1
+
+
+def test_long_messages_wait_and_networks_take_turns():
+    memory = PoolMemory()
+    greedy = [Holder("one") for _ in range(LONG_MESSAGES + 3)]
+    taken = [memory.may_take_long(holder) for holder in greedy]
+    assert taken == [True] * LONG_MESSAGES + [False] * 3
+    honest = Holder("two")
+    assert not memory.may_take_long(honest)
+    memory.took_long(greedy[0])
+    memory.took_long(greedy[1])
+    assert [holder.came for holder in (*greedy[2:], honest)] == [1, 0, 0, 1]
+    for holder in (*greedy, honest):
+        memory.forget(holder)
+    assert memory.may_take_long(Holder("three"))
+
+
+def test_who_has_most_of_what_is_buffered_goes():
+    memory = PoolMemory()
+    many, large = [Holder("many") for _ in range(10)], Holder("large")
+    part = BUFFERED_BYTES_IN_ALL // 20 + 10
+    memory.buffers(large, BUFFERED_BYTES_IN_ALL - 10 * part)
+    for holder in many:
+        memory.buffers(holder, part)
+    assert not any(holder.closed for holder in (*many, large))
+    memory.buffers(many[3], part + 1)
+    assert [holder for holder in (*many, large) if holder.closed] == [many[3]]

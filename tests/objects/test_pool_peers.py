@@ -419,7 +419,7 @@ class Holding:
     def __init__(self, inner):
         self.inner, self.waiting = inner, []
 
-    def submit(self, operation, done):
+    def submit(self, operation, done, *, origin):
         self.waiting.append((operation, done))
 
     def go_on(self):
@@ -435,8 +435,9 @@ def test_a_peer_that_sends_faster_than_the_disk_is_slowed(net):
     for number in range(60):
         foreign.send(Creation(t=1, d={"n": number, "text": "x" * 10_000}, h=number))
     net.run(2)
-    held = sum(operation.size for operation, _ in writer.waiting)
-    assert 65_536 < held < 65_536 + 40 * 10_400
+    assert len(writer.waiting) == 1
+    held = foreign.transport.other.protocol.incoming_objects.unwritten
+    assert 65_536 < held < 65_536 + 10_400
     assert not foreign.transport.other.reading
     for _ in range(20):
         writer.go_on()

@@ -14,7 +14,7 @@ from hyperbloom.objects.peers import foreign
 from hyperbloom.objects.peers.foreign import Told
 from hyperbloom.objects.wire.codec import compressed
 from hyperbloom.objects.wire.payloads import Change, Creation, Removal
-from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict
+from hyperbloom.store.objects.records import ObjectRecord, Outcome, Verdict, pack_fields
 
 BOTTOM, TOP = -(2**31), 2**31 - 1
 
@@ -90,7 +90,7 @@ def point(x, y, *, stamp=9, number=None, types=TYPES):
     fields = {"x": x, "y": y}
     return ObjectRecord(
         hash=types.hash_of("Point", fields) if number is None else number,
-        fields=fields,
+        packed=pack_fields(fields),
         type_name="Point",
         created=1,
         changed=1,
@@ -102,7 +102,7 @@ def point(x, y, *, stamp=9, number=None, types=TYPES):
 def untyped(fields, *, number=None, stamp=9):
     return ObjectRecord(
         hash=record_hash(fields) if number is None else number,
-        fields=fields,
+        packed=pack_fields(fields),
         type_name=None,
         created=1,
         changed=1,
@@ -180,7 +180,7 @@ class TestAnswers:
 
     def test_what_is_another_now(self):
         assert foreign.answers(TYPES, outcome(Verdict.STALE, OLD, NEW)) == Told([created(NEW)])
-        came = outcome(Verdict.STALE, OLD, NEW, offered=OLD.fields)
+        came = outcome(Verdict.STALE, OLD, NEW, offered=OLD.packed)
         assert foreign.answers(TYPES, came) == Told([changed(OLD, NEW, y=3)])
 
 

@@ -63,6 +63,19 @@ def forget(node, feed, values, **how):
 SELDOM = SyncSettings(interval=1_000.0, jitter=0.0, answer_wait=500.0)
 
 
+class WaitingTry:
+    """A try of a node, by whom `asked_at` seconds ago; `told` is what it was told."""
+
+    def __init__(self, *path, asked_at=None):
+        self.path, self.asked_at, self.told = path, asked_at, []
+
+    def go_on(self):
+        self.told.append("go on")
+
+    def give_way(self):
+        self.told.append("give way")
+
+
 class Asker(Intruder):
     """Asks for symbols by hand; `seen` are the Sketches that come."""
 

@@ -27,6 +27,7 @@ from hyperbloom.replication.limits import (
     Limits,
 )
 from hyperbloom.store import StoreError
+from hyperbloom.trust import mark_of
 from hyperbloom.wire import Range, Sketch, SketchRequest
 
 
@@ -78,10 +79,11 @@ def test_a_try_is_answered_from_its_own_sequence_though_another_was_being_made(n
 def test_a_peer_that_reads_slowly_is_answered_once_it_has_read(network):
     owner, asker = asked_by_hand(network)
     (there,) = owner.feed(asker.feed).peers
-    there.share.unsent += MAX_UNSENT_BYTES
+    unsent = owner.context.shares.rooms.unsent
+    unsent.hold(there.share, MAX_UNSENT_BYTES)
     asker.ask(first=0, count=10, seconds=3)
     assert asker.seen == []
-    there.share.unsent -= MAX_UNSENT_BYTES
+    unsent.hold(there.share, -MAX_UNSENT_BYTES)
     network.run(1)
     assert [one.symbols for one in asker.seen] == [10]
 
@@ -125,7 +127,9 @@ def test_symbols_that_nobody_asked_for_are_dropped_and_wrong_ones_are_a_strike(n
 def test_symbols_that_cannot_be_read_are_a_strike(network, deaf):
     member, sketches = waiting_for_symbols(network, deaf)
     told = SYMBOLS | {"packed": b"short"}
-    sketches.take_sketch(Sketch(number=sketches._asking.number, first=0, symbols=2, **told))
+    number = sketches._asking.number
+    sketches.take_sketch(Sketch(number=number, first=0, symbols=2, **told))
+    sketches.take_sketch(Sketch.nothing(number, 2))
     network.run(0.5)
     assert status(member).strikes == 1
     assert way(member) == "filters"
@@ -183,7 +187,8 @@ def test_a_peer_whose_sequence_gave_way_goes_on_by_a_plan(network):
     owner, asker = asked_by_hand(network)
     asker.ask(first=0, count=10)
     for number in range(MAX_HELD_SKETCHES):
-        owner.context.sketch_slots.hold(lambda number=number: number)
+        path = (asker.feed, b"%d" % number)
+        owner.context.sketch_slots.hold(path, lambda number=number: number)
     asker.ask(first=10, count=10)
     assert [one.symbols for one in asker.seen] == [10, 0]
 
@@ -208,5 +213,6 @@ def test_a_salted_try_is_answered_once_an_hour(network):
     assert [one.symbols for one in asker.seen] == [5], "one without a salt is answered"
     asker.seen.clear()
     tries, now = owner.feed(asker.feed).peers.salted_tries, network.clock.seconds()
-    assert not tries.may_begin(asker.member.key, now=now + SALTED_SECONDS - 30)
-    assert tries.may_begin(asker.member.key, now=now + SALTED_SECONDS)
+    path = (mark_of(asker.member.key),)
+    assert not tries.may_begin(path, now=now + SALTED_SECONDS - 30)
+    assert tries.may_begin(path, now=now + SALTED_SECONDS)

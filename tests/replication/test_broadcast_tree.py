@@ -11,14 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperbloom.replication.broadcast.broadcast_tree import BroadcastTree, Pull, Tell, ids_of
+from hyperbloom.replication.broadcast.wanted_values import SPARE_DUES
 from hyperbloom.replication.limits import (
     CATCH_UP_FIRST,
     GRAFT_SECONDS,
     LONGEST_PULL_SECONDS,
     MAX_KNOWN_IDS,
-    MAX_TOLD_BY_PEER,
+    MAX_TELLERS,
+    MAX_TOLD,
     PULL_SECONDS,
     TELL_SECONDS,
+    WOKEN_IDS,
 )
 from hyperbloom.wire.extensions.broadcast_tree import LinkKind
 from hyperbloom.wire.limits import MAX_TOLD_IDS
@@ -30,7 +33,7 @@ ONE, TWO = b"one", b"two"
 
 def tree_of(links):
     tree = BroadcastTree()
-    return tree, [tree.join() for _ in range(links)]
+    return tree, [tree.join((b"key %d" % number,)) for number in range(links)]
 
 
 def came(tree, link, values=(ONE,), *, now=NOW, is_answer=False):
@@ -90,7 +93,7 @@ def test_a_link_is_kept_where_the_one_that_was_quicker_pushes_no_more():
     tree.pulled(one, LinkKind.TELL, [])
     assert came(tree, two) is None
     came(tree, two, [TWO])
-    tree.leave(two, now=NOW)
+    tree.leave(two)
     assert came(tree, one, [TWO]) is None
 
 
@@ -155,8 +158,10 @@ def test_what_comes_while_it_is_waited_for_is_not_asked_for():
     two.pushes = False
     tree.told(two, [ID], now=NOW)
     came(tree, one)
+    assert tree.wake(now=NOW + GRAFT_SECONDS) == [], "it is on its way to the disk"
+    stored(tree)
     assert tree.next_deadline is None
-    assert two.told == 0
+    assert not two.told
 
 
 def test_a_node_with_one_link_never_waits():
@@ -222,7 +227,7 @@ def test_the_next_one_is_asked_where_one_does_not_send_and_it_is_asked_last_from
     assert tree.wake(now=late) == [Pull(two, LinkKind.PUSH, [other])], "nobody waits for it"
     assert tree.wake(now=late + PULL_SECONDS) == []
     assert tree.next_deadline is None, "nobody has it"
-    assert (one.told, two.told) == (0, 0)
+    assert (one.told, two.told) == ({}, {})
 
 
 def test_who_sends_other_values_is_waited_for_longer_and_not_for_ever():
@@ -246,8 +251,8 @@ def test_what_a_peer_that_left_was_asked_for_is_asked_of_another_at_once():
     tree.told(one, [ID], now=NOW)
     tree.told(two, [ID], now=NOW)
     tree.wake(now=NOW)
-    tree.leave(one, now=NOW + 0.1)
-    assert tree.next_deadline == NOW + 0.1
+    tree.leave(one)
+    assert tree.next_deadline < NOW
     assert tree.wake(now=NOW + 0.1) == [Pull(two, LinkKind.PUSH, [ID])]
 
 
@@ -266,16 +271,177 @@ def test_who_asks_is_told_where_the_values_are():
 # Bounds
 
 
-def test_a_peer_that_tells_more_than_it_may_is_not_believed():
+def woken(tree, *, now=NOW):
+    """All that there is to do now, in as many pieces as it takes."""
+    commands = []
+    while tree.next_deadline is not None and tree.next_deadline <= now:
+        commands += tree.wake(now=now)
+    return commands
+
+
+def tree_of_paths(*paths):
+    tree = BroadcastTree()
+    return tree, [tree.join(tuple(path.encode().split())) for path in paths]
+
+
+def test_a_peer_alone_has_half_of_the_room_and_another_one_a_third():
     tree, (one, two) = tree_of(2)
-    tree.told(one, numbered(MAX_TOLD_BY_PEER + 1), now=NOW)
-    assert one.told == len(tree._wanted) == MAX_TOLD_BY_PEER
-    asked = [value_id for pull in tree.wake(now=NOW) for value_id in pull.ids]
-    assert asked == numbered(MAX_TOLD_BY_PEER)
-    tree.told(one, numbered(1, MAX_TOLD_BY_PEER), now=NOW)
-    assert one.told == MAX_TOLD_BY_PEER, "what was asked for counts until it comes"
-    tree.told(two, numbered(1, MAX_TOLD_BY_PEER), now=NOW)
-    assert tree.wake(now=NOW) == [Pull(two, LinkKind.PUSH, numbered(1, MAX_TOLD_BY_PEER))]
+    half = MAX_TOLD // 2
+    tree.told(one, numbered(half + 1), now=NOW)
+    assert len(one.told) == len(tree._wanted) == half
+    asked = [value_id for pull in woken(tree) for value_id in pull.ids]
+    assert sorted(asked) == numbered(half)
+    tree.told(one, numbered(1, half), now=NOW)
+    assert len(one.told) == half, "what was asked for counts until it comes"
+    tree.told(two, numbered(MAX_TOLD, MAX_TOLD), now=NOW)
+    assert len(two.told) == half // 2
+    woken(tree)
+    woken(tree, now=NOW + PULL_SECONDS)
+    assert len(one.told) + len(two.told) == 0, "who does not send has its room again"
+
+
+def test_what_a_branch_may_tell_does_not_grow_with_its_keys():
+    tree, (honest, *members) = tree_of_paths("honest", *(f"member key{n}" for n in range(1_000)))
+    for number, link in enumerate(members):
+        tree.told(link, numbered(100, 100 * number), now=NOW)
+    assert sum(len(link.told) for link in members) <= MAX_TOLD // 2
+    tree.told(honest, numbered(4_096, 10**6), now=NOW)
+    assert len(honest.told) == 4_096
+
+
+def test_a_group_of_five_hundred_below_one_key_is_heard_in_full_while_nobody_else_tells():
+    tree, group = tree_of_paths(*(f"coordinator member{n}" for n in range(500)))
+    for number, link in enumerate(group):
+        tree.told(link, numbered(30, 30 * number), now=NOW)
+    assert len(tree._wanted) == 30 * 500
+    for link in group:
+        tree.told(link, numbered(100, 10**6), now=NOW)
+    assert len(tree._wanted) == 30 * 500 + 100, "all told the same, and some of them are enough"
+
+
+def test_of_the_tellers_of_one_id_each_branch_has_its_part_and_below_it_each_key():
+    tree, links = tree_of_paths(
+        *(f"member key{n}" for n in range(20)), "group liar", "group honest", "other"
+    )
+    *members, _, honest, other = links
+    for link in links:
+        tree.told(link, [ID], now=NOW)
+    tellers = tree._wanted.get(ID).tellers
+    assert len(tellers) == MAX_TELLERS
+    assert {honest, other} <= set(tellers)
+    assert tellers[0] is members[0]
+    assert sum(len(link.told) for link in links) == MAX_TELLERS
+
+
+def test_a_branch_of_which_one_did_not_send_is_asked_last_whatever_keys_it_comes_with():
+    tree, (liar, *others, honest) = tree_of_paths("m 1", "m 2", "m 3", "honest")
+    tree.told(liar, [ID], now=NOW)
+    woken(tree)
+    woken(tree, now=NOW + PULL_SECONDS)
+    tree.leave(liar)
+    for link in others:
+        tree.leave(link)
+    others = [tree.join((b"m", b"new %d" % number)) for number in range(6)]
+    now = NOW + PULL_SECONDS
+    (other_id,) = ids_of([TWO])
+    for link in (*others, honest):
+        tree.told(link, [other_id], now=now)
+    assert woken(tree, now=now) == [Pull(honest, LinkKind.PUSH, [other_id])]
+
+
+def test_below_one_coordinator_he_who_did_not_send_is_asked_last_as_well():
+    tree, (liar, again, honest) = tree_of_paths("c m 1", "c m 2", "c honest")
+    tree.told(liar, [ID], now=NOW)
+    woken(tree)
+    now = NOW + PULL_SECONDS
+    woken(tree, now=now)
+    (other_id,) = ids_of([TWO])
+    tree.told(again, [other_id], now=now)
+    tree.told(honest, [other_id], now=now)
+    assert woken(tree, now=now) == [Pull(honest, LinkKind.PUSH, [other_id])]
+
+
+def test_one_wake_looks_at_so_many_ids_and_the_next_one_goes_on():
+    tree, links = tree_of(4)
+    for number, link in enumerate(links):
+        tree.told(link, numbered(1_000, 1_000 * number), now=NOW)
+    wakes = 0
+    while tree.next_deadline == NOW:
+        commands = tree.wake(now=NOW)
+        assert 0 < sum(len(pull.ids) for pull in commands) <= WOKEN_IDS
+        wakes += 1
+    assert wakes == -(-4_000 // WOKEN_IDS)
+    assert tree.take_work() == dict.fromkeys(links, 1_000)
+
+
+def test_who_leaves_takes_along_what_it_told_alone_a_piece_at_a_time():
+    tree, (one, two, three) = tree_of(3)
+    tree.told(one, numbered(1_000), now=NOW)
+    tree.told(two, numbered(1_000, 500), now=NOW)
+    woken(tree)
+    tree.leave(one)
+    assert len(tree._wanted) == 1_500, "nothing is done at once"
+    tree.wake(now=NOW)
+    assert len(one.told) == 1_000 - WOKEN_IDS
+    woken(tree)
+    assert (len(one.told), len(tree._wanted)) == (0, 1_000)
+    assert all(tree._wanted.get(value_id).tellers == [two] for value_id in numbered(1_000, 500))
+    assert three.told == {}
+
+
+def test_the_queue_of_what_is_due_does_not_grow_by_what_was_put_off():
+    tree, (one, two) = tree_of(2)
+    one.pushes = two.pushes = False
+    tree.told(one, numbered(100), now=NOW)
+    for number in range(1, 2_000):
+        tree._wanted.look_at(numbered(100), NOW + number)
+        assert tree._wanted._dues == sum(len(ids) for _, _, ids in tree._wanted._due)
+        assert tree._wanted._dues <= 2 * 100 + SPARE_DUES + 100
+    assert tree.next_deadline == NOW + 1_999
+
+
+# On disk
+
+
+def test_what_could_not_be_written_is_asked_of_another_one_that_told_it():
+    tree, (one, two, _) = tree_of(3)
+    came(tree, one)
+    tree.told(two, [ID], now=NOW)
+    assert woken(tree) == [], "it came, and may be on disk soon"
+    tree.not_stored([ONE], now=NOW + 1)
+    assert woken(tree, now=NOW + 1) == [Pull(two, LinkKind.PUSH, [ID])]
+    came(tree, two, now=NOW + 1)
+    stored(tree)
+    assert not tree._wanted._wanted
+    tree.told(one, [ID], now=NOW + 2)
+    assert tree.next_deadline is None
+
+
+def test_what_is_kept_out_is_asked_of_nobody():
+    tree, (one, two) = tree_of(2)
+    came(tree, one)
+    tree.told(two, [ID], now=NOW)
+    tree.kept_out([ONE])
+    tree.told(one, [ID], now=NOW)
+    assert tree.next_deadline is None
+    assert not two.told
+
+
+def test_who_pushes_second_is_to_tell_though_the_first_is_not_on_disk_yet():
+    tree, (one, two) = tree_of(2)
+    came(tree, one)
+    assert came(tree, two) == Pull(two, LinkKind.TELL, ())
+    stored(tree)
+    assert not any(tree.pushes(link, [ID], now=NOW) for link in (one, two))
+
+
+def test_who_told_what_came_of_another_is_not_sent_it():
+    tree, (one, two, three) = tree_of(3)
+    two.pushes = False
+    tree.told(two, [ID], now=NOW)
+    came(tree, one)
+    stored(tree)
+    assert [tree.pushes(link, [ID], now=NOW) for link in (one, two, three)] == [False, False, True]
 
 
 def test_of_more_values_than_are_remembered_the_oldest_is_forgotten():
@@ -291,12 +457,12 @@ def test_a_place_that_is_given_again_has_nothing_of_who_had_it():
     tree, (one, two, _) = tree_of(3)
     came(tree, two)
     stored(tree)
-    tree.leave(two, now=NOW)
-    again = tree.join()
+    tree.leave(two)
+    again = tree.join((b"again",))
     assert again.bit == two.bit
     assert tree.pushes(again, [ID], now=NOW)
-    tree.leave(one, now=NOW)
-    tree.leave(again, now=NOW)
+    tree.leave(one)
+    tree.leave(again)
     assert not tree._known, "nothing is remembered with one link"
 
 
@@ -320,11 +486,12 @@ class Network:
             self.connect(one, two)
 
     def connect(self, one, two):
-        self.links[one, two], self.links[two, one] = self.trees[one].join(), self.trees[two].join()
+        self.links[one, two] = self.trees[one].join((b"%d" % two,))
+        self.links[two, one] = self.trees[two].join((b"%d" % one,))
 
     def cut(self, one, two):
         for here, there in ((one, two), (two, one)):
-            self.trees[here].leave(self.links.pop((here, there)), now=self.now)
+            self.trees[here].leave(self.links.pop((here, there)))
 
     def send(self, source, target, kind, what):
         at = self.now + 0.02 + self.spread * self.chance.random()

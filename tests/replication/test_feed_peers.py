@@ -48,31 +48,31 @@ def test_who_is_connected_and_in_sync(peers):
 
 def test_a_peer_that_died_of_a_reply_is_asked_for_less_until_replies_arrive():
     scales = ReplyScales()
-    assert scales.of(b"k") == 1.0
-    assert scales.shorten(b"k")
-    assert scales.of(b"k") == 0.25
-    assert scales.of(b"other") == 1.0
+    assert scales.of((b"k",)) == 1.0
+    assert scales.shorten((b"k",))
+    assert scales.of((b"k",)) == 0.25
+    assert scales.of((b"other",)) == 1.0
     for _ in range(14):
-        scales.lengthen(b"k")
-    assert scales.of(b"k") < 1.0
-    scales.lengthen(b"k")
-    assert scales.of(b"k") == 1.0
+        scales.lengthen((b"k",))
+    assert scales.of((b"k",)) < 1.0
+    scales.lengthen((b"k",))
+    assert scales.of((b"k",)) == 1.0
 
 
 def test_less_than_one_value_is_never_asked_for():
     scales = ReplyScales()
     tries = 0
-    while scales.shorten(b"k"):
+    while scales.shorten((b"k",)):
         tries += 1
-    assert scales.of(b"k") == LEAST_REPLY_SCALE
+    assert scales.of((b"k",)) == LEAST_REPLY_SCALE
     assert 5 < tries < 20
 
 
-def test_so_many_peers_that_died_are_remembered():
+def test_of_so_many_peers_that_died_the_branch_with_the_most_gives_its_oldest():
     scales = ReplyScales()
+    scales.shorten((b"honest",))
     for number in range(MAX_REPLY_SCALES):
-        scales.shorten(b"%d" % number)
-    assert scales.of(b"0") == 0.25
-    scales.shorten(b"one beyond")
-    assert scales.of(b"0") == 1.0, "all are forgotten but the last"
-    assert scales.of(b"one beyond") == 0.25
+        scales.shorten((b"member", b"%d" % number))
+    assert scales.of((b"honest",)) == 0.25, "his keys push out his own ones"
+    assert scales.of((b"member", b"0")) == 1.0
+    assert scales.of((b"member", b"1")) == 0.25

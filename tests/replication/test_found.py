@@ -16,6 +16,7 @@ from hyperbloom.replication.limits import (
     MAX_FOUND,
     Limits,
 )
+from hyperbloom.replication.net.discovered_peers import _Found
 from hyperbloom.replication.settings import FeedSettings, NoisePolicy
 from hyperbloom.store.records import PeerRecord
 from hyperbloom.store.tables.peers import PutPeer
@@ -206,6 +207,45 @@ def test_no_more_are_dialled_at_a_time_than_the_limit_says(network, endpoints):
     assert endpoints.most == 2
 
 
+def liars_and_friend(network, endpoints, liars, *, source):
+    """A member to whom silent addresses are named all the time, and once its owner's."""
+    owner = network.add("owner")
+    settings = FeedSettings(key=owner.key)
+    member = network.add("member", feeds=(settings,), limits=Limits(found_peers=4))
+    owner.invite(owner.key, member)
+    endpoints.hanging.update(address.host for address in liars)
+    found = found_of(member, owner.key)
+    for address in liars:
+        found.add(address, source=source)
+    found.add(Address("owner", 1), source="lan")
+    for address in liars[::-1]:
+        found.add(address, source=source)
+    return owner
+
+
+@pytest.mark.parametrize(
+    "liars",
+    [
+        pytest.param([Address(f"liar{n}", 1) for n in range(40)], id="other sources"),
+        pytest.param([Address(f"liar{n}", 1) for n in range(MAX_FOUND + 9)], id="beyond memory"),
+    ],
+)
+def test_liars_of_one_source_leave_a_place_to_the_others(network, endpoints, liars):
+    owner = liars_and_friend(network, endpoints, liars, source="tracker")
+    endpoints.give_up(endpoints.dialled[0])
+    network.run(5)
+    assert owner.feed(owner.key).peers
+
+
+def test_addresses_of_one_network_take_one_place_after_others(network, endpoints):
+    """All come from one source; a machine with a /64 names as many addresses as it likes."""
+    liars = [Address(f"2a02:db8:1::{n:x}", 4_000) for n in range(1, 40)]
+    owner = liars_and_friend(network, endpoints, liars, source="lan")
+    endpoints.give_up(endpoints.dialled[0])
+    network.run(5)
+    assert owner.feed(owner.key).peers
+
+
 def test_addresses_that_do_not_answer_are_counted_and_not_told_one_by_one(
     network, endpoints, monkeypatch
 ):
@@ -273,6 +313,29 @@ def test_strangers_do_not_drive_out_what_led_to_a_peer(network, endpoints):
     assert len(found_of(member, feed).status()) == MAX_FOUND
     assert "friend:1" in states(member, feed)
     assert owner.key not in {one.key for one in found_of(member, feed).status()}
+
+
+def test_addresses_of_one_members_keys_make_room_for_those_of_others(network, endpoints):
+    _, member, feed = pair(network)
+    found = found_of(member, feed)
+
+    def led_to_a_peer(host, *path):
+        address, key = Address(host, 1), path[-1]
+        record = PeerRecord(address=str(address), feed_key=feed, key=key)
+        member.context.writer.submit(PutPeer(record), lambda _: None)
+        known = _Found(address, record, shown=key, path=path, waiting=False, stored=True)
+        found._found[address] = known
+
+    led_to_a_peer("friend", b"f" * 32)
+    for number in range(MAX_FOUND - 1):
+        led_to_a_peer(f"many{number}", b"m" * 32, number.to_bytes(32, "big"))
+    endpoints.hanging.add("new")
+    assert found.add(Address("new", 1))
+    assert states(member, feed)["new:1"] == "dialling"
+    assert "friend:1" in states(member, feed)
+    assert "many0:1" not in states(member, feed)
+    assert len(states(member, feed)) == MAX_FOUND
+    assert len(stored(member)) == MAX_FOUND - 1, "it is in the store no more"
 
 
 def test_a_configured_address_in_another_spelling_is_not_dialled_twice(network, endpoints):

@@ -11,8 +11,8 @@ from hyperbloom.replication.schedule.sync_commands import CompareDigests
 from hyperbloom.replication.schedule.sync_schedule import HURRY_SECONDS
 
 
-def moved(one, values):
-    one.situation = replace(one.situation, values_moved=values)
+def moved(one):
+    one.situation = replace(one.situation, moved_at=one.now)
 
 
 def test_who_waits_for_it_does_not_have_it_asked_twice_for_what_is_coming():
@@ -21,9 +21,9 @@ def test_who_waits_for_it_does_not_have_it_asked_twice_for_what_is_coming():
     one.schedule.digest_came(1, now=one.now)
     assert one.compared(1, in_sync(yes=False)) == PLAN
     one.planned()
-    for values in range(1, 30):
+    for _ in range(1, 30):
         one.now += 0.7
-        moved(one, values)
+        moved(one)
         one.schedule.hurry(now=one.now)
         if one.wait <= 0:
             assert one.wake() is None, "the answer is under way"

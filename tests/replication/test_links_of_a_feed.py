@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
 from hyperbloom.keys import Identity
+from hyperbloom.replication.deny_list import DenyList
 from hyperbloom.replication.feed.membership import (
     PEERS_SHARE,
     KeyDenied,
     Membership,
     NotTrusted,
 )
+from hyperbloom.replication.limits import (
+    AUTOMATIC_LINKS,
+    AUTOMATIC_SHARE,
+    LOOKS_FOR_ROOM_SECONDS,
+)
 from hyperbloom.store.limits import MAX_LINKS_PER_ISSUER
 from hyperbloom.store.records import LinkRecord
-from hyperbloom.trust import Chain, TrustLink, issue_link, owner_chain
+from hyperbloom.trust import (
+    Chain,
+    TrustLink,
+    issue_link,
+    mark_of,
+    owner_chain,
+    shortened_by,
+)
 from hyperbloom.wire import Dialect
 from hyperbloom.wire.dialect import DIALECT_2, DIALECT_DRAFT
 
@@ -54,9 +67,9 @@ def membership(
     *,
     known: Sequence[LinkRecord] = (),
     dialect: Dialect = DIALECT_2,
-    denied: Container[bytes] = (),
+    denied: Iterable[bytes] = (),
 ) -> Membership:
-    return Membership(FEED, identity, dialect, known, leeway=0.0, denied=denied)
+    return Membership(FEED, identity, dialect, known, leeway=0.0, denied=DenyList(denied))
 
 
 def invited(**more) -> Membership:
@@ -210,6 +223,196 @@ class TestRoom:
         assert MAX_LINKS_PER_ISSUER > 2
 
 
+def shorten(one: Membership, way: Chain, *, expires: float = NOW + 50):
+    return one.issue(
+        way.holder, expires=expires, nonce=NONCE, now=NOW, share=AUTOMATIC_SHARE, shortens=way
+    )
+
+
+class TestShortening:
+    """Links that a node issues by itself, for peers whose chains are longer."""
+
+    def test_it_names_what_it_leaves_out(self) -> None:
+        made, put = shorten(membership(OWNER), chain(ME, FRIEND, STRANGER))
+        assert shortened_by(made) == (mark_of(ME.public_key), mark_of(FRIEND.public_key))
+        assert put.links == (record(OWNER, made),)
+
+    def test_who_comes_again_has_the_same(self) -> None:
+        one, way = membership(OWNER), chain(ME, FRIEND)
+        assert shorten(one, way) == shorten(one, way)
+        other = shorten(one, chain(STRANGER, FRIEND))
+        assert other != shorten(one, way), "by another way it is another link"
+
+    def test_a_branch_has_so_many(self) -> None:
+        one = membership(OWNER)
+        for number in range(AUTOMATIC_LINKS):
+            way = chain(ME).extended(link(ME, number_key(number)))
+            shorten(one, way)
+        more = chain(ME).extended(link(ME, number_key(AUTOMATIC_LINKS)))
+        with pytest.raises(ValueError, match="its branch has 32 shorter chains"):
+            shorten(one, more)
+        deeper = chain(ME, FRIEND).extended(link(FRIEND, number_key(AUTOMATIC_LINKS + 1)))
+        with pytest.raises(ValueError, match="its branch"):
+            shorten(one, deeper)
+        assert shorten(one, chain(STRANGER).extended(link(STRANGER, number_key(99))))
+
+    def test_below_this_node_the_branches_are_whom_it_invited(self) -> None:
+        one = invited()
+        for branch in (FRIEND, STRANGER):
+            for number in range(AUTOMATIC_LINKS):
+                way = chain(ME, branch).extended(
+                    link(branch, branch.public_key[:16] + bytes([number] * 16))
+                )
+                shorten(one, way)
+            with pytest.raises(ValueError, match="its branch"):
+                shorten(one, chain(ME, branch).extended(link(branch, number_key(1))))
+
+    def test_it_falls_with_each_key_that_it_leaves_out(self) -> None:
+        made, put = shorten(membership(OWNER), chain(ME, FRIEND, STRANGER))
+        short = Chain(FEED, (made,))
+        for denied in (ME, FRIEND, STRANGER, OWNER):
+            one = membership(OWNER, known=put.links, denied={denied.public_key})
+            assert one.denied_in(short) == denied.public_key
+            assert one.shortest_chain(STRANGER.public_key, now=NOW) is None
+            assert one.learn(short, introduced_by=FEED, now=NOW) is None
+        one = membership(OWNER, known=put.links, denied={number_key(1)})
+        assert one.denied_in(short) is None
+
+    def test_one_of_a_release_that_named_nothing_falls_with_all_other_ways(self) -> None:
+        """Links of our own that name nothing: a person's word, or a way shortened long ago."""
+        made = link(OWNER, STRANGER.public_key)
+        known = [record(OWNER, made), *(record(*hop) for hop in hops(chain(ME, STRANGER)))]
+        short, denied = Chain(FEED, (made,)), {ME.public_key}
+        assert membership(OWNER, known=known, denied=denied).denied_in(short) == ME.public_key
+        other_way = [record(*hop) for hop in hops(chain(FRIEND, STRANGER))]
+        assert membership(OWNER, known=[*known, *other_way], denied=denied).denied_in(short) is None
+        assert membership(OWNER, known=known[:1], denied=denied).denied_in(short) is None
+        by_hand = membership(OWNER, known=known)
+        issue(by_hand, STRANGER.public_key)
+        by_hand._denied.add(ME.public_key)
+        assert by_hand.denied_in(short) is None
+
+
+def hops(way: Chain) -> list[tuple[Identity, TrustLink]]:
+    people = {person.public_key: person for person in PEOPLE}
+    return [(people[issuer], one) for issuer, one in way.issuers()]
+
+
+class TestReplacing:
+    def test_a_link_by_hand_takes_the_place_of_those_that_end_no_later(self) -> None:
+        one = membership(OWNER)
+        shorten(one, chain(ME, FRIEND))
+        first, _ = issue(one, FRIEND.public_key, expires=NOW + 50)
+        longer, put = issue(one, FRIEND.public_key, expires=NOW + 90)
+        assert {raw for _, raw in put.gone} >= {first.to_bytes()}
+        shorter, put = issue(one, FRIEND.public_key, expires=NOW + 60)
+        assert put.gone == ()
+        assert set(one._graph.links_of(FEED)) == {longer, shorter}
+
+    def test_a_full_issuer_renews(self, monkeypatch) -> None:
+        monkeypatch.setattr("hyperbloom.replication.feed.membership.MAX_LINKS_PER_ISSUER", 8)
+        one = membership(OWNER)
+        for number in range(8):
+            issue(one, number_key(number))
+        with pytest.raises(ValueError, match="as many links as it may"):
+            issue(one, number_key(9))
+        made, put = issue(one, number_key(3), expires=NOW + 90, share=PEERS_SHARE + 0.25)
+        assert len(put.gone) == 1
+        assert made in one._graph.links_of(FEED)
+
+
+class TestWhoTakesTheRoom:
+    """Where there is no room, the branch with most links gives some of its own."""
+
+    @pytest.fixture
+    def small(self, monkeypatch) -> None:
+        monkeypatch.setattr("hyperbloom.replication.feed.membership.MAX_LINKS_PER_FEED", 40)
+
+    def test_a_member_who_makes_keys_pushes_out_his_own(self, small) -> None:
+        one, now = membership(OWNER), NOW
+        his = [chain(ME).extended(link(ME, number_key(number))) for number in range(60)]
+        taken = [one.learn(way, introduced_by=FEED, now=now) for way in his]
+        assert sum(put is not None for put in taken) == 29
+        for number in range(100, 110):
+            way = chain(FRIEND).extended(link(FRIEND, number_key(number)))
+            assert one.learn(way, introduced_by=FEED, now=now) is not None
+        kept = list(one._graph.links())
+        assert len(kept) <= 30
+        assert sum(issuer == FRIEND.public_key for issuer, _ in kept) == 10
+        for way in his[30:]:
+            now += LOOKS_FOR_ROOM_SECONDS
+            assert one.learn(way, introduced_by=FEED, now=now) is None or len(one._graph) <= 30
+        assert sum(issuer == FRIEND.public_key for issuer, _ in one._graph.links()) == 10
+
+    def test_an_invitation_that_finds_no_room_shuts_nobody_out(self, small, monkeypatch) -> None:
+        monkeypatch.setattr("hyperbloom.replication.feed.membership.MAX_LINKS_PER_ISSUER", 2)
+        one = membership(OWNER)
+        issue(one, number_key(1))
+        issue(one, number_key(2))
+        with pytest.raises(ValueError, match="as many links as it may"):
+            issue(one, number_key(3))
+        monkeypatch.undo()
+        assert one.learn(chain(FRIEND, STRANGER), introduced_by=FEED, now=NOW) is not None
+
+    def test_what_went_is_removed_from_the_store_too(self, small) -> None:
+        one = membership(OWNER)
+        for number in range(29):
+            one.learn(chain(ME).extended(link(ME, number_key(number))), introduced_by=FEED, now=NOW)
+        before = {(issuer, each.to_bytes()) for issuer, each in one._graph.links()}
+        put = one.learn(chain(FRIEND, STRANGER), introduced_by=FEED, now=NOW)
+        assert put is not None
+        after = {(issuer, each.to_bytes()) for issuer, each in one._graph.links()}
+        assert set(put.gone) == before - after
+        assert put.gone
+        assert one.take_dropped() is None
+
+    def test_an_invitation_by_hand_finds_room(self, small) -> None:
+        one = membership(OWNER)
+        for number in range(29):
+            one.learn(chain(ME).extended(link(ME, number_key(number))), introduced_by=FEED, now=NOW)
+        for number in range(100, 110):
+            issue(one, number_key(number))
+        issue(one, number_key(110))
+        assert all(
+            any(each.public_key == number_key(number) for each in one._graph.links_of(FEED))
+            for number in range(100, 111)
+        )
+
+    def test_no_stored_link_outlives_its_chain(self) -> None:
+        one = membership(OWNER)
+        way = chain(ME, expires=NOW + 10).extended(link(ME, FRIEND.public_key, 1e300))
+        way = way.extended(link(FRIEND, STRANGER.public_key, NOW + 50))
+        put = one.learn(way, introduced_by=FEED, now=NOW)
+        assert put is not None
+        assert [each.expires for each in put.links] == [NOW + 10] * 3
+        one.prune(before=NOW + 11)
+        assert len(one._graph) == 0
+        put = one.take_dropped()
+        assert put is not None
+        assert len(put.gone) == 3
+
+    def test_a_denial_drops_what_is_below_but_not_the_link_to_it(self) -> None:
+        one = membership(OWNER)
+        issue(one, ME.public_key)
+        one.learn(chain(ME, FRIEND, STRANGER), introduced_by=FEED, now=NOW)
+        one._denied.add(ME.public_key)
+        one.prune(before=NOW)
+        assert {each.public_key for _, each in one._graph.links()} == {ME.public_key}
+        one._denied.discard(ME.public_key)
+        assert one.shortest_chain(ME.public_key, now=NOW) is not None
+
+    def test_this_nodes_own_chain_outlives_a_denial(self) -> None:
+        one = membership(STRANGER)
+        one.add(chain(ME, FRIEND, STRANGER), now=NOW)
+        one._denied.add(ME.public_key)
+        one.look_anew()
+        one.prune(before=NOW)
+        assert one.chain(now=NOW) is None
+        one._denied.discard(ME.public_key)
+        one.look_anew()
+        assert one.chain(now=NOW) == chain(ME, FRIEND, STRANGER)
+
+
 class TestLearning:
     def test_what_is_known_is_not_stored_again(self) -> None:
         one = membership()
@@ -237,9 +440,9 @@ class TestLearning:
 
     def test_forgotten_links_may_be_learnt_again(self) -> None:
         one = invited()
-        one.forget_expired(now=NOW + 100)
+        one.prune(before=NOW + 100)
         assert [member.key for member in one.members(now=NOW)] == [ME.public_key]
-        one.forget_expired(now=NOW + 101)
+        one.prune(before=NOW + 101)
         assert one.members(now=NOW) == []
         assert not one.has_links
         assert one.learn(chain(ME), introduced_by=FEED, now=NOW) is not None

@@ -67,11 +67,11 @@ def test_a_key_is_found_whole_by_name_and_by_its_beginning(network):
     owner, member, feed = pair(network)
     names = owner.node.names
     assert done(names.find(STRANGER.hex().upper())) == STRANGER, "whole, though never seen"
-    assert done(names.find(member.key.hex()[:8])) == member.key, "a member, by its link"
-    assert done(names.find(owner.key.hex()[:12].upper())) == owner.key
+    assert done(names.find(member.key.hex()[:16])) == member.key, "a member, by its link"
+    assert done(names.find(owner.key.hex()[:17].upper())) == owner.key
     done(names.name(STRANGER, "alice"))
     assert done(names.find("Alice")) == STRANGER
-    assert done(names.find(STRANGER.hex()[:8])) == STRANGER
+    assert done(names.find(STRANGER.hex()[:16])) == STRANGER
     stranger = Identity(b"t" * 32).public_key
     told = failed(names.find(stranger.hex()[:63]), UnknownKey)
     assert told.endswith("give all 64 digits of the key")
@@ -82,10 +82,11 @@ def test_a_key_is_found_whole_by_name_and_by_its_beginning(network):
     ("word", "told"),
     [
         ("abcdef0", "too short for the beginning of a key"),
+        ("abcdef0123456789"[:15], "give all 64 digits of the key, its first 16 or more"),
         ("ab" * 33, "a key has 64 hex digits"),
         ("bob", "no key is called 'bob' on this node"),
         ("", "no key is called ''"),
-        ("012345678", "no key that this node has seen begins with 012345678"),
+        ("0123456789012345", "no key that this node has seen begins with 0123456789012345"),
     ],
 )
 def test_what_nobody_is_meant_by_is_said(network, word, told):
@@ -94,20 +95,20 @@ def test_what_nobody_is_meant_by_is_said(network, word, told):
 
 def test_the_beginning_of_two_keys_means_neither_and_both_are_listed(network, monkeypatch):
     names = network.add("one").node.names
-    twins = [b"\xab\xcd\xef\x01" + bytes([end]) * 28 for end in range(4)]
+    twins = [bytes.fromhex("abcdef01abcdef01") + bytes([end]) * 24 for end in range(4)]
     done(names.name(twins[0], "alice"))
     for number, twin in enumerate(twins[1:]):
         done(names.name(twin, f"other {number}"))
     monkeypatch.setattr(petnames, "KEYS_NAMED", 2)
-    told = failed(names.find("ABCDEF01"), UnknownKey)
+    told = failed(names.find("ABCDEF01ABCDEF01"), UnknownKey)
     assert told == (
-        f"4 keys begin with ABCDEF01: {twins[0].hex()} (alice), {twins[1].hex()} (other 0) "
+        f"4 keys begin with ABCDEF01ABCDEF01: {twins[0].hex()} (alice), {twins[1].hex()} (other 0) "
         "and 2 more; give more digits"
     )
-    assert done(names.find("abcdef0101")) == twins[1]
-    assert done(names.find("abcdef01", among=[twins[2], b"z" * 32])) == twins[2]
-    told = failed(names.find("abcdef01", among=[], those="that is denied"), UnknownKey)
-    assert told.startswith("no key that is denied begins with abcdef01")
+    assert done(names.find("abcdef01abcdef0101")) == twins[1]
+    assert done(names.find("abcdef01abcdef01", among=[twins[2], b"z" * 32])) == twins[2]
+    told = failed(names.find("abcdef01abcdef01", among=[], those="that is denied"), UnknownKey)
+    assert told.startswith("no key that is denied begins with abcdef01abcdef01")
 
 
 def test_a_peer_that_is_connected_is_found_though_no_link_is_kept(network):
@@ -116,7 +117,7 @@ def test_a_peer_that_is_connected_is_found_though_no_link_is_kept(network):
     network.run(2)
     names = member.node.names
     member.store.keys_beginning = lambda digits: set()
-    assert done(names.find(owner.key.hex()[:8])) == owner.key
+    assert done(names.find(owner.key.hex()[:16])) == owner.key
 
 
 # Invitations
@@ -178,5 +179,5 @@ def test_an_invitation_that_has_ended_or_is_denied_is_not_counted(network):
     done(owner.node.allow(other))
     network.run(61)
     assert invited(owner, feed) == {other}
-    trust.remove_expired(before=network.now())
+    trust.prune(before=network.now())
     assert [found.key for found in owner.store.pending(feed)] == [other]

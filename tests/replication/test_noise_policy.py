@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from players import fired, refusals
 from sim import SimEndpoints, pair
@@ -15,7 +17,9 @@ from hyperbloom.replication.limits import NOISE_MET_SECONDS
 from hyperbloom.replication.net import noise_memory
 from hyperbloom.replication.settings import FeedSettings, NoisePolicy, why_no_noise
 from hyperbloom.store import StoreFull
+from hyperbloom.store.limits import MAX_NOISE_KEYS
 from hyperbloom.store.tables import noise as noise_table
+from hyperbloom.trust import mark_of
 from hyperbloom.wire import DIALECTS
 
 OFF, PREFER, REQUIRE = NoisePolicy.OFF, NoisePolicy.PREFER, NoisePolicy.REQUIRE
@@ -232,37 +236,129 @@ def test_it_is_written_once_a_day(network):
 def test_a_clock_that_was_set_back_does_not_keep_it_from_being_written(network):
     owner, member, _ = pair(network)
     memory = owner.node.connections.noise
-    memory.met(member.key)
+    memory.met(member.key, branch=mark_of(member.key))
     first = remembered(owner)[member.key]
     now = owner.context.now()
     owner.context.now = lambda: now - 2 * NOISE_MET_SECONDS
-    memory.met(member.key)
+    memory.met(member.key, branch=mark_of(member.key))
     assert remembered(owner)[member.key][1] < first[1]
 
 
+def small_memory(network, monkeypatch, most):
+    monkeypatch.setattr(noise_memory, "MAX_NOISE_KEYS", most)
+    monkeypatch.setattr(noise_table, "MAX_NOISE_KEYS", most)
+    return network.add("owner")
+
+
+def key_of(number):
+    return number.to_bytes(32, "big")
+
+
 def test_the_memory_has_an_end_and_is_what_the_store_keeps(network, monkeypatch):
-    monkeypatch.setattr(noise_memory, "MAX_NOISE_KEYS", 3)
-    monkeypatch.setattr(noise_table, "MAX_NOISE_KEYS", 3)
-    owner = network.add("owner")
+    owner = small_memory(network, monkeypatch, 3)
     memory = owner.node.connections.noise
-    keys = [bytes([number]) * 32 for number in range(5)]
-    for number, key in enumerate(keys[:3]):
-        network.clock.advance(1.0 + number)
-        memory.met(key)
+    roots = {1: b"a" * 32, 2: b"a" * 32, 3: b"b" * 32, 4: b"b" * 32, 5: b"a" * 32}
+
+    def meet(number):
+        network.clock.advance(1)
+        memory.met(key_of(number), branch=mark_of(roots[number]))
+        kept = {number for number in roots if key_of(number) in memory}
+        assert set(remembered(owner)) == {key_of(number) for number in kept}
+        return kept
+
+    assert meet(1) == {1}
+    assert meet(2) == {1, 2}
+    assert meet(3) == {1, 2, 3}
+    assert meet(4) == {1, 2, 3}, "of two branches with two, the newcomer's own pays"
+    assert meet(5) == {1, 2, 3}
     assert len(memory) == 3
-    network.clock.advance(NOISE_MET_SECONDS)
-    memory.met(keys[0])  # a day later: it is written anew, and the second is the oldest
-    network.clock.advance(1)
-    memory.met(keys[3])
-    assert len(memory) == 3
-    assert [key in memory for key in keys] == [True, False, True, True, False]
-    assert set(remembered(owner)) == {key for key in keys if key in memory}
+
+
+def test_of_two_branches_the_larger_gives_way_and_its_newest_key(network, monkeypatch):
+    owner = small_memory(network, monkeypatch, 4)
+    memory = owner.node.connections.noise
+    for number, root in ((1, b"a"), (2, b"a"), (3, b"a"), (4, b"b"), (5, b"b")):
+        network.clock.advance(1)
+        memory.met(key_of(number), branch=root * 7)
+    assert [key_of(n) in memory for n in range(1, 6)] == [True, True, False, True, True]
+    # Both have two: each pays for its own newcomers.
+    for number, root in ((6, b"a"), (7, b"b")):
+        network.clock.advance(1)
+        memory.met(key_of(number), branch=root * 7)
+    assert [key_of(n) in memory for n in (1, 2, 4, 5, 6, 7)] == [True] * 4 + [False] * 2
+    # So it is after a restart, which the branches outlive.
     owner = network.restart("owner")
     memory = owner.node.connections.noise
     network.clock.advance(1)
-    memory.met(keys[4])
-    assert [key in memory for key in keys] == [True, False, False, True, True]
-    assert set(remembered(owner)) == {key for key in keys if key in memory}
+    memory.met(key_of(8), branch=b"c" * 7)
+    assert key_of(8) in memory
+    assert len(memory) == 4
+    assert set(remembered(owner)) == {key for key in map(key_of, range(9)) if key in memory}
+
+
+def test_one_that_was_not_met_for_long_gives_way_before_those_that_were(network, monkeypatch):
+    owner = small_memory(network, monkeypatch, 3)
+    memory = owner.node.connections.noise
+    for number in (1, 2, 3):
+        network.clock.advance(1)
+        memory.met(key_of(number), branch=b"a" * 7)
+    network.clock.advance(noise_memory.NOISE_STALE_SECONDS)
+    memory.met(key_of(2), branch=b"a" * 7)
+    network.clock.advance(1)
+    memory.met(key_of(4), branch=b"a" * 7)
+    assert [key_of(n) in memory for n in (1, 2, 3, 4)] == [False, True, True, True]
+
+
+def test_what_this_node_knows_by_itself_stays(network, monkeypatch):
+    owner = small_memory(network, monkeypatch, 3)
+    memory = owner.node.connections.noise
+    named = key_of(2)
+    done(owner.node.names.name(named, "alice"))
+    for number in (1, 3, 4):
+        network.clock.advance(1)
+        memory.met(key_of(number), branch=b"a" * 7)
+    network.clock.advance(1)
+    memory.met(named, branch=b"a" * 7)
+    assert [key_of(n) in memory for n in (1, 2, 3, 4)] == [True, True, True, False]
+    network.clock.advance(1)
+    memory.met(owner.key, branch=b"a" * 7)  # as the owner of its feed, at another node's
+    assert [key_of(n) in memory for n in (1, 2, 3)] == [True, True, False]
+    assert owner.key in memory
+
+
+def test_ten_thousand_new_keys_of_a_member_push_out_nobody_elses(network):
+    owner = network.add("owner")
+    memory = owner.node.connections.noise
+    friends = {key_of(n): key_of(n % 3) for n in range(600)}  # three branches, one of them M's own
+    for key, root in friends.items():
+        memory.met(key, branch=mark_of(root))
+    network.clock.advance(1)
+    longest = 0.0
+    for number in range(10_300):
+        begun = time.thread_time()
+        memory.met(key_of(1_000 + number), branch=mark_of(key_of(0)))
+        longest = max(longest, time.thread_time() - begun)
+    assert len(memory) == MAX_NOISE_KEYS
+    assert all(key in memory for key in friends)
+    assert longest < 0.05
+    # One of another branch: the member's newest gives way.
+    memory.met(key_of(20_000), branch=mark_of(key_of(1)))
+    assert key_of(20_000) in memory
+    assert key_of(1_000 + MAX_NOISE_KEYS - 600 - 1) not in memory
+    assert {key for key in remembered(owner) if key in friends} == set(friends)
+
+
+def test_the_other_side_is_remembered_with_its_first_record(network):
+    owner, member, feed = pair(network)
+    peer = network.connect(member, owner, feed)
+    (connection,) = owner.node.connections._open
+    while not connection.is_ready:
+        network.clock.advance(0.001)
+    assert connection.session.is_protected
+    assert set(remembered(owner)) == set()
+    network.run(2)
+    assert set(remembered(owner)) == {member.key}
+    assert peer.is_ready
 
 
 def test_a_full_disk_keeps_nobody_from_being_remembered_meanwhile(network):
@@ -275,7 +371,7 @@ def test_a_full_disk_keeps_nobody_from_being_remembered_meanwhile(network):
             done(StoreFull("the disk is full; make room"))
 
     owner.context.writer = Full()
-    memory.met(member.key)
+    memory.met(member.key, branch=mark_of(member.key))
     assert member.key in memory
     assert remembered(owner) == {}
     owner.context.writer = writer

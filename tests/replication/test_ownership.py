@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from sim import SimNode
 from twisted.internet.defer import ensureDeferred
+from twisted.logger import formatEvent, globalLogPublisher
 
 from hyperbloom.feed_keys import FeedKeys
 from hyperbloom.keys import Identity
 from hyperbloom.replication.feeds import UnknownFeed, settle_feeds
 from hyperbloom.replication.ownership import Ownership
 from hyperbloom.replication.settings import FeedSettings
-from hyperbloom.store import Store
+from hyperbloom.store import PutFeed, Store, WriterInline
 
 NODE, PAIR = Identity(b"n" * 32), Identity(b"f" * 32)
 
@@ -129,3 +130,18 @@ def test_a_copy_that_is_asked_for_twice_copies_once(owner):
 def test_a_mode_that_there_is_not_is_refused_with_those_that_there_are(mode):
     with pytest.raises(ValueError, match="full, range, light"):
         FeedSettings(key=PAIR.public_key, mode=mode)
+
+
+def test_whose_tombstones_were_followed_before_are_read_as_the_owners(store, request):
+    """A feed that was joined at run time has its settings in the store alone."""
+    feed = bytes(range(32))
+    form = {**FeedSettings(key=feed, alias="old").to_json(), "tombstones": "members"}
+    WriterInline(store).submit(PutFeed(feed_key=feed, settings=form), lambda _: None)
+    events = []
+    globalLogPublisher.addObserver(events.append)
+    request.addfinalizer(lambda: globalLogPublisher.removeObserver(events.append))
+    assert settled(store)[feed].tombstones == "owner"
+    assert dict(store.feed(feed).settings)["tombstones"] == "owner"
+    assert settled(store)[feed].tombstones == "owner"
+    (told,) = map(formatEvent, events)  # once, and not at the next start
+    assert told.startswith("The feed old follows the tombstones of its owner alone now")

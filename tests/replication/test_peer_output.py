@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
 
+from hyperbloom.connections.shares import Shares
 from hyperbloom.replication.counters import Counters
-from hyperbloom.replication.limits import MAX_UNSENT_BYTES
+from hyperbloom.replication.limits import MAX_UNSENT_BYTES, Limits
 from hyperbloom.replication.reading.shared_slices import SignedValues
 from hyperbloom.replication.sync.peer_output import PeerOutput
 from hyperbloom.wire import Digest, DigestRequest, Range, Sketch, SketchRequest, ValuesWanted
@@ -47,12 +49,17 @@ class Bench:
         self.turns: list[Deferred[None]] = []
         self.charged: list[float] = []
         self.session, self.scheduler, self.counters = Bytes(), Scheduler(), Counters()
-        self.share = SimpleNamespace(unsent=OTHERS_UNSENT)
+        shares = Shares(Clock(), Limits)
+        self.share, self.unsent = shares.join((b"k" * 32,)), shares.rooms.unsent
+        self.unsent.hold(self.share, OTHERS_UNSENT)
         clock = iter(range(1, 100))
         context = SimpleNamespace(
             work_seconds=lambda: 0.25 * next(clock),
             now=lambda: 77.0,
-            shares=SimpleNamespace(charge=lambda share, seconds: self.charged.append(seconds)),
+            clock=SimpleNamespace(seconds=lambda: 55.0),
+            shares=SimpleNamespace(
+                charge=lambda share, seconds: self.charged.append(seconds), rooms=shares.rooms
+            ),
             answer_turns=SimpleNamespace(turn=self.turn),
         )
         nothing = lambda *_: None  # noqa: E731
@@ -75,9 +82,13 @@ class Bench:
             SimpleNamespace(peer_was_sent=self.told.append),
         )
 
-    def turn(self, share: object) -> Deferred[None]:
-        assert share is self.share
+    def turn(self, path: object) -> Deferred[None]:
+        assert path == self.share.path
         return self.turns.pop(0) if self.turns else succeed(None)
+
+    @property
+    def unread(self) -> int:
+        return self.unsent.of(self.share)
 
     def answer(self, signed: SignedValues) -> None:
         Deferred.fromCoroutine(self.output.send_answer(signed))
@@ -96,7 +107,7 @@ def test_values_are_counted_and_told(bench: Bench) -> None:
     bench.output.send_frames([b"frame"], [b"c"])
     assert [kind for kind, _ in bench.session.sent] == ["data", "encoded_data"]
     assert bench.told == [2, 1]
-    assert bench.counters.values_out == 3
+    assert (bench.counters.values_out, bench.counters.moved_at) == (3, 55.0)
     assert len(bench.written) == 2
 
 
@@ -113,7 +124,7 @@ def test_the_work_of_an_answer_is_charged(bench: Bench) -> None:
     assert bench.session.sent == [("encoded_data", b"a frame"), ("encoded_data", b"another")]
     assert bench.charged == [0.25, 0.25]
     assert bench.told == [70]
-    assert bench.counters.values_out == 3
+    assert (bench.counters.values_out, bench.counters.moved_at) == (3, 55.0)
 
 
 def test_each_frame_of_an_answer_waits_for_its_turn(bench: Bench) -> None:
@@ -131,22 +142,22 @@ def test_each_frame_of_an_answer_waits_for_its_turn(bench: Bench) -> None:
 def test_what_is_not_read_is_counted_while_the_connection_is_full(bench: Bench) -> None:
     for _ in range(3):
         bench.output.send_values([b"a"])
-    assert bench.share.unsent == OTHERS_UNSENT + 100, "the transport took what came before"
+    assert bench.unread == OTHERS_UNSENT, "the transport took what came before"
     bench.scheduler.paused = True
     for _ in range(3):
         bench.output.send_values([b"a"])
-    assert bench.share.unsent == OTHERS_UNSENT + 400
+    assert bench.unread == OTHERS_UNSENT + 300
     bench.output.stop()
-    assert bench.share.unsent == OTHERS_UNSENT
+    assert bench.unread == OTHERS_UNSENT
     assert bench.scheduler.stopped == 1
     bench.output.stop()
-    assert bench.share.unsent == OTHERS_UNSENT
+    assert bench.unread == OTHERS_UNSENT
 
 
 def test_there_is_room_below_the_limit(bench: Bench) -> None:
-    bench.share.unsent = MAX_UNSENT_BYTES - 1
+    bench.unsent.hold(bench.share, MAX_UNSENT_BYTES - 1 - OTHERS_UNSENT)
     assert bench.output.has_room
-    bench.share.unsent = MAX_UNSENT_BYTES
+    bench.unsent.hold(bench.share, 1)
     assert not bench.output.has_room
 
 
@@ -182,10 +193,10 @@ def test_what_a_try_by_symbols_takes_is_counted_and_a_comparison_is_not(bench: B
     bench.scheduler.paused = True
     for message in COMPARED:
         bench.output.send_extension(message)
-    assert (bench.counters.sketch_bytes, bench.share.unsent) == (0, OTHERS_UNSENT)
+    assert (bench.counters.sketch_bytes, bench.unread) == (0, OTHERS_UNSENT)
     for message in RECONCILED:
         bench.output.send_extension(message)
-    assert (bench.counters.sketch_bytes, bench.share.unsent) == (300, OTHERS_UNSENT + 300)
+    assert (bench.counters.sketch_bytes, bench.unread) == (300, OTHERS_UNSENT + 300)
     assert [message for _, message in bench.session.sent] == [*COMPARED, *RECONCILED]
     assert len(bench.written) == 5
 

@@ -10,6 +10,9 @@ from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.replication.limits import BROADCASTS_PER_TURN, FRAMES_PER_TURN
 from hyperbloom.replication.settings import FeedSettings
 
+#: A frame that costs next to nothing.
+FILTER_OPTIONS = bytes.fromhex("05 02 08 08 08 01")
+
 
 def turn(clock):
     """One turn of a reactor: what is due now, and nothing that this makes due."""
@@ -43,12 +46,12 @@ def test_those_in_the_row_come_in_turn_and_nobody_starves():
     served = []
 
     def greedy(name):
-        while budget.take(name):
+        while budget.take((name,)):
             served.append(name)
-        budget.wait(name, lambda: greedy(name))
+        budget.wait((name,), lambda: greedy(name))
 
     for name in "abc":
-        budget.wait(name, lambda name=name: greedy(name))
+        budget.wait((name,), lambda name=name: greedy(name))
     for _ in range(6):
         turn(clock)
     assert [served.count(name) for name in "abc"] == [4, 4, 4]
@@ -59,7 +62,7 @@ def test_a_turn_that_is_asked_for_comes_in_its_row():
     budget = ReactorBudget(clock, most=2, seconds=1.0)
     given = []
     for name in "aabbc":
-        budget.turn(name).addCallback(lambda _, name=name: given.append(name))
+        budget.turn((name,)).addCallback(lambda _, name=name: given.append(name))
     assert given == ["a", "a"], "there was room at once"
     turn(clock)
     assert given == ["a", "a", "b", "c"], "who waits comes in turn, one row after the other"
@@ -81,7 +84,7 @@ def test_frames_of_many_floods_are_taken_turn_by_turn(network):
     for peering in owner.feed(feed).peers:
         peering.connection.peering = Instead(peering, take=taken.append)
     for flood in floods:
-        flood.write(flood.encrypt(b"\x02\x63a" * 500))
+        flood.write(flood.encrypt(FILTER_OPTIONS * 500))
     network.clock.rightNow += 1.0
     most = 0
     while len(taken) < 500 * len(floods):
@@ -137,13 +140,13 @@ def test_a_peer_with_hundreds_of_connections_has_no_more_turns_than_one_with_one
     served = []
 
     def greedy(name):
-        while budget.take(name):
+        while budget.take((name,)):
             served.append(name)
-        budget.wait(name, lambda: greedy(name))
+        budget.wait((name,), lambda: greedy(name))
 
     for _ in range(300):
-        budget.wait("flood", lambda: greedy("flood"))
-    budget.wait("honest", lambda: greedy("honest"))
+        budget.wait(("flood",), lambda: greedy("flood"))
+    budget.wait(("honest",), lambda: greedy("honest"))
     for _ in range(20):
         turn(clock)
     assert served.count("honest") >= 0.4 * len(served)
@@ -155,13 +158,13 @@ def test_strangers_of_many_networks_have_half_of_the_turns_at_most():
     served = []
 
     def greedy(name, is_stranger):
-        while budget.take(name):
+        while budget.take((name,)):
             served.append(name)
-        budget.wait(name, lambda: greedy(name, is_stranger), is_stranger=is_stranger)
+        budget.wait((name,), lambda: greedy(name, is_stranger), is_stranger=is_stranger)
 
     for number in range(49):
-        budget.wait(number, lambda number=number: greedy(number, True), is_stranger=True)
-    budget.wait("member", lambda: greedy("member", False))
+        budget.wait((number,), lambda number=number: greedy(number, True), is_stranger=True)
+    budget.wait(("member",), lambda: greedy("member", False))
     for _ in range(20):
         turn(clock)
     assert served.count("member") >= 0.4 * len(served)

@@ -8,6 +8,7 @@ from sketched_pairs import (
     SELDOM,
     SYMBOLS,
     WHOLE,
+    WaitingTry,
     are_same,
     different,
     forget,
@@ -21,8 +22,8 @@ from sketched_pairs import (
 
 from hyperbloom.replication.feed.peers import SaltedTries
 from hyperbloom.replication.limits import (
+    DOUBT_SECONDS,
     IDS_A_STEP,
-    MAX_HELD_SKETCHES,
     MAX_SALTED_KEYS,
     MAX_TRIES,
     SALTED_SECONDS,
@@ -32,7 +33,6 @@ from hyperbloom.replication.limits import (
 from hyperbloom.replication.schedule.sketch_try import SketchOutcome
 from hyperbloom.replication.schedule.sync_schedule import SyncSchedule
 from hyperbloom.replication.settings import SyncSettings
-from hyperbloom.replication.sketch_slots import SketchSlots
 from hyperbloom.replication.sync.peer_output import PeerOutput
 from hyperbloom.replication.sync.reply import PORTION_BYTES, ValuesById
 from hyperbloom.sketches import ids_from, ids_to_bytes, no_symbols
@@ -143,6 +143,22 @@ def test_while_a_try_of_the_peer_is_answered_none_begins(network):
     assert connection.peering.counters.last_sync_received is None
 
 
+def test_while_values_of_a_try_are_on_their_way_none_begins(network):
+    """Not even when its second is over: the peer's slow disk is no difference."""
+    owner, member, feed = different(network, 3_000, 20, 20, owner={"sync": SELDOM})
+    connection = network.connect(member, owner, feed)
+    network.run(2)
+    there = asked_by_the_member(owner, feed)
+    there.sync.sketches.take_wanted(ValuesWanted(number=99, ids=b""))
+    for _ in range(4):
+        network.run(DOUBT_SECONDS / 2)
+        connection.peering.output.send_values([b"value 000000"])
+        network.run(0.1)
+        assert there.sync.sketches.peer_is_asking
+    network.run(DOUBT_SECONDS + 0.1)
+    assert not there.sync.sketches.peer_is_asking
+
+
 def test_filters_of_the_peer_end_its_try(network):
     owner, member, feed = different(network, 3_000, 20, 20, owner={"sync": SELDOM})
     network.connect(member, owner, feed)
@@ -221,14 +237,27 @@ def test_what_does_not_decode_is_found_by_a_salted_try_and_next_time_by_a_plan(n
 
 def test_salted_tries_are_remembered_of_so_many_keys():
     tries = SaltedTries()
-    keys = [b"%d" % number for number in range(MAX_SALTED_KEYS + 1)]
-    for key in keys[:-1]:
-        tries.begin(key, now=5.0)
-    assert not any(tries.may_begin(key, now=6.0) for key in keys[:-1])
-    tries.begin(keys[-1], now=6.0)
-    assert [key for key in keys if tries.may_begin(key, now=7.0)] == keys[:1]
-    assert not tries.may_begin(keys[1], now=5.0 + SALTED_SECONDS - 0.1)
-    assert tries.may_begin(keys[1], now=5.0 + SALTED_SECONDS)
+    paths = [(b"%d" % number,) for number in range(MAX_SALTED_KEYS // 2 + 1)]
+    for path in paths[:-1]:
+        tries.begin(path, 0, now=5.0)
+    assert not any(tries.may_begin(path, now=6.0) for path in paths[:-1])
+    tries.begin(paths[-1], 0, now=6.0)
+    assert [path for path in paths if tries.may_begin(path, now=7.0)] == paths[:1]
+    assert not tries.may_begin(paths[1], now=5.0 + SALTED_SECONDS - 0.1)
+    assert tries.may_begin(paths[1], now=5.0 + SALTED_SECONDS)
+
+
+def test_all_keys_of_a_branch_have_a_part_of_the_time_for_salted_tries():
+    """A million values take three seconds: there is one such try a minute."""
+    tries, begun = SaltedTries(), []
+    for second in range(600):
+        path = (b"branch", b"key %d" % second)
+        if tries.may_begin(path, now=second):
+            tries.begin(path, 1_000_000, now=second)
+            begun.append(second)
+        assert tries.may_begin((b"other", b"key %d" % second), now=second)
+    assert begun == list(range(0, 600, 60))
+    assert tries.may_begin((b"branch",), now=600), "its first key had none itself"
 
 
 def test_a_peer_that_says_nothing_is_asked_by_a_plan(network, deaf):
@@ -298,7 +327,7 @@ def test_a_lost_connection_leaves_its_place_to_another_try(network, deaf):
     connection = network.connect(member, owner, feed)
     network.run(0.5)
     slots = member.context.sketch_slots
-    others = [object() for _ in range(MAX_TRIES)]
+    others = [WaitingTry(b"%d" % number) for number in range(MAX_TRIES)]
     assert [slots.begin_try(one) for one in others].count(False) == 1
     connection.transport.loseConnection()
     network.run(1)
@@ -382,37 +411,10 @@ def test_a_peer_that_has_no_symbols_is_asked_by_a_plan_at_once(network, deaf):
 # Bounds in all
 
 
-def test_so_many_tries_are_under_way_at_one_time():
-    slots = SketchSlots()
-    tries = [object() for _ in range(MAX_TRIES + 1)]
-    assert all(slots.begin_try(one) for one in tries[:-1])
-    assert not slots.begin_try(tries[-1])
-    assert slots.begin_try(tries[0]), "one that is under way goes on"
-    slots.end_try(tries[-1])
-    assert not slots.begin_try(tries[-1])
-    slots.end_try(tries[3])
-    assert slots.begin_try(tries[-1])
-
-
-def test_so_many_sequences_are_held_and_the_oldest_gives_way():
-    slots = SketchSlots()
-    dropped = []
-    drops = [lambda number=number: dropped.append(number) for number in range(MAX_HELD_SKETCHES)]
-    for drop in drops:
-        slots.hold(drop)
-    slots.hold(drops[0])
-    assert dropped == []
-    slots.hold(lambda: dropped.append("new"))
-    assert dropped == [1]
-    slots.release(drops[2])
-    slots.hold(lambda: dropped.append("newer"))
-    assert dropped == [1]
-
-
 def test_a_try_waits_until_there_is_room_for_it(network):
     owner, member, feed = different(network, 3_000, 9, 9)
     slots = member.context.sketch_slots
-    others = [object() for _ in range(MAX_TRIES)]
+    others = [WaitingTry(b"%d" % number) for number in range(MAX_TRIES)]
     for one in others:
         slots.begin_try(one)
     network.connect(member, owner, feed)
@@ -428,7 +430,7 @@ def test_a_try_waits_until_there_is_room_for_it(network):
 def test_a_try_that_waited_in_vain_does_not_begin_later(network):
     owner, member, feed = different(network, 3_000, 9, 9, owner={"sync": SELDOM})
     slots = member.context.sketch_slots
-    others = [object() for _ in range(MAX_TRIES)]
+    others = [WaitingTry(b"%d" % number) for number in range(MAX_TRIES)]
     for one in others:
         slots.begin_try(one)
     network.connect(member, owner, feed)
@@ -437,7 +439,7 @@ def test_a_try_that_waited_in_vain_does_not_begin_later(network):
     slots.end_try(others[0])
     network.run(1)
     assert moved(member, feed).sketches_asked == 0
-    assert slots.begin_try(object()), "nobody took the place"
+    assert slots.begin_try(WaitingTry(b"other")), "nobody took the place"
 
 
 def test_values_are_read_so_many_ids_at_a_time_and_sent_portion_by_portion():

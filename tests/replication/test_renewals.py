@@ -10,7 +10,6 @@ from twisted.internet.defer import Deferred
 
 from hyperbloom.keys import Identity
 from hyperbloom.replication.expiry_notices import ExpiryNotices
-from hyperbloom.replication.feed.membership import PEERS_SHARE
 from hyperbloom.replication.limits import MAX_RENEWERS, RENEWAL_SECONDS
 from hyperbloom.replication.settings import FeedSettings, TrustSettings
 from hyperbloom.trust import Chain, issue_link
@@ -70,7 +69,8 @@ def test_a_link_that_ends_soon_is_renewed_and_the_holder_goes_on_writing(network
     assert links(owner, owner.key) == 1, "there is time"
     network.run(10)
     assert left(network, member, owner.key) == pytest.approx(1_000, abs=5)
-    assert links(owner, owner.key) == links(member, owner.key) == 2
+    assert links(owner, owner.key) == 1, "the new link is in the place of the old one"
+    assert links(member, owner.key) == 2
     network.run(97)
     assert connection.close_reason.kind == "renewed", "before the old link ends"
     assert not owner.node.status().refusals
@@ -81,7 +81,7 @@ def test_a_link_that_ends_soon_is_renewed_and_the_holder_goes_on_writing(network
     assert owner.values(owner.key) == [b"after"]
     (peer,) = owner.node.peers()
     assert peer.expires - network.now() == pytest.approx(1_000, abs=150)
-    assert links(owner, owner.key) == 2, "renewed once"
+    assert links(owner, owner.key) == 1, "renewed once"
 
 
 def test_one_is_renewed_that_ends_soon_when_it_connects(network):
@@ -214,7 +214,7 @@ def test_a_member_renews_no_longer_than_its_own_chain_and_once(network):
     network.run(60)
     own = middle.feed(owner.key).trust.chain.expires
     assert last.feed(owner.key).trust.chain.expires == own
-    assert links(middle, owner.key) == 3
+    assert links(middle, owner.key) == 2, "its own, and the last one's in place of the first"
 
 
 def test_a_peer_without_the_extension_is_sent_nothing(network, monkeypatch):
@@ -376,10 +376,12 @@ def test_a_flood_is_dropped_unread(hostile, monkeypatch):
 
 def test_of_so_many_keys_is_remembered_when_they_sent_one(hostile):
     renewals = hostile.victim.feed(hostile.feed).renewals
+    assert renewals._may_come((b"honest",))
     for number in range(MAX_RENEWERS + 1):
-        assert renewals._may_come(number.to_bytes(32, "big"))
+        assert renewals._may_come((b"member", number.to_bytes(32, "big")))
     assert len(renewals._came) == MAX_RENEWERS
-    assert not renewals._may_come(MAX_RENEWERS.to_bytes(32, "big")), "just now"
+    assert not renewals._may_come((b"member", MAX_RENEWERS.to_bytes(32, "big"))), "just now"
+    assert not renewals._may_come((b"honest",)), "keys of one member push out his own ones"
 
 
 def test_a_clock_that_is_ahead_takes_nothing_that_is_over_by_it(hostile):
@@ -396,7 +398,8 @@ def test_a_clock_that_is_ahead_takes_nothing_that_is_over_by_it(hostile):
 def test_by_hand_and_by_itself_are_told_apart_by_the_issuer_alone(hostile):
     trust = hostile.owner.feed(hostile.feed).trust
     key, now = Identity(b"k" * 32).public_key, hostile.network.now()
-    trust.issue_link(key, expires=now + DAY, share=PEERS_SHARE, by_hand=False)
+    way = hostile.own.extended(hostile.link(Identity(b"i" * 32), key))
+    trust.issue_link(key, expires=now + DAY, shortens=way)
     assert trust.membership.renewable(key) is None
     trust.issue_link(key, expires=now + DAY)
     link = trust.membership.renewable(key)

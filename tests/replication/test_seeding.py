@@ -32,7 +32,7 @@ THEIRS = FeedSettings(
     retain_age=5.0,
     retain_values=6,
     retain_bytes=7,
-    tombstones="members",
+    tombstones="owner",
 )
 
 

@@ -12,6 +12,7 @@ from hyperbloom.replication.limits import (
     CATCH_UP_SECONDS,
     DOUBT_SECONDS,
     FULL_PLAN_SECONDS,
+    LEAST_RATE,
     MAX_TRY_SYMBOLS,
     SKETCH_ROUNDS,
     SKETCH_SECONDS,
@@ -87,11 +88,21 @@ def test_each_block_gives_the_peer_its_time_again():
     one = Driven(SPEAKS)
     begun(one)
     one.now += SKETCH_SECONDS - 1
-    one.schedule.sketch_moved(now=one.now)
+    one.schedule.sketch_moved(0, now=one.now)
     assert one.wait == SKETCH_SECONDS
     assert one.wake() == PLAN, "nothing came for so long"
-    one.schedule.sketch_moved(now=one.now)
+    one.schedule.sketch_moved(0, now=one.now)
     assert one.schedule.is_planning
+
+
+def test_an_answer_has_more_time_the_longer_it_is_and_not_again_while_it_comes():
+    one = Driven(SPEAKS)
+    begun(one)
+    one.schedule.sketch_moved(20_000, now=one.now)
+    wait = SKETCH_SECONDS + 20_000 * SYMBOL_BYTES / LEAST_RATE
+    assert one.wait == wait
+    one.schedule.sketch_moved(0, now=one.now + 1)
+    assert one.wait == wait
 
 
 def test_what_does_not_decode_is_tried_with_a_salt_and_then_by_a_plan():
@@ -207,3 +218,16 @@ def test_a_try_of_the_peer_that_came_to_nothing_is_not_repeated():
     assert begun(one) == PLAN
     one.planned()
     assert begun(one) == TRY
+
+
+def test_behind_a_try_of_the_peer_it_is_compared_with_soon_but_not_for_ever():
+    one = Driven(replace(SPEAKS, is_reconciled=True))
+    waits = []
+    for _ in range(SKETCH_ROUNDS):
+        assert begun(one) is None
+        one.schedule.peer_tried(now=one.now)
+        waits.append(one.wait)
+    assert waits[:2] == [DOUBT_SECONDS] * 2
+    assert waits[2:] == [16.0, INTERVAL], (
+        "who begins try after try is not compared with each second"
+    )

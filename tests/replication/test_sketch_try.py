@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperbloom.replication.limits import MOST_QUESTIONS
 from hyperbloom.replication.schedule.sketch_try import (
+    OLDER_SYMBOLS,
     SYMBOL_BYTES,
     SketchOutcome,
     SketchTry,
+    first_block,
     first_symbols,
 )
 from hyperbloom.sketches import (
@@ -23,9 +26,11 @@ from hyperbloom.sketches import (
     pack,
     salted,
     sketch_key,
+    symbols_for,
 )
 from hyperbloom.store.records import SetFigures
 from hyperbloom.wire import Range, Sketch
+from hyperbloom.wire.limits import LEAST_SKETCH_SYMBOLS
 
 KEY = sketch_key(b"k" * 32)
 WHOLE = (Range(start=b""),)
@@ -80,7 +85,7 @@ def tried(here, there, *, first=128, most=LENGTH, salt=b"", block=8_192, length=
         question = None
         for sketch in sketches:
             one.take(sketch)
-        while one.has_blocks and one.outcome is None:
+        while one.is_answered and one.outcome is None:
             assert question is None
             question = one.step(mine, figures(here))
     return SimpleNamespace(one=one, trips=trips)
@@ -106,8 +111,8 @@ def test_what_differs_comes_out_whatever_is_shared(salt):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(0, 60), st.integers(0, 60), st.integers(0, 40), st.integers(1, 200),
-    st.integers(1, 90),
+    st.integers(0, 60), st.integers(0, 60), st.integers(0, 40), st.integers(1, 1_500),
+    st.integers(LEAST_SKETCH_SYMBOLS, 500),
 )  # fmt: skip
 def test_any_two_sets_in_any_blocks(mine, theirs, both, first, block):
     shared = ids_of(range(both))
@@ -230,6 +235,8 @@ def test_our_own_sequence_may_be_the_shorter_one():
 
 
 def of(first=0, symbols=4, values=3, digest=b"d" * 32, packed=None):
+    if not symbols:
+        return Sketch.nothing(1, first)
     packed = bytes(25 * symbols) if packed is None else packed
     return Sketch(
         number=1, first=first, symbols=symbols, values=values, digest=digest, packed=packed
@@ -240,15 +247,18 @@ def of(first=0, symbols=4, values=3, digest=b"d" * 32, packed=None):
     ("before", "wrong", "why"),
     [
         ((), of(first=1), "not those that it was asked for"),
-        ((), of(symbols=9), "not those that it was asked for"),
-        ((of(),), of(), "not those that it was asked for"),
-        ((of(),), of(first=4, symbols=5), "not those that it was asked for"),
-        ((of(),), of(first=4, values=4), "two different sets"),
-        ((of(),), of(first=4, digest=b"e" * 32), "two different sets"),
+        ((), of(symbols=261), "not those that it was asked for"),
+        ((of(symbols=256),), of(), "not those that it was asked for"),
+        ((of(symbols=256),), of(first=256, symbols=5), "not those that it was asked for"),
+        ((of(symbols=256),), of(first=256, values=4), "two different sets"),
+        ((of(symbols=256),), of(first=256, digest=b"e" * 32), "two different sets"),
+        ((of(symbols=255),), of(first=255), "fewer than 256 symbols at a time"),
+        ((of(symbols=255), of(first=255, symbols=0)), of(first=255), "not those that it was asked"),
+        ((of(symbols=260),), of(first=260, symbols=0), "not those that it was asked for"),
     ],
 )
 def test_symbols_that_were_not_asked_for_are_refused(before, wrong, why):
-    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=8, most=100)
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=260, most=1_000)
     for sketch in before:
         one.take(sketch)
     with pytest.raises(ValueError, match=why):
@@ -256,7 +266,7 @@ def test_symbols_that_were_not_asked_for_are_refused(before, wrong, why):
 
 
 def test_symbols_that_were_packed_wrongly_are_refused():
-    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=8, most=100)
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=4, most=100)
     one.take(of(packed=b"too short"))
     with pytest.raises(ValueError, match="not the bytes of 4 symbols"):
         one.step(no_symbols(100), SetFigures(1, b"x" * 32))
@@ -279,3 +289,99 @@ def test_more_than_our_own_sequence_has_is_not_asked_for():
     assert one.step(sequence(here, length=512), figures(here)) is None
     assert one.outcome is SketchOutcome.REFUSED
     assert one.symbols == 128
+
+
+def block_of(request, first, count, theirs, of_whom):
+    return Sketch(
+        number=request.number,
+        first=first,
+        symbols=count,
+        values=of_whom.count,
+        digest=of_whom.digest,
+        packed=pack(theirs[:, first : first + count], first=first, count=of_whom.count),
+    )
+
+
+def test_an_answer_is_decoded_when_it_is_whole():
+    here, there = ids_of(range(900)), ids_of(range(100, 1_000))
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=600, most=LENGTH)
+    theirs, of_whom = sequence(there), figures(there)
+    for first, count in ((0, 256), (256, 300)):
+        one.take(block_of(one.first_question, first, count, theirs, of_whom))
+        assert not one.is_answered
+    one.take(block_of(one.first_question, 556, 44, theirs, of_whom))
+    assert one.is_answered
+    assert one.step(sequence(here), figures(here)) is None
+    assert one.outcome is SketchOutcome.TAKEN
+
+
+def test_what_came_before_the_end_of_a_sequence_may_be_enough():
+    here, there = ids_of(range(900)), ids_of(range(10, 910))
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=600, most=LENGTH)
+    one.take(block_of(one.first_question, 0, 100, sequence(there), figures(there)))
+    one.take(Sketch.nothing(1, 100))
+    assert one.is_answered
+    assert one.step(sequence(here), figures(here)) is None
+    assert one.outcome is SketchOutcome.TAKEN
+
+
+def random_ids(count, seed):
+    data = random.Random(seed).randbytes(16 * count)
+    return {data[at : at + 16] for at in range(0, len(data), 16)}
+
+
+def many_differ(length, values=9_000, differ=4_000):
+    """A try of a set that differs from the peer's by more than a short sequence tells."""
+    shared = random_ids(values - differ // 2, 1)
+    here, there = shared | random_ids(differ // 2, 2), shared | random_ids(differ // 2, 3)
+    one = SketchTry(number=7, salt=b"", ranges=WHOLE, key=KEY, first=128, most=20_000)
+    mine, theirs = sequence(here, length=20_000), sequence(there, length=length)
+    question, asked = one.first_question, []
+    while question is not None:
+        asked.append((question.first, question.count))
+        for sketch in answers(question, there, theirs):
+            one.take(sketch)
+        question = one.step(mine, figures(here))
+    return one, asked
+
+
+def test_a_sequence_of_an_older_node_costs_one_question_and_not_all_of_its_symbols():
+    one, asked = many_differ(OLDER_SYMBOLS)
+    assert one.outcome is SketchOutcome.REFUSED
+    assert asked == [(0, 128), (OLDER_SYMBOLS, 1)]
+    assert one.symbols == 128
+
+
+def test_a_sequence_that_is_long_enough_is_asked_once_whether_it_is():
+    one, asked = many_differ(8_192)
+    assert one.outcome is SketchOutcome.TAKEN
+    assert one.differences == 4_000
+    assert asked.count((OLDER_SYMBOLS, 1)) == 1
+    assert [first for first, count in asked if count > 1] == sorted(
+        first for first, count in asked if count > 1
+    )
+    assert one.symbols <= 1.06 * symbols_for(4_000)
+
+
+@pytest.mark.parametrize(
+    ("first", "there", "symbols"),
+    [(4_096, 65_536, 4_096), (4_097, 65_536, 128), (4_097, 65_537, 4_097), (128, 300, 128)],
+)
+def test_a_first_question_is_not_longer_than_an_older_sequence(first, there, symbols):
+    assert first_block(first, there) == symbols
+
+
+def test_a_try_has_so_many_questions():
+    """Symbols that seem to need a few more each time."""
+    one = SketchTry(number=1, salt=b"", ranges=WHOLE, key=KEY, first=128, most=32_768)
+    mine, theirs = no_symbols(32_768), no_symbols(32_768)
+    theirs[0, :] = 1
+    question, asked = one.first_question, 0
+    while question is not None:
+        asked += 1
+        one.take(
+            block_of(question, question.first, question.count, theirs, SetFigures(5, b"d" * 32))
+        )
+        question = one.step(mine, SetFigures(5, b"e" * 32))
+    assert one.outcome is SketchOutcome.UNDECODED
+    assert asked == MOST_QUESTIONS

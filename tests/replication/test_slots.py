@@ -48,7 +48,7 @@ def slots(**limits):
 
 
 def proof(key, *, branch=b"b", feed=b"f"):
-    return Proof(feed=feed, key=key, branch=branch)
+    return Proof(feed=feed, path=(branch, key))
 
 
 def take(room, one, network="n", **proved):
@@ -119,6 +119,28 @@ def test_who_makes_keys_for_itself_makes_room_for_other_branches():
     assert take(room, "more", key=b"more", branch=b"its own") == "more"
     assert take(room, "honest", "m", key=b"honest", branch=b"honest") == 29
     assert take(room, "other", "m", key=b"other", branch=b"other") == 28
+
+
+def test_within_a_branch_it_goes_on_to_the_one_below_with_most():
+    room = slots(connections=16, connections_per_address=16)
+
+    def come(name, *path):
+        assert room.enter(name, network="n", dialled=False) is None
+        gone = room.prove(name, Proof(feed=b"f", path=path))
+        if gone is not None:
+            room.leave(gone)
+        return gone
+
+    for number in range(5):
+        assert come(f"member {number}", b"group", b"member %d" % number) is None
+    for number in range(7):
+        assert come(f"flood {number}", b"group", b"hostile", b"key %d" % number) is None
+    for number in range(3):
+        assert come(f"honest {number}", b"honest", b"key %d" % number) is None
+    assert come("newcomer", b"honest", b"one more") == "flood 6"
+    assert come("member 5", b"group", b"member 5") == "flood 5"
+    assert come("flood again", b"group", b"hostile", b"another") == "flood again"
+    assert come("beside it", b"third", b"key") == "flood 4"
 
 
 def test_a_key_loses_the_oldest_connection_where_it_has_most():

@@ -71,12 +71,12 @@ def test_a_new_peer_is_not_asked_while_it_has_no_more_than_it_was_sent():
     one = Driven()
     assert compared_with(one, 0) is None
     assert one.wait == DOUBT_SECONDS
-    one.situation = replace(QUIET, values_sent=500, values_moved=500)
+    one.situation = replace(QUIET, values_sent=500, moved_at=one.schedule.next_deadline)
     assert one.wake() is None, "it is being answered"
     assert one.wait == DOUBT_SECONDS
     assert compared_with(one, 500) is None
     assert not one.schedule.state.in_sync
-    one.situation = replace(QUIET, values_sent=500, values_moved=500)
+    one.situation = replace(QUIET, values_sent=500, moved_at=one.now)
     assert compared_with(one, 501) == PLAN, "it has a value of its own"
 
 
@@ -190,8 +190,7 @@ def test_while_values_move_the_comparison_waits_but_not_beyond_the_interval():
     differing(one)
     begun = one.now
     while one.now < begun + INTERVAL - DOUBT_SECONDS:
-        moved = one.situation.values_moved + 1
-        one.situation = replace(one.situation, values_moved=moved)
+        one.situation = replace(one.situation, moved_at=one.schedule.next_deadline)
         assert one.wake() is None
         assert one.wait <= DOUBT_SECONDS
     one.situation = replace(one.situation, is_receiving=True)
@@ -217,7 +216,7 @@ def test_a_peer_whose_answer_still_comes_is_not_asked_for_it_again(monkeypatch, 
     begun, came = one.now, 0
     while came < 999:
         came = min(999, int((one.schedule.next_deadline - begun) / interval * 100) + 1)
-        one.situation = replace(one.situation, values_new=came, values_moved=came)
+        one.situation = replace(one.situation, values_new=came, moved_at=one.schedule.next_deadline)
         assert one.wake() is None, f"asked again after {one.now - begun} s, {came} values"
     assert one.now - begun >= 9 * interval
     # The last one never comes: nothing moves any more, and it is asked for.
@@ -234,7 +233,7 @@ def test_who_draws_an_answer_out_is_asked_again_within_an_hour():
     while command is None:
         assert one.now - begun <= AWAITED_SECONDS + INTERVAL
         came = one.situation.values_new + 1
-        one.situation = replace(one.situation, values_new=came, values_moved=came)
+        one.situation = replace(one.situation, values_new=came, moved_at=one.schedule.next_deadline)
         command = one.wake()
     assert isinstance(command, CompareDigests)
     assert one.now - begun >= AWAITED_SECONDS
@@ -243,9 +242,9 @@ def test_who_draws_an_answer_out_is_asked_again_within_an_hour():
 def test_the_comparison_comes_a_second_after_the_last_value():
     one = Driven()
     differing(one)
-    one.situation = replace(one.situation, values_moved=7)
+    moved_at = one.now + 0.02
+    one.situation = replace(one.situation, moved_at=moved_at)
     assert one.wake() is None
-    moved_at = one.now
     assert isinstance(one.wake(), CompareDigests)
     assert one.now == moved_at + DOUBT_SECONDS
 
@@ -405,7 +404,7 @@ SITUATIONS = st.builds(
         was_asked=busy,
         is_receiving=busy,
         awaits_reply=busy,
-        values_moved=moved,
+        moved_at=moved,
         values_new=moved,
     ),
     st.booleans(),
@@ -444,7 +443,7 @@ def test_in_any_order_of_events_one_thing_is_asked_at_a_time(events):
             case "came" if number is not None:
                 one.schedule.digest_came(number, now=one.now)
             case "symbols":
-                one.schedule.sketch_moved(now=one.now)
+                one.schedule.sketch_moved(0, now=one.now)
             case SketchOutcome():
                 command = one.schedule.sketch_over(name, 0.0, now=one.now, situation=situation)
                 if before is BeginSketch:

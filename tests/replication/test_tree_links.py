@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from players import Instead, Intruder, numbered
 from sim import Network
+from twisted.internet.defer import fail
 
 from hyperbloom.digests import value_ids
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import GRAFT_SECONDS, PULL_SECONDS, TELL_SECONDS
 from hyperbloom.replication.settings import FeedSettings, SyncSettings
 from hyperbloom.replication.sync.peer import Peering
+from hyperbloom.store import StoreError
 from hyperbloom.wire.events import DataReceived
 from hyperbloom.wire.extensions.broadcast_tree import (
     BROADCAST_TREE,
@@ -222,6 +224,31 @@ def test_who_is_to_be_told_is_told_and_gets_what_it_asks_for_from_the_log(networ
     intruder.send(network, write(ValuesPull(link=LinkKind.AS_BEFORE, ids=ids + b"\xff" * 16)))
     sent = [value for event in seen if isinstance(event, DataReceived) for value in event.values]
     assert sorted(sent) == sorted(values)
+
+
+def test_a_value_that_could_not_be_written_is_not_known(network, monkeypatch):
+    nodes, feed, intruder, _ = member(network)
+    values, (value_id,) = nodes[0].feed(feed).values, [value_ids([b"lost"])]
+    tree = nodes[0].feed(feed).tree.tree
+    tree.join((b"one more",))  # with one link alone nothing would be known
+    monkeypatch.setattr(values, "accept", lambda *_, path: fail(StoreError("the disk is full")))
+    intruder.send(network, intruder.session.send_data([b"lost"]))
+    assert value_id not in tree._known
+    monkeypatch.undo()
+    put(network, nodes[1], feed, b"lost", seconds=1)
+    assert nodes[0].values(feed) == [b"lost"]
+    assert tree._known[value_id].is_settled
+
+
+def test_a_value_that_was_there_is_known_when_it_comes_again(network):
+    nodes, feed, intruder, seen = member(network)
+    put(network, nodes[0], feed, b"there")
+    tree, (value_id,) = nodes[0].feed(feed).tree.tree, [value_ids([b"there"])]
+    tree._known.clear()
+    intruder.send(network, intruder.session.send_data([b"there"]))
+    assert tree._known[value_id].is_settled
+    intruder.send(network, intruder.session.send_extension(ValuesTold(ids=value_id)), seconds=1)
+    assert not any(pull.ids for pull in pulls(seen)), "it is asked of nobody"
 
 
 def test_values_that_nobody_remembers_are_found_by_their_ids(network):

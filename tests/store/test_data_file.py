@@ -177,17 +177,6 @@ def test_both_first_pages_are_of_the_format(file: DataFile, meta: int, field: in
         check_data_file(file.path)
 
 
-def test_a_snapshots_file_ends_with_its_last_page(file: DataFile) -> None:
-    file.say_that_it_ends_at(file.pages - 1)
-    file.path.write_bytes(file.content)
-    check_data_file(file.path, is_compact=True)
-    with file.path.open("ab") as longer:
-        longer.write(b"\0")
-    check_data_file(file.path)
-    with pytest.raises(StoreCorrupt, match="longer than its pages"):
-        check_data_file(file.path, is_compact=True)
-
-
 def test_a_folder_in_the_files_place_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "data.mdb").mkdir()
     with pytest.raises(StoreCorrupt, match="is empty or no file"):

@@ -292,7 +292,7 @@ def test_an_older_snapshot_is_read_and_verified_as_it_is(snapshot):
 
 
 def test_an_older_snapshot_is_restored_and_seeds(snapshot, tmp_path):
-    restore_store(snapshot, tmp_path / "new", node_key=None, verify=True)
+    restore_store(snapshot, tmp_path / "new", node_key=None)
     with closing(Store.open(tmp_path / "new", durable=False)) as store:
         assert store.feed(FEED).digest is None
         finish(store)
@@ -321,7 +321,7 @@ def test_an_older_snapshot_that_holds_other_values_than_it_says_is_found(tmp_pat
     store.close()
     assert "its digest is kept" in verify_path(tmp_path / "bad").problems[0]
     with pytest.raises(StoreCorrupt, match="its digest is kept"):
-        restore_store(tmp_path / "bad", tmp_path / "new", node_key=None, verify=True)
+        restore_store(tmp_path / "bad", tmp_path / "new", node_key=None)
     with pytest.raises(StoreCorrupt, match="other values than it says"):
         seed_store(tmp_path / "bad", tmp_path / "new", feeds=None, now=1e9)
 
@@ -332,7 +332,7 @@ def test_a_snapshot_taken_meanwhile_says_so_and_is_restored(store, tmp_path, mon
     store.snapshot(tmp_path / "copy")
     assert '"digest": null' in (tmp_path / "copy" / "snapshot.json").read_text()
     assert verify_path(tmp_path / "copy").problems == []
-    restore_store(tmp_path / "copy", tmp_path / "new", node_key=None, verify=True)
+    restore_store(tmp_path / "copy", tmp_path / "new", node_key=None)
     with closing(Store.open(tmp_path / "new", durable=False)) as restored:
         assert restored.feed(FEED).digest_left == 31
         finish(restored)

@@ -27,6 +27,7 @@ from hyperbloom.store.write_queue import OWN, Queued, WriteQueue
 
 FEED = b"f" * 32
 A, B = b"a" * 32, b"b" * 32
+OF_A, OF_B = (A,), (B,)
 
 
 @dataclass
@@ -52,7 +53,7 @@ def names(group):
 def test_own_operations_do_not_wait_behind_what_a_peer_has_queued():
     waiting = WriteQueue()
     for number in range(1_000):
-        waiting.add(queued(A, PIECE_BYTES, number))
+        waiting.add(queued(OF_A, PIECE_BYTES, number))
     waiting.add(queued(OWN, 300, "own"))
     group = waiting.take()
     assert "own" in names(group)
@@ -64,7 +65,7 @@ def test_a_peer_does_not_wait_behind_own_operations_either():
     waiting = WriteQueue()
     for _ in range(4 * GROUP_OPERATIONS):
         waiting.add(queued(OWN, 300))
-    waiting.add(queued(A, PIECE_BYTES, "theirs"))
+    waiting.add(queued(OF_A, PIECE_BYTES, "theirs"))
     group = waiting.take()
     assert "theirs" in names(group)
     assert len(group) <= GROUP_OPERATIONS
@@ -86,7 +87,7 @@ def test_own_operations_go_alone_behind_a_group_of_others(store, monkeypatch):
     desk.hold()
     monkeypatch.setattr("hyperbloom.store.writer.commit_group", commit)
     for number in range(40):
-        desk.writer.submit(Weight(PIECE_BYTES, [], number), lambda result: None, origin=A)
+        desk.writer.submit(Weight(PIECE_BYTES, [], number), lambda result: None, origin=OF_A)
     desk.let_go()
     assert done.wait(30)
     desk.finish()
@@ -143,9 +144,9 @@ def test_callers_who_were_answered_together_are_written_together_again(
 def test_two_peers_have_the_same_however_much_one_has_queued(sizes):
     waiting = WriteQueue()
     for _ in range(5_000):
-        waiting.add(queued(A, sizes[0]))
+        waiting.add(queued(OF_A, sizes[0]))
     for _ in range(2_000):
-        waiting.add(queued(B, sizes[1]))
+        waiting.add(queued(OF_B, sizes[1]))
     had = Counter()
     for _ in range(3):
         for one in waiting.take():
@@ -156,7 +157,7 @@ def test_two_peers_have_the_same_however_much_one_has_queued(sizes):
 def test_who_is_alone_has_all_of_a_group_and_the_order_stays():
     waiting = WriteQueue()
     for number in range(100):
-        waiting.add(queued(A, PIECE_BYTES, number))
+        waiting.add(queued(OF_A, PIECE_BYTES, number))
     assert waiting.bytes == 100 * PIECE_BYTES
     taken = names(waiting.take())
     assert len(taken) == GROUP_BYTES // PIECE_BYTES
@@ -169,7 +170,7 @@ def test_who_is_alone_has_all_of_a_group_and_the_order_stays():
 def test_a_transaction_has_so_many_operations_of_a_peer_and_no_more():
     waiting = WriteQueue()
     for number in range(GROUP_OPERATIONS + 1):
-        waiting.add(queued(A, 1, number))
+        waiting.add(queued(OF_A, 1, number))
     assert names(waiting.take()) == list(range(GROUP_OPERATIONS))
     assert names(waiting.take()) == [GROUP_OPERATIONS]
 
@@ -177,7 +178,7 @@ def test_a_transaction_has_so_many_operations_of_a_peer_and_no_more():
 def test_what_was_not_written_comes_first_the_next_time():
     waiting = WriteQueue()
     for number in range(8):
-        waiting.add(queued(A, PIECE_BYTES, number))
+        waiting.add(queued(OF_A, PIECE_BYTES, number))
     waiting.add(queued(OWN, 300, "own"))
     group = waiting.take()
     waiting.put_back(group[3:])
@@ -187,8 +188,8 @@ def test_what_was_not_written_comes_first_the_next_time():
 
 def test_an_operation_of_more_than_a_turn_has_its_turn_all_the_same():
     waiting = WriteQueue()
-    waiting.add(queued(A, 3 * QUANTUM_BYTES, "long"))
-    waiting.add(queued(B, 300, "short"))
+    waiting.add(queued(OF_A, 3 * QUANTUM_BYTES, "long"))
+    waiting.add(queued(OF_B, 300, "short"))
     assert sorted(names(waiting.take())) == ["long", "short"]
 
 
@@ -255,7 +256,7 @@ def test_a_transaction_ends_when_it_has_taken_its_time(store):
     commits = []
     answers = []
     for number in range(6):
-        desk.writer.submit(Slow(300, desk.done, number), answers.append, origin=A)
+        desk.writer.submit(Slow(300, desk.done, number), answers.append, origin=OF_A)
     desk.finish()
     while not desk.deliveries.empty():
         desk.deliveries.get()()
@@ -279,7 +280,7 @@ def test_others_have_less_time_beside_own_operations_from_when_theirs_begin(stor
     for name in ("own", "own too"):
         desk.writer.submit(Slow(300, desk.done, name), lambda result: None)
     for number in range(4):
-        desk.writer.submit(Slow(300, desk.done, number), lambda result: None, origin=A)
+        desk.writer.submit(Slow(300, desk.done, number), lambda result: None, origin=OF_A)
     desk.finish()
     assert 4 * 0.6 * OWN_WAITS_SECONDS < GROUP_SECONDS, "else all of it would be late"
     assert list(groups.values()) == [["own", "own too", 0, 1], [2, 3]]
@@ -359,7 +360,7 @@ def test_an_insert_is_answered_before_the_flood_that_was_there_first(store):
     tiny = [b"%07d" % number for number in range(80_000)]
     for piece in pieces_of(tiny):
         op = AppendValues(FEED, piece, A, 1)
-        desk.writer.submit(op, lambda result: answered.append(A), origin=A)
+        desk.writer.submit(op, lambda result: answered.append(A), origin=OF_A)
     for number in range(20):
         op = AppendValues(FEED, [b"own %d" % number], B, 1)
         desk.writer.submit(op, lambda result: answered.append(OWN))
@@ -392,7 +393,7 @@ def test_a_transaction_of_others_is_short_by_what_the_disk_took_while_own_insert
     desk.hold()
     monkeypatch.setattr("hyperbloom.store.writer.commit_group", commit)
     for number in range(200):
-        desk.writer.submit(Weight(PIECE_BYTES, [], number), lambda result: None, origin=A)
+        desk.writer.submit(Weight(PIECE_BYTES, [], number), lambda result: None, origin=OF_A)
     desk.writer.submit(AppendValues(FEED, [b"own"], B, 1), lambda result: None)
     desk.finish()
     assert "own" in groups[0]

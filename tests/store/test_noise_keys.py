@@ -55,8 +55,22 @@ def test_what_is_no_key_and_no_time_is_refused():
             RememberNoise(key, 0)
         with pytest.raises(ValueError, match="32 bytes"):
             ForgetNoise(key)
+        with pytest.raises(ValueError, match="32 bytes"):
+            RememberNoise(KEY, 0, instead=key)
+    with pytest.raises(ValueError, match="8 bytes"):
+        RememberNoise(KEY, 0, b"short")
     with pytest.raises(ValueError, match="microseconds"):
         RememberNoise(KEY, -1)
+
+
+def test_the_branch_is_kept_and_one_key_goes_for_another(store, run):
+    run(RememberNoise(KEY, 5, b"branch 1"))
+    run(RememberNoise(KEY, 9, b"branch 2"))
+    run(RememberNoise(b"l" * 32, 10))
+    assert [one.branch for one in store.noise_keys()] == [b"branch 2", b""]
+    run(RememberNoise(b"m" * 32, 11, b"branch 3", instead=KEY))
+    assert set(kept(store)) == {b"l" * 32, b"m" * 32}
+    assert store.verify().problems == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +108,7 @@ def test_a_store_from_before_has_none(tmp_path):
     assert snapshot.noise_keys() == []
     assert snapshot.verify().ok
     snapshot.close()
-    restore_store(tmp_path / "older", tmp_path / "new", node_key=None, verify=True)
+    restore_store(tmp_path / "older", tmp_path / "new", node_key=None)
     again = Store.open(tmp_path / "new")
     WriterInline(again).submit(RememberNoise(KEY, 5), lambda _: None)
     assert kept(again) == {KEY: (5, 5)}

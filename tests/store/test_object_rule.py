@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 
 import pytest
 
 from hyperbloom.store import Store, WriterInline, limits
+from hyperbloom.store.limits import OWN_PART, PAST_PART
 from hyperbloom.store.objects.offers import OfferedChange, OfferedObject, OfferedRemoval
 from hyperbloom.store.objects.records import (
     COUNTS_KEY,
     LIVE,
     PAST,
     Verdict,
+    disk_bytes,
     hash_bytes,
     pack_fields,
+    unpack_fields,
     unpack_past,
 )
 from hyperbloom.store.objects.rule import OfferObjects
+from hyperbloom.store.objects.table import DiskBounds
 
 NAME = {"name": "Ada", "n": 0}
 
@@ -43,10 +48,17 @@ class Table:
         self.writer = WriterInline(self.store)
         self.at = 0
 
-    def offer(self, *offers, most=1_000_000):
+    def offer(self, *offers, most=1_000_000, **more):
         self.at += 1
+        told = self.step(*offers, most=most, **more)
+        while len(told) < len(offers):
+            told += self.step(*offers[len(told) :], most=most, **more)
+        return told
+
+    def step(self, *offers, most=1_000_000, **more):
+        """What one transaction does of the offers."""
         results = []
-        self.writer.submit(OfferObjects(offers, self.at, most), results.append)
+        self.writer.submit(OfferObjects(offers, self.at, most, **more), results.append)
         if isinstance(results[0], BaseException):
             raise results[0]
         return results[0]
@@ -109,10 +121,10 @@ def test_late_news_of_an_object_that_went_on_is_told_what_holds(table):
     table.offer(made(), change(1, 2, 20), change(2, 3, 30))
     (stale,) = table.offer(made())
     assert (stale.verdict, stale.after.hash, stale.stamp) == (Verdict.STALE, 3, 30)
-    assert stale.offered == NAME
+    assert unpack_fields(stale.offered) == NAME
     (crossed,) = table.offer(change(1, 9, 25))
     assert (crossed.verdict, crossed.hash, crossed.after.hash) == (Verdict.STALE, 9, 3)
-    assert crossed.offered == {"name": "Ada", "n": 9}
+    assert unpack_fields(crossed.offered) == {"name": "Ada", "n": 9}
 
 
 def test_a_removed_object_does_not_come_back_by_old_news(table):
@@ -469,3 +481,126 @@ def test_a_snapshot_holds_the_objects(table, tmp_path):
     copy = Store.open_readonly(tmp_path / "copy")
     assert copy.object_figures() == table.store.object_figures()
     copy.close()
+
+
+BIG = {"text": "x" * 5_000}
+#: What LMDB needs for it: two pages, and its place among the others.
+BIG_BYTES = disk_bytes(len(pack_fields(BIG)) + 42)
+
+
+def bounds(objects, of_one):
+    """Room for so many of BIG, and for so many of one origin."""
+    live = -(-objects * BIG_BYTES * OWN_PART // (OWN_PART - 1))
+    return DiskBounds(-(-live * PAST_PART // (PAST_PART - 1)), of_one * BIG_BYTES)
+
+
+def brought(origin, objects=9, of_one=9):
+    return {"origin": origin, "bounds": bounds(objects, of_one)}
+
+
+def test_one_origin_has_its_part_of_the_disk_and_all_have_theirs(table):
+    two = [Verdict.CREATED] * 2
+    offers = [made(n, fields=BIG) for n in range(40)]
+    full = [Verdict.FULL]
+    assert table.said(*offers[:3], **brought(b"one", 5, 2)) == two + full
+    assert table.said(*offers[2:5], **brought(b"two", 5, 2)) == two + full
+    assert table.said(*offers[4:6], **brought(b"three", 5, 2)) == [Verdict.CREATED, *full]
+    own = made(6, fields={"n": 1})
+    assert table.said(own, bounds=bounds(5, 2)) == [Verdict.CREATED], "this node's own"
+    assert table.said(removal(0, 20), **brought(b"two", 5, 2)) == [Verdict.REMOVED]
+    assert table.said(offers[7], **brought(b"one", 5, 2)) == full, "there is no room in all"
+    assert table.said(removal(6, 20)) == [Verdict.REMOVED]
+    assert table.said(offers[7], **brought(b"one", 5, 2)) == [Verdict.CREATED]
+    table.check()
+
+
+def test_whoever_makes_an_object_larger_brings_all_of_it(table):
+    small = {"text": ""}
+    table.offer(made(1, fields=small), made(2, fields=small), **brought(b"one"))
+    grow = [change(n, n + 10, 20, **BIG) for n in (1, 2)]
+    assert table.said(*grow, **brought(b"two", 9, 1)) == [Verdict.CHANGED, Verdict.FULL]
+    assert table.said(made(3, fields=BIG), **brought(b"one", 9, 1)) == [Verdict.FULL]
+    assert table.said(change(11, 21, 30, text="y" * 5_000), **brought(b"one", 9, 1)) == [
+        Verdict.CHANGED
+    ], "what does not grow stays in the part that it is in"
+    assert table.said(change(21, 31, 40, text=""), **brought(b"two", 9, 0)) == [Verdict.CHANGED]
+    assert table.said(change(31, 41, 50, **BIG), **brought(b"one", 9, 0)) == [Verdict.FULL]
+    table.check()
+
+
+def test_past_versions_have_a_part_of_the_disk(table):
+    more = {"bounds": bounds(9, 9)}
+    for number in range(1, 40):
+        table.offer(made(number, 10, BIG), removal(number, 20), **more)
+        kept = table.store.object_figures()
+        assert kept.disk_bytes <= more["bounds"].past
+    assert 0 < kept.past < 10
+
+
+@pytest.mark.parametrize("size", [1, 500, 1_990, 1_992, 1_993, 3_000, 4_080, 4_081, 65_000])
+def test_what_a_record_takes_on_disk_is_no_more_than_is_counted(tmp_path, size):
+    fields = {"a": bytes(size)}
+    table = Table(tmp_path / "store")
+    before = table.store.size().used_bytes
+    count = 200
+    table.offer(*(made(random.getrandbits(62), fields=fields) for _ in range(count)))
+    counted = table.store.object_figures().disk_bytes
+    assert table.store.size().used_bytes - before <= counted + 40 * 4_096
+    table.check().store.close()
+
+
+def test_a_long_chain_is_followed_in_steps(table):
+    length = 60_000
+    for begin in range(1, length, 10_000):
+        first = [made()] if begin == 1 else []
+        table.offer(*first, *(change(n, n + 1, 10 + n) for n in range(begin, begin + 10_000)))
+    at, seconds, told = 100_000_000, [], ()
+    while not told:
+        begun = time.thread_time()
+        table.at = at
+        told = table.step(removal(1, 99_999))
+        seconds.append(time.thread_time() - begun)
+    print(len(seconds), "steps, the longest", max(seconds))
+    assert told[0].verdict is Verdict.REMOVED
+    assert len(seconds) > 40
+    assert max(seconds) < 0.05
+    table.check()
+
+
+def test_a_step_of_what_others_send_is_bounded(table):
+    offers = [made(n, fields={"a": bytes(60_000)}) for n in range(1, 100)]
+    table.at = 1
+    told = table.step(*offers, origin=b"one")
+    assert 1 <= len(told) < 20
+    assert table.said(*offers[len(told) :], origin=b"one") == [Verdict.CREATED] * (99 - len(told))
+
+
+LATEST = 2**63 - 1
+NOW = 2_000_000_000_000
+
+
+def test_a_time_far_ahead_is_none(table):
+    table.at = NOW * 1_000
+    ahead = NOW + limits.MAX_AHEAD_MS
+    more = {"origin": b"one"}
+    for stamp, kept in ((ahead, ahead), (ahead + 1, NOW), (LATEST, NOW)):
+        (made_so,) = table.offer(made(stamp, stamp), **more)
+        assert made_so.stamp == kept
+        assert table.said(made(stamp, stamp), **more) == [Verdict.KNOWN]
+        (gone,) = table.offer(removal(stamp, stamp), **more)
+        assert (gone.verdict, gone.stamp) == (Verdict.REMOVED, kept + 1)
+    assert table.said(made(LATEST, NOW + 2), **more) == [Verdict.CREATED]
+    assert table.said(removal(ahead + 1, LATEST), **more) == [Verdict.KNOWN]
+
+
+def test_a_time_far_ahead_that_is_stored_counts_as_when_it_came(table):
+    table.at = NOW * 1_000
+    # As an older program took it: this node's own stamps are not looked at.
+    table.offer(made(1, 10), removal(1, LATEST), made(2, LATEST))
+    more = {"origin": b"one"}
+    assert table.said(made(1, NOW), **more) == [Verdict.STALE]
+    assert table.said(made(1, NOW + 1), **more) == [Verdict.CREATED]
+    (changed,) = table.offer(change(2, 3, NOW + 5), **more)
+    assert (changed.verdict, changed.stamp) == (Verdict.CHANGED, NOW + 5)
+    assert table.said(removal(3, NOW + 6), **more) == [Verdict.REMOVED]
+    table.check()

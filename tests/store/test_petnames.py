@@ -145,7 +145,7 @@ def test_a_store_from_before_has_none(tmp_path):
     assert (snapshot.names(), snapshot.pending(KEY)) == ([], [])
     assert snapshot.verify().ok
     snapshot.close()
-    restore_store(tmp_path / "older", tmp_path / "new", node_key=None, verify=True)
+    restore_store(tmp_path / "older", tmp_path / "new", node_key=None)
     again = Store.open(tmp_path / "new")
     WriterInline(again).submit(NameKey(KEY, "alice", 5), lambda _: None)
     assert called(again) == {KEY: "alice"}

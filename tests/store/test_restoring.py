@@ -117,7 +117,7 @@ def wait_for(reached):
 
 
 def test_a_restored_store_is_the_one_of_the_snapshot(snapshot, tmp_path):
-    info = restore_store(snapshot, tmp_path / "new", node_key=NODE, verify=True)
+    info = restore_store(snapshot, tmp_path / "new", node_key=NODE)
     assert figures(tmp_path / "new") == figures(tmp_path / "node")
     assert {one.key: one.digest for one in info.feeds} == {
         key: digest for key, (_, _, digest) in figures(tmp_path / "new").items()
@@ -174,13 +174,12 @@ def test_a_snapshot_that_is_not_what_it_says_is_refused(snapshot, tmp_path):
     assert not (tmp_path / "new" / "data.mdb").exists()
 
 
-def test_a_damaged_value_is_found_by_verifying(snapshot, tmp_path):
+def test_a_damaged_value_is_found(snapshot, tmp_path):
     raw = bytearray((snapshot / "data.mdb").read_bytes())
     raw[raw.index(b"01234")] ^= 1
     (snapshot / "data.mdb").write_bytes(raw)
-    restore_store(snapshot, tmp_path / "unlooked", node_key=NODE)
     with pytest.raises(StoreCorrupt, match="damaged"):
-        restore_store(snapshot, tmp_path / "new", node_key=NODE, verify=True)
+        restore_store(snapshot, tmp_path / "new", node_key=NODE)
     assert not (tmp_path / "new" / "data.mdb").exists()
 
 
@@ -313,7 +312,7 @@ def test_a_snapshot_under_load_restores_to_the_digest_it_was_taken_at(tmp_path):
         assert before <= one.count <= after, "of a moment while it was taken"
         assert states[one.count] == one.digest
         for name, make in (
-            ("restored", lambda s, t: restore_store(s, t, node_key=None, verify=True)),
+            ("restored", lambda s, t: restore_store(s, t, node_key=None)),
             ("seeded", lambda s, t: seed_store(s, t, feeds=None, now=NOW, verify=True)),
         ):
             target = tmp_path / f"{name}{number}"
@@ -375,7 +374,7 @@ def test_killed_at_any_step_it_leaves_what_was_there_or_the_whole(snapshot, tmp_
         states.append(found == whole)
         # Whatever is left is in nobody's way.
         shutil.rmtree(target.with_name(target.name + REPLACED), ignore_errors=True)
-        restore_store(snapshot, target, node_key=None, replace=True, verify=True)
+        restore_store(snapshot, target, node_key=None, replace=True)
         assert figures(target) == figures(snapshot)
         if run.returncode == 0:
             break
@@ -439,7 +438,7 @@ def test_a_snapshot_of_an_older_schema_is_restored_and_brought_up_to_date(snapsh
     (snapshot / "lock.mdb").unlink()
     with pytest.raises(SchemaMismatch, match="older version"):
         Store.open_readonly(snapshot)
-    restore_store(snapshot, tmp_path / "new", node_key=NODE, verify=True)
+    restore_store(snapshot, tmp_path / "new", node_key=NODE)
     with closing(Environment(tmp_path / "new", map_bytes=0)) as restored:
         assert schema_version(restored) == len(MIGRATIONS) + 1
     with closing(Store.open(tmp_path / "new")) as store:
@@ -493,7 +492,7 @@ ID = U32.pack(1)
 def test_a_snapshot_whose_records_make_no_sense_is_damaged(snapshot, tmp_path, database, key, data):
     bad = spoilt(snapshot, tmp_path, database, key, data)
     for make in (
-        lambda: restore_store(bad, tmp_path / "new", node_key=NODE, verify=True),
+        lambda: restore_store(bad, tmp_path / "new", node_key=NODE),
         lambda: seed_store(bad, tmp_path / "new", feeds=None, now=NOW, verify=True),
     ):
         with pytest.raises(StoreCorrupt):

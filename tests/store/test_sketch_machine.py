@@ -115,7 +115,7 @@ class SketchedStore(RuleBasedStateMachine):
         self.store.snapshot(copy)
         self.store.close()
         self.path = self.folder / f"restored {self.restored}"
-        restore_store(copy, self.path, node_key=None, verify=True)
+        restore_store(copy, self.path, node_key=None)
         self.store = Store.open(self.path, durable=False)
         self.work = None
 

@@ -12,9 +12,9 @@ from hyperbloom.store.limits import (
 )
 from hyperbloom.store.operations import LARGEST_PIECE_BYTES
 from hyperbloom.store.tables.feeds import SweepDropped
-from hyperbloom.store.write_queue import OWN, Queued, WriteQueue
+from hyperbloom.store.write_queue import OWN, Origin, Queued, WriteQueue
 
-A, B = b"a" * 32, b"b" * 32
+A, B = (b"a" * 32,), (b"b" * 32,)
 
 
 class Waiting:
@@ -24,10 +24,10 @@ class Waiting:
         self.queue = WriteQueue()
         self._added = 0
 
-    def add(self, origin: bytes, *sizes: int) -> None:
+    def add(self, origin: Origin, *sizes: int) -> None:
         for size in sizes:
             # The origin and the number stand in for whom to call back.
-            label = f"{origin[:1].decode() or 'own'} {self._added}"
+            label = f"{origin[-1][:1].decode() if origin else 'own'} {self._added}"
             self.queue.add(Queued(SweepDropped(), size, origin, Label(label)))
             self._added += 1
 

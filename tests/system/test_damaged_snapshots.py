@@ -8,6 +8,7 @@ through the real commands.
 from __future__ import annotations
 
 import collections
+import contextlib
 import faulthandler
 import json
 import os
@@ -18,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from nodes import HYPERBLOOM
 
 from hyperbloom.export.errors import SnapshotUnusable
 from hyperbloom.export.snapshots import anchor_at, open_snapshot
+from hyperbloom.replication.settings import FeedSettings
 from hyperbloom.store import (
     AppendValues,
     PutFeed,
@@ -45,7 +48,7 @@ from hyperbloom.store.restoring.seed import seed_store
 MUTANTS = int(os.environ.get("HYPERBLOOM_MUTANTS", "250"))
 PAGE = 4096
 FEED = b"f" * 32
-UNFORESEEN = 3
+REFUSED, UNFORESEEN = 1, 3
 DEADLY = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGSEGV, -signal.SIGFPE}
 
 
@@ -58,7 +61,7 @@ def whole(tmp_path_factory):
         writer = WriterInline(store)
         writer.submit(PutMeta("node_id", b"n" * 32), id)
         for feed in (FEED, b"g" * 32):
-            writer.submit(PutFeed(feed, {"alias": feed[:1].decode()}), id)
+            writer.submit(PutFeed(feed, FeedSettings(key=feed).to_json()), id)
             values = [numbers.randbytes(numbers.choice((8, 60, 300))) for _ in range(300)]
             values += [b"p" * 600 + numbers.randbytes(5_000) for _ in range(8)]
             writer.submit(AppendValues(feed, values, b"o" * 32, 1_700_000_000_000_000), id)
@@ -84,27 +87,35 @@ def mutate(content: bytes, numbers: random.Random) -> bytes:
     return bytes(changed)
 
 
-def read_in_every_way(snapshot: Path, target: Path) -> None:
-    """Raises whatever none of the readers should."""
-    verify_path(snapshot)
-    for read in (
-        lambda: restore_store(snapshot, target / "restored", node_key=None),
-        lambda: seed_store(snapshot, target / "seeded", feeds=None, now=1.8e9, verify=True),
-    ):
-        try:
-            read()
-        except StoreError:
-            continue
+def verify(snapshot: Path, target: Path) -> bool:
+    return verify_path(snapshot).ok
+
+
+def restore(snapshot: Path, target: Path) -> bool:
+    try:
+        restore_store(snapshot, target / "restored", node_key=None)
+    except StoreError:
+        return False
+    return verify_path(target / "restored").ok
+
+
+def seed_and_export(snapshot: Path, target: Path) -> bool:
+    with contextlib.suppress(StoreError):
+        seed_store(snapshot, target / "seeded", feeds=None, now=1.8e9, verify=True)
     try:
         found = open_snapshot(snapshot)
         for feed in found.feeds:
             anchor_at(snapshot, feed.key, feed.top_seq)
     except SnapshotUnusable:
-        return
+        return False
+    return True
 
 
-def outcome(snapshot: Path, target: Path) -> int:
-    """The exit code of a child that reads it, or minus the signal that ended it."""
+def outcome(snapshot: Path, target: Path, read: Callable[[Path, Path], bool] = verify) -> int:
+    """The exit code of a child that reads it (0: it is sound), or minus the signal that ended it.
+
+    UNFORESEEN if it raises what no reader should.
+    """
     child = os.fork()
     if not child:
         code = UNFORESEEN
@@ -112,8 +123,7 @@ def outcome(snapshot: Path, target: Path) -> int:
             faulthandler.disable()
             signal.alarm(60)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            read_in_every_way(snapshot, target)
-            code = 0
+            code = 0 if read(snapshot, target) else REFUSED
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -137,7 +147,7 @@ def check_commands(snapshot: Path, folder: Path) -> None:
     assert verified.stderr == ""
     if verified.returncode:
         assert verified.stdout.strip()
-    restored = command("restore", snapshot, "--to", folder / "restored", "--verify")
+    restored = command("restore", snapshot, "--to", folder / "restored")
     assert restored.returncode == (7 if verified.returncode else 0), restored
     if restored.returncode:
         assert restored.stderr.startswith("hyperbloom: ")
@@ -150,15 +160,23 @@ def test_no_mutant_of_a_snapshot_does_more_than_end_a_child(whole, snapshot, tmp
     numbers = random.Random(20)
     content = (whole / "data.mdb").read_bytes()
     found: dict[int, list[bytes]] = collections.defaultdict(list)
+    restored: list[bytes] = []
     for _ in range(MUTANTS):
         mutant = mutate(content, numbers)
         (snapshot / "data.mdb").write_bytes(mutant)
         target = tmp_path / "targets"
-        found[outcome(snapshot, target)].append(mutant)
+        codes = [outcome(snapshot, target, read) for read in (verify, restore, seed_and_export)]
+        assert set(codes) <= {0, REFUSED, *DEADLY}, codes
+        found[codes[0]].append(mutant)
+        if codes[0] and not codes[1]:
+            restored.append(mutant)
         shutil.rmtree(target, ignore_errors=True)
-    assert set(found) <= {0, *DEADLY}, {code: len(those) for code, those in found.items()}
-    deadly = [mutant for code in found if code for mutant in found[code]]
-    for mutant in deadly[:5] + found[0][:5]:
+    assert restored == [], "what `verify` refuses, `restore` does"
+    refused = MUTANTS - len(found[0])
+    print(f"{refused} of {MUTANTS} mutants refused by both")
+    assert refused > MUTANTS // 20
+    deadly = [mutant for code in DEADLY for mutant in found[code]]
+    for mutant in deadly[:5] + found[REFUSED][:3] + found[0][:3]:
         (snapshot / "data.mdb").write_bytes(mutant)
         check_commands(snapshot, tmp_path / "made")
 
@@ -169,7 +187,7 @@ def deadly(tmp_path):
     with closing(Store.open(tmp_path / "store", durable=False)) as store:
         writer = WriterInline(store)
         writer.submit(PutMeta("node_id", b"n" * 32), id)
-        writer.submit(PutFeed(FEED, {}), id)
+        writer.submit(PutFeed(FEED, FeedSettings(key=FEED).to_json()), id)
         values = [b"value %d" % number for number in range(20)]
         writer.submit(AppendValues(FEED, values, b"o" * 32, 1_700_000_000_000_000), id)
         store.snapshot(tmp_path / "deadly")
@@ -291,11 +309,16 @@ def test_a_lock_that_leads_elsewhere_is_not_written_to(snapshot, tmp_path):
     assert precious.read_text() == "dear to somebody"
 
 
-def test_a_file_longer_than_its_pages_is_not_copied(snapshot, tmp_path):
+def test_what_lies_behind_the_pages_is_not_copied(snapshot, tmp_path):
+    length = (snapshot / "data.mdb").stat().st_size
+    with (snapshot / "data.mdb").open("r+b") as file:
+        file.truncate(length + (64 << 20))
+    restore_store(snapshot, tmp_path / "restored", node_key=None)
+    assert (tmp_path / "restored" / "data.mdb").stat().st_size < 2 * length
     with (snapshot / "data.mdb").open("r+b") as file:
         file.truncate(1 << 41)
-    with pytest.raises(StoreCorrupt, match="longer than its pages"):
-        restore_store(snapshot, tmp_path / "restored", node_key=None)
+    with pytest.raises(StoreFull, match="make room"):
+        restore_store(snapshot, tmp_path / "other", node_key=None)
     done = command("verify", snapshot)
     assert done.returncode in (0, 1)
     assert done.stderr == ""
@@ -312,6 +335,52 @@ def test_a_file_that_has_no_room_is_not_copied(snapshot, tmp_path):
         file.truncate((last_page + 1) * PAGE)
     with pytest.raises(StoreFull, match="make room"):
         restore_store(snapshot, tmp_path / "restored", node_key=None)
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("taken_at", 10**400),
+        ("taken_at", -5),
+        ("taken_at", 1e300),
+        ("taken_at", True),
+        ("node_key", "ab"),
+        ("node_key", 7),
+    ],
+)
+def test_a_description_of_nonsense_is_no_snapshot(snapshot, key, told):
+    """`snapshots` divides by it, compares it and shows it."""
+    path = snapshot / "snapshot.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: told}))
+    with pytest.raises(StoreCorrupt, match="no whole snapshot"):
+        load_snapshot_info(snapshot)
+    listed = command("snapshots", snapshot.parent)
+    assert (listed.returncode, listed.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "change", [{"key": "ab"}, {"digest": "ab"}, {"count": -1}, {"bytes": 0.5}, {"top_seq": 1 << 64}]
+)
+def test_figures_of_nonsense_are_no_snapshot(snapshot, change):
+    path = snapshot / "snapshot.json"
+    told = json.loads(path.read_text())
+    told["feeds"][0].update(change)
+    path.write_text(json.dumps(told))
+    with pytest.raises(StoreCorrupt, match="no whole snapshot"):
+        load_snapshot_info(snapshot)
+
+
+@pytest.mark.parametrize("settings", [{"alias": 5}, {}, {"key": "ab"}, {"key": "67" * 32}])
+def test_settings_with_which_no_node_starts_are_not_restored(tmp_path, settings):
+    with closing(Store.open(tmp_path / "store", durable=False)) as store:
+        WriterInline(store).submit(PutFeed(FEED, settings), id)
+        store.snapshot(tmp_path / "snapshot")
+    done = command("restore", tmp_path / "snapshot", "--to", tmp_path / "made")
+    assert done.returncode == 7
+    assert done.stderr.startswith("hyperbloom: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "is damaged" in done.stderr
+    assert not (tmp_path / "made" / "data.mdb").exists()
 
 
 def test_a_description_has_a_length(snapshot):

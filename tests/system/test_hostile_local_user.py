@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import json
 import os
 from pathlib import Path
 
@@ -82,3 +85,30 @@ def test_a_thousand_requests_at_once(node):
         one.look(2.0)
         assert one.got.count(b"HTTP/1.1 200") <= 1
         assert one.look(60.0)
+
+
+def answer(node: RealNode, method: str, path: str, token: str = "", body: object = None) -> dict:
+    """The status of an answer over TCP, and what it says."""
+    asking = http.client.HTTPConnection("127.0.0.1", node.api_port, timeout=240)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    sent = None if body is None else json.dumps(body)
+    if sent is not None:
+        headers["Content-Type"] = "application/json"
+    with contextlib.closing(asking):
+        asking.request(method, path, sent, headers)
+        got = asking.getresponse()
+        return {"status": got.status, **json.loads(got.read())}
+
+
+def test_a_session_that_leaked_ends_with_a_restart(node):
+    """Out of a browser's profile, say: the operator restarts the node to cut it off."""
+    with node.client() as client:
+        code = client.offer_session()["code"]
+    session = answer(node, "POST", "/v1/sessions/claim", body={"code": code})["token"]
+    assert answer(node, "GET", "/v1/status", session)["status"] == 200
+    token = (node.folder / "api.token").read_text()
+    assert node.stop()
+    node.start()
+    assert (node.folder / "api.token").read_text() == token
+    assert answer(node, "GET", "/v1/status", token.strip())["status"] == 200
+    assert answer(node, "GET", "/v1/status", session)["status"] == 401

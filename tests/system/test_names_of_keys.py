@@ -36,7 +36,7 @@ def test_a_member_is_invited_named_put_out_and_let_in(nodes):
 
     # One's own key, and somebody's that nobody here has ever seen.
     assert "prints it there" in refused(owner, 1, "invite", own_key)
-    assert "give all 64 digits" in refused(owner, 8, "invite", key[:12])
+    assert "give all 64 digits" in refused(owner, 8, "invite", key[:16])
 
     line = owner.command("invite", key, "--name", "Zo\u00eb")
     assert f"the invitation to main is for Zo\u00eb ({key})" in line.stderr.decode()
@@ -46,7 +46,7 @@ def test_a_member_is_invited_named_put_out_and_let_in(nodes):
     assert json.loads(run(owner, "trust", "show", "--json"))["invited"] == 2
     assert "main: 2 invitations not used here yet" in run(owner, "status")
     joined = run(member, "join", "-", "--inviter", "the boss", "--alias", "main", stdin=line.stdout)
-    assert f"Invited by the boss ({feed.hex()[:12]})." in joined
+    assert f"Invited by the boss ({feed.hex()[:16]})." in joined
     owner.wait_for_peers(feed, 1)
     wait_until(lambda: not who_may_write(owner)[key], 30, "the member has come")
     assert who_may_write(owner)[STRANGER]
@@ -60,11 +60,11 @@ def test_a_member_is_invited_named_put_out_and_let_in(nodes):
     assert [peer["name"] for peer in owner.peers()] == ["Zo\u00eb"]
     assert run(member, "peers").splitlines()[1].split("\t")[-1] == "the boss"
 
-    told = run(owner, "forget", "--by", key[:8], "--yes")
+    told = run(owner, "forget", "--by", key[:16], "--yes")
     assert told == f"1 forgotten in main, 3 bytes, brought by Zo\u00eb ({key})\n"
     assert run(owner, "trust", "deny", "Zo\u00eb") == f"Zo\u00eb ({key}) is denied\n"
-    assert "that is denied begins with" in refused(owner, 8, "trust", "allow", STRANGER[:8])
-    assert run(owner, "trust", "allow", key[:8]) == f"Zo\u00eb ({key}) is allowed\n"
+    assert "that is denied begins with" in refused(owner, 8, "trust", "allow", STRANGER[:16])
+    assert run(owner, "trust", "allow", key[:16]) == f"Zo\u00eb ({key}) is allowed\n"
 
     # Names and what is pending outlive the process, and a name goes as it came.
     assert owner.stop()

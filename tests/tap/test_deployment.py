@@ -76,6 +76,11 @@ def test_the_unit_does_not_restart_what_would_only_fail_again() -> None:
     assert codes == {ExitCode.USAGE, ExitCode.CONFIG}
 
 
+def test_a_process_that_the_kernel_ends_for_memory_does_not_end_the_unit() -> None:
+    """By default (`stop`) somebody's list would stop the node, and `on-failure` start it again."""
+    assert unit_setting("OOMPolicy") == "continue"
+
+
 def started(node: RealNode, command: list[str], **environment: str) -> RealNode:
     """The node, started by a command of its own and ready."""
     with node.log_path.open("ab") as log:

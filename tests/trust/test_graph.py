@@ -17,7 +17,9 @@ from hyperbloom.trust import (
     LinkGraph,
     Member,
     TrustLink,
+    automatic_nonce,
     issue_link,
+    mark_of,
     parse_link,
     verify_chain,
 )
@@ -229,7 +231,7 @@ class TestWhatIsKept:
         assert chain is not None
         assert chain.links == (one,)
         assert chain.expires == math.inf
-        graph.forget_expired(before=math.inf)
+        graph.prune(before=math.inf)
         assert graph.links() == [(owner.public_key, one)]
 
     def test_a_link_of_another_form_is_refused(self) -> None:
@@ -254,13 +256,48 @@ class TestWhatIsKept:
     def test_links_that_expired_before_a_moment_are_forgotten(self) -> None:
         edges = [(0, 1, 99), (0, 2, 100), (0, 1, 98), (1, 3, 99), (0, 4, 101)]
         graph = graph_of(edges)
-        graph.forget_expired(before=NOW)
+        graph.prune(before=NOW)
         assert graph.links() == [(key(0), link(2, 100, 1)), (key(0), link(4, 101, 4))]
         assert len(graph) == 2
         assert graph.count_of(key(1)) == 0
         assert graph.add(key(0), link(1, 99)), "it is as if it had never been there"
-        graph.forget_expired(before=math.inf)
+        graph.prune(before=math.inf)
         assert graph.links() == []
+
+    def test_what_the_feed_does_not_reach_is_forgotten(self) -> None:
+        edges = [(0, 1, 200), (1, 2, 300), (2, 3, 400), (0, 4, 99), (4, 5, 1e300), (6, 7, 1e300)]
+        graph = graph_of(edges)
+        gone = graph.prune(before=NOW)
+        assert {(issuer, one.public_key) for issuer, one in gone} == {
+            (key(0), key(4)),
+            (key(4), key(5)),
+            (key(6), key(7)),
+        }
+        assert len(graph) == 3
+        # Below a denied key all goes, but for what is to be kept; the link to it stays.
+        assert graph.prune(before=NOW, without={key(1)}, keep={key(2)}) == [
+            (key(1), link(2, 300, 1))
+        ]
+        assert [one.public_key for _, one in graph.links()] == [key(1), key(3)]
+
+    def test_a_link_that_shortens_a_way_through_a_key_falls_with_it(self) -> None:
+        graph = graph_of([(0, 1, 200), (1, 2, 200)])
+        nonce = automatic_nonce((mark_of(key(1)),), key(2))
+        short = TrustLink(public_key=key(2), expires=300, nonce=nonce, signature=bytes(64))
+        graph.add(key(0), short)
+        chain = graph.shortest_chain(key(2), now=NOW)
+        assert chain is not None
+        assert chain.links == (short,)
+        denied = {key(1), mark_of(key(1))}
+        assert graph.shortest_chain(key(2), now=NOW, without=denied) is None
+        assert graph.members(now=NOW, without=denied) == []
+        # A link by hand to the same key holds on, though it ends earlier.
+        graph.add(key(0), link(2, 150))
+        chain = graph.shortest_chain(key(2), now=NOW, without=denied)
+        assert chain is not None
+        assert chain.links == (link(2, 150),)
+        assert (key(0), short) in graph.prune(before=NOW, without=denied)
+        assert (key(0), link(2, 150)) in graph.links()
 
     def test_whether_a_key_was_ever_named(self) -> None:
         graph = graph_of([(0, 1, 10), (7, 8, 200)])
@@ -312,3 +349,70 @@ def test_without_some_keys_it_is_as_if_they_had_no_links(
         shown = {member.key for member in graph.members(now=NOW, without=without)}
         assert shown == writers - {key(FEED)}
     assert b"s" * 32 not in writers
+
+
+class TestSurplus:
+    """Whose links go where there is no room: those of who has most."""
+
+    def take(self, graph: LinkGraph, *newcomer: int, most: int = 99) -> list[tuple[int, int]]:
+        gone = graph.surplus(
+            [key(FEED), *map(key, newcomer)], most=most, now=NOW, keep={key(FEED), key(1)}
+        )
+        return [
+            (int.from_bytes(issuer, "big"), int.from_bytes(one.public_key, "big"))
+            for issuer, one in gone
+        ]
+
+    def test_the_heaviest_branch_gives_its_newest(self) -> None:
+        edges = [(0, 1, 200), (0, 2, 200), (1, 10, 200), *((2, n, 200) for n in range(20, 40))]
+        assert self.take(graph_of(edges), 1, 11, most=3) == [(2, 39), (2, 38), (2, 37)]
+        assert len(self.take(graph_of(edges), 1, 11)) == 9, "half of what it has more"
+
+    def test_who_has_most_gets_no_room(self) -> None:
+        edges = [(0, 1, 200), (0, 2, 200), (1, 10, 200), *((2, n, 200) for n in range(20, 40))]
+        assert self.take(graph_of(edges), 2, 50) == []
+
+    def test_below_a_heavy_key_the_next_one_down_is_weighed(self) -> None:
+        # 2 is a coordinator with 20 members, of whom one has made 30 keys.
+        edges = [(0, 2, 200), *((2, n, 200) for n in range(20, 40))]
+        edges += [(25, n, 200) for n in range(100, 130)]
+        assert self.take(graph_of(edges), 2, 50, most=2) == [(25, 129), (25, 128)]
+        assert self.take(graph_of(edges), 2, 21, 60, most=2) == [(25, 129), (25, 128)]
+        assert self.take(graph_of(edges), 2, 25, 131) == []
+
+    def test_many_keys_with_few_links_each_are_one_branch(self) -> None:
+        edges = [(0, 1, 200), (0, 2, 200), *((1, n, 200) for n in range(10, 14))]
+        for sub in range(20, 40):
+            edges += [(2, sub, 200), (sub, 100 + sub, 200)]
+        taken = self.take(graph_of(edges), 1, 15)
+        assert taken
+        assert all(issuer in range(20, 40) for issuer, _ in taken)
+
+    def test_a_shortened_way_counts_where_it_was(self) -> None:
+        graph = graph_of([(0, 1, 200), (0, 2, 200), (1, 10, 200), (1, 11, 200)])
+        for sub in range(20, 24):
+            nonce = automatic_nonce((mark_of(key(2)),), key(sub))
+            signature = bytes(64)
+            short = TrustLink(public_key=key(sub), expires=200, nonce=nonce, signature=signature)
+            graph.add(key(0), short)
+            for below in range(3):
+                graph.add(key(sub), link(sub * 10 + below, 200))
+        # One of the four has 3 and branch 1 has 2, but together they have 12.
+        assert self.take(graph, 1, 12)[0][0] in range(20, 24)
+        assert self.take(graph, 20, 300) == []
+        assert self.take(graph, 20) == []
+
+    def test_nobody_gives_where_all_have_as_much(self) -> None:
+        assert self.take(graph_of([(0, n, 200) for n in range(1, 9)]), 9) == []
+        assert self.take(graph_of([]), 9) == []
+
+    @settings(deadline=None, max_examples=100)
+    @given(EDGES, st.one_of(st.just([]), LONG), st.lists(NODES, max_size=3))
+    def test_it_always_ends_and_gives_only_what_is_there(
+        self, edges: list[Edge], long: list[Edge], newcomer: list[int]
+    ) -> None:
+        graph = graph_of(edges + long)
+        gone = graph.surplus([key(FEED), *map(key, newcomer)], most=4, now=NOW, keep={key(3)})
+        assert len(gone) <= 4
+        assert all(one in graph.links() for one in gone)
+        assert all(issuer != key(FEED) for issuer, _ in gone)

@@ -24,7 +24,7 @@ from wire_peers import (
 
 from hyperbloom.wire import NEED_DATA, PAUSED, FilterOptions, Request, Session, Sync
 from hyperbloom.wire.errors import RemoteProtocolError
-from hyperbloom.wire.events import ConnectionEnded, Event
+from hyperbloom.wire.events import Event, PeerEnded
 from hyperbloom.wire.states import State
 
 OWNER, MEMBER = credentials_of(), credentials_of(2)
@@ -93,7 +93,7 @@ def drain(session: Session) -> list[Event]:
             session.send_noise(ephemeral=EPHEMERALS[False])
             continue
         told.append(event)
-        if isinstance(event, ConnectionEnded):
+        if isinstance(event, PeerEnded):
             return told
 
 
@@ -157,7 +157,7 @@ def _with_events(stream: Stream) -> Stream:
         for event in drain(session):
             events.append(event)
             ends.append(at + 1)
-    assert isinstance(events[-1], ConnectionEnded)
+    assert isinstance(events[-1], PeerEnded)
     return replace(stream, events=tuple(events), ends=tuple(ends))
 
 
@@ -284,7 +284,7 @@ def try_change(chance: random.Random) -> str:
     assert len(told) <= allowed
     assert word != "ended" or sound == len(stream.data)
     if word != "cut":
-        assert session.state is State.CLOSED
+        assert session.state in (State.CLOSED, State.PEER_ENDED)
         session.receive_data(stream.data)
         assert session.buffered_bytes == 0
     return word
@@ -296,7 +296,7 @@ def take(session: Session, parts: Iterable[bytes], told: list[Event]) -> str:
         for part in parts:
             session.receive_data(part)
             told += drain(session)
-            if session.state is State.CLOSED:
+            if session.state is State.PEER_ENDED:
                 return "ended"
     except RemoteProtocolError:
         return "refused"

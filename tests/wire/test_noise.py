@@ -34,13 +34,14 @@ from wire_peers import (
 )
 
 from hyperbloom.keys import Identity, exchange_key
-from hyperbloom.wire import LocalProtocolError, RemoteProtocolError, Request, Session
+from hyperbloom.wire import NEED_DATA, LocalProtocolError, RemoteProtocolError, Request, Session
 from hyperbloom.wire.dialect import DIALECT_1, DIALECT_DRAFT
 from hyperbloom.wire.errors import AnnouncementStripped, StreamAltered
 from hyperbloom.wire.events import (
     ConnectionEnded,
     DataReceived,
     HandshakeReceived,
+    PeerEnded,
     RequestReceived,
     UnknownIgnored,
 )
@@ -366,7 +367,7 @@ def test_what_is_sent_right_behind_the_second_message_is_taken() -> None:
     assert isinstance(one, DataReceived)
     assert isinstance(two, DataReceived)
     assert (one.values, two.values) == ((b"one",), (b"two",))
-    assert end == ConnectionEnded()
+    assert end == PeerEnded()
 
 
 def test_nothing_of_a_frame_shows_in_its_record() -> None:
@@ -409,7 +410,7 @@ def test_any_splitting_gives_the_same(data: st.DataObject, extra: int) -> None:
     assert asked == RequestReceived(request=A_REQUEST)
     assert isinstance(told, DataReceived)
     assert told.values == (bytes(extra + 1),)
-    assert end == ConnectionEnded()
+    assert end == PeerEnded()
 
 
 @given(st.integers(0, 2**32), st.integers(0, 7))
@@ -463,15 +464,40 @@ def test_the_end_is_told_and_closes() -> None:
     assert not theirs.end_received
     theirs.receive_data(end)
     assert theirs.end_received
-    assert theirs.next_event(now=NOW) == ConnectionEnded()
+    assert theirs.next_event(now=NOW) == PeerEnded()
+    assert theirs.state is State.PEER_ENDED
+    assert theirs.next_event(now=NOW) is NEED_DATA
+
+
+def test_who_has_ended_is_sent_what_it_is_owed_and_then_our_end() -> None:
+    ours, theirs = protected_pair(credentials_of(), credentials_of(2))
+    theirs.receive_data(ours.send_request(A_REQUEST) + ours.send_end())
+    assert events(theirs) == [RequestReceived(request=A_REQUEST), PeerEnded()]
+    theirs.receive_data(b"dropped")
+    assert theirs.buffered_bytes == 0
+    assert len(theirs.send_data([b"the answer"])) > 18
+    assert len(theirs.send_end()) == 18
     assert theirs.state is State.CLOSED
+
+
+@pytest.mark.parametrize("missing", [0, 1, 20])
+def test_the_end_of_the_transport_is_none_of_a_protected_stream(missing: int) -> None:
+    ours, theirs = protected_pair(credentials_of(), credentials_of(2))
+    sent = ours.send_request(A_REQUEST)
+    theirs.receive_data(sent[: len(sent) - missing])
+    theirs.end_data()
+    told = events(theirs)
+    asked = [] if missing else [RequestReceived(request=A_REQUEST)]
+    assert told == [*asked, ConnectionEnded()]
+    assert not theirs.end_received
+    assert len(theirs.send_end()) == 18, "our own end can be said all the same"
 
 
 def test_the_end_comes_after_what_was_sent_before_it() -> None:
     ours, theirs = protected_pair(credentials_of(), credentials_of(2))
     theirs.receive_data(ours.send_data([b"last"]) + ours.send_end())
     assert isinstance(theirs.next_event(now=NOW), DataReceived)
-    assert theirs.next_event(now=NOW) == ConnectionEnded()
+    assert theirs.next_event(now=NOW) == PeerEnded()
 
 
 def test_an_end_inside_a_frame() -> None:

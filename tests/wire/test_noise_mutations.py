@@ -33,7 +33,7 @@ from wire_peers import NOW
 from hyperbloom.keys import Identity
 from hyperbloom.wire import Session, records
 from hyperbloom.wire.errors import RemoteProtocolError, StreamAltered
-from hyperbloom.wire.events import ConnectionEnded, NoiseReceived
+from hyperbloom.wire.events import NoiseReceived, PeerEnded
 from hyperbloom.wire.extensions.noise import NoiseHandshake
 from hyperbloom.wire.records import MAX_RECORD_CONTENT, RecordReader, RecordWriter
 from hyperbloom.wire.states import State
@@ -122,7 +122,7 @@ def test_each_place_to_cut_is_no_end(dialled):
         session.receive_data(stream.data[:place])
         told = drain(session)
         assert not session.end_received
-        assert not any(isinstance(event, ConnectionEnded) for event in told)
+        assert not any(isinstance(event, PeerEnded) for event in told)
         assert len(told) == stream.allowed(place)
 
 
@@ -135,7 +135,7 @@ def test_the_unchanged_stream_is_taken_to_its_end(dialled):
     assert tuple(drain(session)) == stream.events
     assert stream.events[0] == NoiseReceived()
     assert len(stream.events) == len(stream.pieces)
-    assert isinstance(session.next_event(now=NOW), ConnectionEnded)
+    assert session.state is State.PEER_ENDED
 
 
 @pytest.mark.parametrize("dialled", [True, False])

@@ -215,9 +215,9 @@ def test_a_chain_that_is_none(links: list[bytes], reason: type[Exception]) -> No
 def test_who_is_not_wanted_is_turned_away_by_the_key_it_names(
     members: tuple[int, ...], key: bytes | None
 ) -> None:
-    asked: list[bytes] = []
+    asked: list[Chain] = []
 
-    def refuses(named: bytes) -> str | None:
+    def refuses(named: Chain) -> str | None:
         asked.append(named)
         return "there is no room" if len(asked) == 1 else None
 
@@ -232,11 +232,12 @@ def test_who_is_not_wanted_is_turned_away_by_the_key_it_names(
             assert peer.session.remote is None
         else:
             assert isinstance(peer.session.next_event(now=NOW), HandshakeReceived)
-    assert asked == [key or remote.identity.public_key] * 2
+    assert [chain.holder for chain in asked] == [key or remote.identity.public_key] * 2
+    assert asked == [remote.chain] * 2, "the whole way down"
 
 
 def test_a_chain_that_names_nobody_is_refused_as_such() -> None:
-    asked: list[bytes] = []
+    asked: list[Chain] = []
     peer = drive(State.HANDSHAKE_SENT, session=Session(refuses=asked.append))
     link = b"x" * 136
     peer.send(0, handshake_body(credentials_of()) + b"\x22" + encode_varint(len(link)) + link)

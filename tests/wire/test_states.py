@@ -46,6 +46,7 @@ from hyperbloom.wire import (
 )
 from hyperbloom.wire.credentials import sign_data
 from hyperbloom.wire.events import ConnectionEnded
+from hyperbloom.wire.extension_messages import EXTENSION_MESSAGES
 from hyperbloom.wire.extensions.broadcast_tree import LinkKind, ValuesPull, ValuesTold
 from hyperbloom.wire.extensions.noise import NoiseMessage
 from hyperbloom.wire.extensions.renew_links import RenewedChain
@@ -140,9 +141,13 @@ ARRIVALS: dict[Input, Callable[[RawPeer, Dialect], None]] = {
     Input.RECEIVE_VALUES_PULL: lambda peer, _: peer.send(4371, PULL.encode()),
     Input.RECEIVE_RENEWED_CHAIN: lambda peer, _: peer.send(4373, RENEWED.encode()),
     Input.RECEIVE_UNKNOWN: lambda peer, _: peer.send(99, b"whatever"),
+    Input.RECEIVE_END: lambda peer, _: peer.session.end_data(),
 }
 
-LIVE = [state for state in State if state is not State.CLOSED]
+#: States in which nothing is read any more.
+DEAF = (State.PEER_ENDED, State.CLOSED)
+LIVE = [state for state in State if state not in DEAF]
+OF_EXTENSIONS = {kind.received for kind in EXTENSION_MESSAGES.values()}
 
 #: A Handshake by which a peer says that it speaks Noise: `drive` shows where these lead.
 NOISE_HANDSHAKES = {Input.RECEIVE_HANDSHAKE_THEN_SEND, Input.RECEIVE_HANDSHAKE_THEN_AWAIT}
@@ -189,6 +194,8 @@ def meaning(state: State, arrival: Input, dialect: Dialect) -> Input:
     """The input that an arrival is here: what a dialect or a session does not have is unknown."""
     is_unknown = arrival is Input.RECEIVE_LINK and not dialect.has_link_message
     is_unknown = is_unknown or (arrival is Input.RECEIVE_NOISE and state not in NOISE_STATES)
+    # Before the peer's Handshake nothing is announced by both.
+    is_unknown = is_unknown or (arrival in OF_EXTENSIONS and state is not State.SECURE)
     return Input.RECEIVE_UNKNOWN if is_unknown else arrival
 
 
@@ -207,6 +214,10 @@ def test_every_arrival_in_every_state_that_reads(
         assert target is None
         return
     ARRIVALS[arrival](peer, dialect)
+    if arrival is Input.RECEIVE_END and target is None:
+        assert peer.session.next_event(now=NOW) == ConnectionEnded()
+        assert peer.session.state is state
+        return
     if target is not None:
         assert peer.session.next_event(now=NOW) not in (NEED_DATA, PAUSED)
         assert peer.session.state is target
@@ -228,12 +239,17 @@ def test_what_arrives_while_paused_waits(state: State, arrival: Input, dialect: 
 
 
 @each_dialect
+@pytest.mark.parametrize("state", DEAF, ids=lambda it: it.name)
 @pytest.mark.parametrize("arrival", ARRIVALS, ids=lambda it: it.name)
-def test_what_arrives_after_the_end_is_dropped(arrival: Input, dialect: Dialect) -> None:
-    peer = drive(State.CLOSED, dialect=dialect)
+def test_what_arrives_after_the_end_is_dropped(
+    arrival: Input, state: State, dialect: Dialect
+) -> None:
+    peer = drive(state, remote=remote(dialect), dialect=dialect)
     ARRIVALS[arrival](peer, dialect)
     assert peer.session.buffered_bytes == 0
-    assert peer.session.next_event(now=NOW) == ConnectionEnded()
+    event = peer.session.next_event(now=NOW)
+    assert event == (ConnectionEnded() if state is State.CLOSED else NEED_DATA)
+    assert peer.session.state is state
 
 
 @pytest.mark.parametrize("state", [s for s in LIVE if s not in PAUSED_STATES], ids=lambda s: s.name)

@@ -179,8 +179,11 @@ def drive(
             session.next_event(now=NOW)
             if state is not State.OPENED:
                 session.send_handshake(peer_id=PEER_ID, extensions=EXTENSIONS)
-        if state is State.SECURE:
+        if state in (State.SECURE, State.PEER_ENDED):
             peer.send(0, handshake_body(remote))
+            session.next_event(now=NOW)
+        if state is State.PEER_ENDED:
+            session.end_data()
             session.next_event(now=NOW)
     assert session.state is state
     return peer

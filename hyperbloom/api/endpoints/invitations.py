@@ -92,7 +92,9 @@ def _open_invitation(text: str) -> Invitation:
 def _check_invited(call: Call, invitation: Invitation, dialect: Dialect) -> bytes:
     """The key that has signed the invitation, which must hold now and be for this node."""
     identity = call.node.identity.public_key
-    *_, inviter, holder = _verified(call, invitation, dialect).keys
+    *_, inviter, holder = (None, *_verified(call, invitation, dialect).keys)
+    if inviter is None:
+        raise Problem(ErrorKind.BAD_INVITATION, "the invitation has no link; ask for a new one")
     if holder != identity:
         raise Problem(
             ErrorKind.BAD_INVITATION,
@@ -142,20 +144,27 @@ def _verified(call: Call, invitation: Invitation, dialect: Dialect) -> Chain:
 def _joined_settings(
     call: Call, invitation: Invitation, form: JoinForm
 ) -> tuple[FeedSettings, bool]:
-    """The settings to join with, and whether they differ from what is joined already."""
+    """The settings to join with, and whether they differ from what is joined already.
+
+    Any member can make an invitation, and what a feed dials is dialled for good: so one to a feed
+    of which this node is a member changes nothing of that unless it is asked for. A feed that was
+    seeded takes the addresses of its first invitation.
+    """
     present = call.node.feeds.get(invitation.feed_key)
     joined: dict[str, Any] = {} if present is None else present.settings.to_json()
     known = joined.get("peers", ())
-    of_feed = form.keys() - {"invitation", "inviter_name"}
+    of_feed = form.keys() - {"invitation", "inviter_name", "add_addresses"}
     joined |= {name: given for name, given in form.items() if name in of_feed}
     joined["key"] = invitation.feed_key.hex()
-    joined["peers"] = list(dict.fromkeys((*known, *invitation.addresses)))
+    is_member = present is not None and (bool(known) or present.trust.chain is not None)
+    added = () if is_member and not form.get("add_addresses") else invitation.addresses
+    joined["peers"] = list(dict.fromkeys((*known, *added)))
     settings = feed_settings(cast("FeedSettingsForm", joined))
     return settings, present is None or settings != present.settings
 
 
 async def accept_invitation(call: Call) -> Mapping[str, Any]:
-    """`{"invitation": line, "inviter_name"?, "alias"?, "mode"?, "ranges"?, "dialect"?}`: joins.
+    """`{"invitation": line, "add_addresses"?, "inviter_name"?, "alias"?, "mode"?, …}`: joins.
 
     The chain is taken, too. It has to be in the form of the dialect.
     """
@@ -176,4 +185,6 @@ async def accept_invitation(call: Call) -> Mapping[str, Any]:
             await call.node.names.name(inviter, name)
     call.status = 201
     joined = feed_form(feed, call.node.identity.public_key)
-    return {**joined, "inviter": inviter.hex(), "inviter_name": call.node.names.get(inviter)}
+    by = {"inviter": inviter.hex(), "inviter_name": call.node.names.get(inviter)}
+    dialled = {str(address) for address in settings.peers}
+    return {**joined, **by, "not_added": [a for a in invitation.addresses if a not in dialled]}

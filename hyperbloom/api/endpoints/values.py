@@ -33,6 +33,7 @@ from hyperbloom.replication.feed.membership import NotTrusted
 from hyperbloom.replication.reading.arrivals import arrival_text
 
 if TYPE_CHECKING:
+    from hyperbloom.api.served import ServedFeed
     from hyperbloom.store.records import RangeSlice
 
 __all__ = [
@@ -183,12 +184,12 @@ async def fetch_values(call: Call) -> Mapping[str, Any]:
 async def wait_synced(call: Call) -> Mapping[str, Any]:
     """`{"peers": [name, …], "timeout"?}`: answers once each peer was seen to hold the same.
 
-    A name is a key, its beginning or its name, or an address. `at` is when, `source` whether by
+    A name is an address, or means a key (`Petnames.find`). `at` is when, `source` whether by
     `digest` or by `sync` alone. Count and digest are this node's at the end.
     """
     feed, form = call.feed(), call.body(SyncedForm)
     timeout = form.get("timeout", SYNCED_SECONDS)
-    given = {_peer_word(call, word): word for word in form["peers"]}
+    given = {await _peer_named(call, feed, word): word for word in form["peers"]}
     with value_errors_as_problems():
         waiting = call.node.wait_synced(feed.key, list(given), timeout=timeout)
         # Who asked may go before it is answered: nobody waits then.
@@ -204,7 +205,10 @@ async def wait_synced(call: Call) -> Mapping[str, Any]:
     }
 
 
-def _peer_word(call: Call, word: str) -> str:
-    """What the node knows a peer by: for a name its key."""
-    key = call.node.names.named(word)
-    return word if key is None else key.hex()
+async def _peer_named(call: Call, feed: ServedFeed, word: str) -> str:
+    """What the node knows a peer by: its address, or its whole key; raises `UnknownKey`."""
+    if ":" in word:  # which neither a key nor a name holds
+        return word
+    connected = {peer.key for peer in call.node.peers() if peer.feed == feed.key}
+    among = {feed.key, *connected, *(found.key for found in feed.trust.members())}
+    return (await call.key_named(word, among, those="of this feed's peers and members")).hex()

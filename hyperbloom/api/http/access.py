@@ -13,7 +13,8 @@ its users, and to every web page that one of them looks at. Against those stand:
 
 A browser is not given the token. `hyperbloom status --web` asks for a code, which is good once and
 for a short time and stands behind the `#` of the page's address, which is never sent; the page
-exchanges it for a session, which may read and nothing else, and ends with the node.
+exchanges it for a session, which may read and nothing else, and ends with the node's process: a
+restart cuts off whoever has got hold of one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,6 @@ __all__ = ["Access", "Rights", "load_token"]
 
 TOKEN_BYTES: Final = 32
 NONCE_BYTES: Final = 16
-_SESSION_KEY: Final = b"hb-page-session"
 
 
 class Rights(IntEnum):
@@ -118,14 +118,13 @@ class _Codes:
 
 
 class _Sessions:
-    """Texts by which a node knows that it issued them, and until when they hold.
+    """Texts by which a process knows that it issued them, and until when they hold.
 
-    now: seconds since 1970. `secret` never leaves the node.
+    now: seconds since 1970. The key is in this process alone, and every session ends with it.
     """
 
-    def __init__(self, secret: bytes, token: str, *, now: Callable[[], float]) -> None:
-        made_of = blake2b(_digest(token), key=secret, person=_SESSION_KEY, digest_size=32)
-        self._key = made_of.digest()
+    def __init__(self, *, now: Callable[[], float]) -> None:
+        self._key = secrets.token_bytes(32)
         self._now = now
 
     def issue(self) -> str:
@@ -135,7 +134,7 @@ class _Sessions:
         return f"{text}.{self._proof(text)}"
 
     def knows(self, session: str) -> bool:
-        """Whether it was issued here and still holds.
+        """Whether it was issued by this process and still holds.
 
         One that ends later than any could was issued while the clock was wrong.
         """
@@ -152,8 +151,7 @@ class _Sessions:
 class Access:
     """The guard of one TCP port. `clock` gives steady seconds, `now` those since 1970.
 
-    secret: 32 bytes of the node's own, by which it knows its sessions again. hosts: the values of
-    Host that are meant for it. metrics_token: what may read the metrics alone.
+    hosts: the values of Host that are meant for it. metrics_token: what may read the metrics alone.
     """
 
     def __init__(
@@ -162,7 +160,6 @@ class Access:
         token: str,
         *,
         metrics_token: str | None = None,
-        secret: bytes,
         clock: Callable[[], float],
         now: Callable[[], float],
     ) -> None:
@@ -175,7 +172,7 @@ class Access:
         self._token = _digest(token)
         self._metrics_token = None if metrics_token is None else _digest(metrics_token)
         self._codes = _Codes(clock=clock)
-        self._sessions = _Sessions(secret, token, now=now)
+        self._sessions = _Sessions(now=now)
 
     @property
     def url(self) -> str:

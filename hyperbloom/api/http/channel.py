@@ -180,7 +180,7 @@ class ApiChannel(HTTPChannel):
             self._read()
 
     def _read(self) -> None:
-        if self._is_clogged or not self.site.reactor_budget.take(self.is_proved):
+        if self._is_clogged or not self.site.reactor_budget.take((self.is_proved,)):
             self._wait()
             return
         if self.line_mode:
@@ -195,7 +195,7 @@ class ApiChannel(HTTPChannel):
         transport.pauseProducing()
         if not self._is_clogged:
             self._is_waiting = True
-            self.site.reactor_budget.wait(self.is_proved, self._go_on)
+            self.site.reactor_budget.wait((self.is_proved,), self._go_on)
 
     def _go_on(self) -> None:
         self._is_waiting = False

@@ -51,7 +51,7 @@ REFUSED_REASONS = ("forgotten", "full", "too-long")
 #: What the DHT node counts.
 DHT_EVENTS = (
     "answers", "asked", "errors", "ignored", "malformed", "not_sent", "queries", "received",
-    "replies_withheld", "sent", "too_many", "unanswered", "unasked",
+    "replies_shortened", "replies_withheld", "sent", "too_many", "unanswered", "unasked",
 )  # fmt: skip
 
 #: Digits of a key that tell a feed without an alias from others.

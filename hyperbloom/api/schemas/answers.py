@@ -395,11 +395,13 @@ class FeedForm(TypedDict):
 class JoinedForm(FeedForm):
     """A feed that an invitation was taken to.
 
-    `inviter`: the key that has signed it; `inviter_name`: what that is called here.
+    `inviter`: the key that has signed it; `inviter_name`: what that is called here. `not_added`:
+    those of its addresses that the feed does not dial, as it was joined before.
     """
 
     inviter: Key
     inviter_name: str | None
+    not_added: list[str]
 
 
 class LinkForm(TypedDict):

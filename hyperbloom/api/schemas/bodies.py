@@ -130,7 +130,10 @@ class ForgetForm(SelectionForm):
 
 
 class SyncedForm(TypedDict):
-    """Peers to wait for (a key, its beginning, its name, an address); `timeout` in seconds."""
+    """Peers to wait for (a key, 16 or more of its first digits, its name, an address).
+
+    `timeout` in seconds.
+    """
 
     peers: Annotated[list[str], ("minItems", 1), ("maxItems", MAX_SYNCED_PEERS)]
     timeout: NotRequired[
@@ -163,10 +166,12 @@ class FeedSettingsForm(FeedOptionsForm):
 class JoinForm(FeedOptionsForm):
     """An invitation to take, and the settings to join its feed with.
 
-    `inviter_name`: what the key that has signed it is to be called here.
+    `inviter_name`: what the key that has signed it is to be called here. `add_addresses`: have a
+    feed that is joined already dial the invitation's addresses, too.
     """
 
     invitation: str
+    add_addresses: NotRequired[bool | None]
     inviter_name: NotRequired[str | None]
 
 

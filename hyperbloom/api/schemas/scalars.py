@@ -47,7 +47,7 @@ Key: TypeAlias = Annotated[
 KeyWord: TypeAlias = Annotated[
     str,
     ("pattern", "^.{1,255}$"),
-    ("description", "a public key (64 hex digits), 8 or more of its first digits, or its name"),
+    ("description", "a public key (64 hex digits), 16 or more of its first digits, or its name"),
 ]
 Values: TypeAlias = Annotated[list[Value], ("minItems", 1), ("maxItems", MAX_VALUES)]
 Count: TypeAlias = Annotated[int, ("minimum", 0)]

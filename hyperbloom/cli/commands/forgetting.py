@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["forget", "forgotten", "values"]
 
-_BY = "its key, 8 or more of the first digits, or its name."
+_BY = "its key, 16 or more of the first digits, or its name."
 
 #: Values of one request of `forget`: one step of the node, and below the API's bound in bytes.
 STEP_VALUES = 2_000

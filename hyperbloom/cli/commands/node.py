@@ -91,17 +91,36 @@ class RunCommand(Command):
             ) from None
 
 
+def _check_roots(path: Path) -> None:
+    """Raises `ConfigError` where others than root may write the configuration of a node."""
+    from hyperbloom.cli.found_config import user_name, why_not_run
+    from hyperbloom.config import ConfigError
+
+    problem = why_not_run(path)
+    if problem is None:
+        return
+    cure = "give file and folder to root alone (chown root, chmod go-w)"
+    owner = path.stat().st_uid or path.parent.stat().st_uid
+    if owner != 0:
+        run = ["sudo", "-u", user_name(owner), "hyperbloom", "run", "-c", str(path)]
+        cure = f"start the node as the user that it belongs to (`{shlex.join(run)}`), or {cure}"
+    raise ConfigError(f"{problem}, and root would run what it says: {cure}")
+
+
 @click.command(cls=RunCommand, timeout_option=False)
 @click.argument("twistd_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- TWISTD-OPTION…]")
 @pass_app
 def run(app: App, twistd_options: tuple[str, ...]) -> None:
     """Run the node in the foreground, by twistd, until Ctrl-C.
 
-    What follows -- goes to twistd, such as --logfile.
+    What follows -- goes to twistd, such as --logfile. A node runs programs that its configuration
+    names, so root runs none whose configuration somebody else may write.
     """
     from hyperbloom.keys import load_key_file
 
     config = app.config
+    if os.geteuid() == 0:
+        _check_roots(config.path)
     load_key_file(config.identity)
     script = Path(sys.executable).with_name("twistd")
     twistd = [str(script)] if script.is_file() else ["-c", _TWISTD]

@@ -17,7 +17,7 @@ from hyperbloom.cli.parameters import AGE, EXPIRES, PEER_KEY, feed_option
 from hyperbloom.cli.tables import key_text
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.exit_codes import ExitCode
-from hyperbloom.feed_words import LINK_ENDS_SOON, is_beginning
+from hyperbloom.feed_words import LINK_ENDS_SOON
 from hyperbloom.units import format_duration
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def renew(
         raise click.UsageError("give either KEY or --all-expiring")
     with app.client() as client:
         held = _held(client, feed)
-        keys = _ending(held, within) if holder is None else [_meant(holder, held)]
+        keys = _ending(held, within) if holder is None else [_meant(client, holder, held)]
         renewed = [
             _renew(app, client, key, held[key], expires, feed, is_one=holder is not None)
             for key in keys
@@ -125,20 +125,15 @@ def _end(link: LinkForm) -> float:
     return float("inf") if link["expires"] is None else link["expires"]
 
 
-def _meant(word: str, held: Mapping[str, _Held]) -> str:
-    """The key that is meant by its digits, by the first of them, or by its name."""
-    names = [
-        key for key, one in held.items() if one.name and one.name.casefold() == word.casefold()
-    ]
-    found = names or [key for key in held if is_beginning(word, bytes.fromhex(key))]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise NotIssued(f"several keys begin with {word}: give more digits of it")
-    raise NotIssued(
-        f"this node has issued no link to {word}; `trust show` says through whom it may write, and "
-        "`invite` lets it write"
-    )
+def _meant(client: Client, word: str, held: Mapping[str, _Held]) -> str:
+    """The key that a word means to the node; raises `NotIssued`."""
+    key = client.find_key(word)["key"]
+    if key not in held:
+        raise NotIssued(
+            f"this node has issued no link to {key}; `trust show` says through whom it may write, "
+            "and `invite` lets it write"
+        )
+    return key
 
 
 def _ending(held: Mapping[str, _Held], within: float) -> Sequence[str]:

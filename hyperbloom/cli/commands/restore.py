@@ -25,9 +25,6 @@ _SNAPSHOT = click.argument("snapshot", metavar="SNAPSHOT", type=click.Path(path_
 _CURE = (
     "use another snapshot; if it is the store to be replaced that is damaged, move that away first"
 )
-_VERIFY = click.option(
-    "--verify", is_flag=True, help="Walk all of the new store before it is put in place."
-)
 _REPLACE = click.option(
     "--replace", is_flag=True, help="Replace the store that is there; it is kept as STORE.replaced."
 )
@@ -42,7 +39,7 @@ _REPLACE = click.option(
     type=click.Path(path_type=Path),
     help="Make the store DIR, for no node in particular; else the one of the configured node.",
 )
-@_VERIFY
+@click.option("--verify", is_flag=True, hidden=True)
 @_REPLACE
 @click.option("--as-seed", is_flag=True, help="Take another node's snapshot, as `seed` does.")
 @pass_app
@@ -51,14 +48,18 @@ def restore(
 ) -> None:
     """Make the store of a node that does not run from a SNAPSHOT of it, whole or not at all.
 
-    Counts and digests are compared with what the snapshot says of itself. Exit code 1 if there is a
+    Its records are copied one by one, all of the new store is walked before it is put in place, and
+    counts and digests are compared with what the snapshot says of itself. Exit code 1 if there is a
     store already, or if the snapshot is of another node; 7 if the node runs, or the snapshot is
     damaged.
     """
+    from hyperbloom.replication.feed.snapshot_import import settings_of
     from hyperbloom.store.restoring.restore import restore_store
 
+    if verify:
+        say("every restore is verified; --verify can be left out")
     if as_seed:
-        _seed(app, snapshot, target or app.config.store_path, (), verify=verify, replace=replace)
+        _seed(app, snapshot, target or app.config.store_path, (), verify=True, replace=replace)
         return
     bound_reader(snapshot)
     node_key = _node_key(app) if target is None else None
@@ -69,7 +70,7 @@ def restore(
             store,
             node_key=node_key,
             replace=replace,
-            verify=verify,
+            check=settings_of,
             progress=progress.at,
             warn=say,
         )
@@ -85,7 +86,7 @@ def restore(
     multiple=True,
     help="Take this feed (key or alias in the snapshot); may be repeated. Else all with values.",
 )
-@_VERIFY
+@click.option("--verify", is_flag=True, help="Walk all of the new store before it is put in place.")
 @_REPLACE
 @pass_app
 def seed(app: App, snapshot: Path, feeds: tuple[str, ...], verify: bool, replace: bool) -> None:

@@ -374,7 +374,7 @@ def noise_keys(app: App) -> None:
 def forget_noise(app: App, key: str) -> None:
     """Speak to KEY without `noise` again, though it has spoken it before.
 
-    KEY is a peer's public key, the first 8 or more of its digits, as the log and `peers noise`
+    KEY is a peer's public key, the first 16 or more of its digits, as the log and `peers noise`
     show them, or its name. Give it when you know that the peer runs software that does not speak
     `noise` any more. Once it speaks it again, it is remembered again. Exit code 1 if the key is not
     remembered, 8 if none that is begins with those digits.

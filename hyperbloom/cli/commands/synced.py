@@ -29,7 +29,8 @@ ANSWER_SECONDS = 10.0
 def wait_synced(app: App, peers: tuple[str, ...], feed: str | None) -> None:
     """Wait until each PEER holds the same values as this node, for --timeout at the longest.
 
-    PEER is a key, its beginning (6 digits at least), its name, or an address. Of a peer that
+    PEER is a key, its first 16 or more digits, its name, or an address. Which key is meant is
+    settled before the waiting begins: who comes meanwhile is not taken for it. Of a peer that
     announces the extension set-digest, count and digest are compared; of another, Sync alone has to
     show it: a full plan each way that brought nothing new here. Exit code 6 when the time is up, 8
     if there is no such peer.

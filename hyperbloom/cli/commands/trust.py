@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from hyperbloom.exit_codes import ExitCode
 from hyperbloom.units import format_duration, format_moment
 
 if TYPE_CHECKING:
-    from hyperbloom.api.schemas.answers import FeedForm, MemberForm
+    from hyperbloom.api.schemas.answers import FeedForm, JoinedForm, MemberForm
 
 __all__ = ["expiry_text", "invite", "join", "note_file_wins", "note_lacks", "own_trust", "trust"]
 
@@ -323,9 +324,9 @@ def invite(
     """Let TRUSTEE write: print one line for `join`.
 
     TRUSTEE is the key that `hyperbloom key` prints on the other node; it may come in the open. Of
-    somebody whom this node knows, its first digits or its name will do. The line holds the feed's
-    key, so send it in private: whoever knows that can read the feed. Until TRUSTEE comes, `trust
-    show` lists it apart.
+    somebody whom this node knows, its first 16 digits or its name will do. The line holds the
+    feed's key, so send it in private: whoever knows that can read the feed. Until TRUSTEE comes,
+    `trust show` lists it apart.
     """
     with app.client() as client:
         answer = client.invite(
@@ -371,6 +372,22 @@ def _note_addresses(app: App, addresses: list[str]) -> None:
         )
 
 
+def _wants(app: App, form: JoinedForm) -> bool:
+    """Whether a feed that was joined before is to dial more; remarks on them where nobody says."""
+    others, named = ", ".join(form["not_added"]), form["alias"] or form["key"]
+    if sys.stdin.isatty() and not app.out.as_json:
+        app.out.note(
+            f"{named} is joined already and dials {', '.join(form['peers']) or 'no address'}; the "
+            f"invitation names {others}, too"
+        )
+        return click.confirm("Dial these from now on?", default=False, err=True)
+    app.out.note(
+        f"{named} is joined already, so {others} of the invitation will not be dialled; to have it "
+        "dialled, take the invitation with --add-addresses"
+    )
+    return False
+
+
 @click.command(cls=Command)
 @click.argument("line", required=False, metavar="[-|LINE]")
 @click.option("--alias", help="A short name for the feed on this node.")
@@ -381,28 +398,34 @@ def _note_addresses(app: App, addresses: list[str]) -> None:
     "--mode", type=click.Choice(["full", "light"]), help="full: keep all values (default)."
 )
 @dialect_option
+@click.option(
+    "--add-addresses",
+    is_flag=True,
+    help="Have a feed that is joined already dial the invitation's addresses, too.",
+)
 @pass_app
-def join(
-    app: App,
-    line: str | None,
-    alias: str | None,
-    inviter: str | None,
-    mode: str | None,
-    dialect: str | None,
-) -> None:
+def join(app: App, line: str | None, inviter: str | None, **options: Any) -> None:
     """Take an invitation: the line that `invite` printed, from standard input.
 
     On a terminal it is asked for, and not shown. `join LINE` works, too, but an argument stands in
     lists of processes and the shell's history, and the line holds the feed's key.
+
+    Of an invitation to a feed that is joined already the links are taken. Addresses that the feed
+    does not dial yet are shown and asked about, on a terminal; elsewhere --add-addresses adds them.
     """
     from hyperbloom.invitation import decode_invitation
 
     text = secret_line(line, "Invitation")
     decode_invitation(text)
-    named = {"alias": alias, "mode": mode, "dialect": dialect, "inviter_name": inviter}
-    settings = {name: found for name, found in named.items() if found is not None}
+    # The options have the names of the request's members.
+    settings = {name: found for name, found in options.items() if found not in (None, False)}
+    if inviter is not None:
+        settings["inviter_name"] = inviter
     with app.client() as client:
         form = client.accept(text, **settings)
+        # A node that was not restarted yet may be older than this command.
+        if form.get("not_added") and _wants(app, form):
+            form = client.accept(text, **{**settings, "add_addresses": True})
     if not form["peers"]:
         app.out.note("the invitation holds no address; name a node to dial with `feed join --peer`")
     if app.out.as_json:

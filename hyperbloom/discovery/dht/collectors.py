@@ -7,12 +7,20 @@ signature that holds; a value only under its own hash.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.groups import Group, in_turn, internet_network, site_key
 from hyperbloom.discovery.dht.common.items import MutableItem, immutable_target, mutable_target
 from hyperbloom.discovery.dht.common.messages import FindNode, Get, GetPeers, Query, Response
-from hyperbloom.discovery.dht.limits import MAX_PEERS_FOUND, MAX_VALUE_BYTES
+from hyperbloom.discovery.dht.limits import (
+    MAX_PEERS_FOUND,
+    MAX_VALUE_BYTES,
+    PEERS_PER_NETWORK,
+)
 
 __all__ = ["Collector", "ImmutableValue", "MutableItems", "Nodes", "Peers"]
 
@@ -45,9 +53,10 @@ class Nodes:
 
 
 class MutableItems:
-    """All distinct versions of one mutable item; `found` has them in the order of arrival.
+    """All distinct versions of one mutable item.
 
-    Nodes hold different ones, of the same sequence number even, so each counts.
+    Nodes hold different ones, of the same sequence number even, so each counts. Whoever reads only
+    the first ones of `found` reads some of every site that told one, for the sites take turns.
     """
 
     def __init__(self, public_key: bytes, salt: bytes) -> None:
@@ -55,11 +64,13 @@ class MutableItems:
         self.query = Get(target=self.target)
         self._public_key, self._salt = public_key, salt
         self._found: dict[tuple[int, bytes], MutableItem] = {}
+        self._told: dict[Group, dict[tuple[int, bytes], None]] = {}
 
     @property
     def found(self) -> tuple[MutableItem, ...]:
         """Distinct in sequence number and value, all authentic."""
-        return tuple(self._found.values())
+        versions = dict.fromkeys(in_turn(self._told.values()))
+        return tuple(self._found[version] for version in versions)
 
     def collect(self, response: Response, teller: Address) -> bool:
         """Takes the item of an answer, if it is one of ours."""
@@ -68,7 +79,9 @@ class MutableItems:
             return False
         if response.public_key != self._public_key or len(value) > MAX_VALUE_BYTES:
             return False
+        told = self._told.setdefault(site_key(teller), {})
         if (seq, value) in self._found:
+            told[seq, value] = None
             return True
         try:
             item = MutableItem(
@@ -83,6 +96,7 @@ class MutableItems:
         if not item.is_authentic():
             return False
         self._found[seq, value] = item
+        told[seq, value] = None
         return True
 
 
@@ -106,24 +120,37 @@ class ImmutableValue:
 
 
 class Peers:
-    """Peers of an info hash; `found` has them in the order of arrival.
+    """Peers of an info hash.
 
-    Nothing proves that they are peers; the handshake shows it.
+    Nothing proves that they are peers; the handshake shows it. So of one network no more than
+    `PEERS_PER_NETWORK` are found, and the sites that told some take turns: nobody's crowd keeps the
+    peers that others told out of the `MAX_PEERS_FOUND`.
     """
 
     def __init__(self, info_hash: bytes) -> None:
         self.target = info_hash
         self.query = GetPeers(info_hash=info_hash)
-        self._found: dict[Address, None] = {}
+        self._told: dict[Group, dict[Address, None]] = {}
 
     @property
     def found(self) -> tuple[Address, ...]:
         """Distinct addresses, at most `MAX_PEERS_FOUND`."""
-        return tuple(self._found)
+        return tuple(islice(self._distinct(), MAX_PEERS_FOUND))
+
+    def _distinct(self) -> Iterator[Address]:
+        networks: Counter[Group] = Counter()
+        for peer in dict.fromkeys(in_turn(self._told.values())):
+            network = internet_network(peer)
+            if network is not None:
+                networks[network] += 1
+                if networks[network] > PEERS_PER_NETWORK:
+                    continue
+            yield peer
 
     def collect(self, response: Response, teller: Address) -> bool:
         """Takes the peers that this node may name."""
-        told = [peer for peer in response.peers or () if teller.may_name(peer)]
-        for peer in told[: MAX_PEERS_FOUND - len(self._found)]:
-            self._found[peer] = None
-        return bool(told)
+        peers = [peer for peer in response.peers or () if teller.may_name(peer)]
+        told = self._told.setdefault(site_key(teller), {})
+        for peer in peers[: MAX_PEERS_FOUND - len(told)]:
+            told[peer] = None
+        return bool(peers)

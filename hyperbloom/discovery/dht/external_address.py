@@ -6,8 +6,8 @@ from collections import Counter, OrderedDict
 from typing import Final
 
 from hyperbloom.addresses import Address
-from hyperbloom.discovery.dht.limits import MAX_VOTERS
-from hyperbloom.discovery.dht.rate_limits import counted_as
+from hyperbloom.discovery.dht.common.groups import Group, network_key, site_key
+from hyperbloom.discovery.dht.limits import MAX_VOTERS, VOTERS_PER_SITE
 
 __all__ = ["LEAST_VOTES", "ExternalAddress"]
 
@@ -18,21 +18,31 @@ LEAST_VOTES: Final = 3
 class ExternalAddress:
     """Where the nodes that answered see this one: the last word of each voter.
 
-    Voters at one host are one voter, except at loopback.
+    Voters of one network are one voter, and those of one site `VOTERS_PER_SITE` at most.
     """
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[str | Address, Address] = OrderedDict()
+        #: By network: its site, and the address that it saw. Who spoke last stands last.
+        self._seen: OrderedDict[Group, tuple[Group, Address]] = OrderedDict()
 
     def told(self, voter: Address, seen: Address) -> bool:
         """A node that answered sees this node there; whether that changes anything."""
-        key = counted_as(voter)
-        before = self._seen.pop(key, None)
-        self._seen[key] = seen
+        network, site = network_key(voter), site_key(voter)
+        before = self._seen.pop(network, None)
+        self._seen[network] = site, seen
+        if before is not None:
+            return before[1] != seen
+        forgotten = self._forget_surplus(site)
+        return forgotten is None or forgotten != seen
+
+    def _forget_surplus(self, site: Group) -> Address | None:
+        """Forget the oldest word where there is one too many; what it was."""
+        same = [network for network, (other, _) in self._seen.items() if other == site]
+        if len(same) > VOTERS_PER_SITE:
+            return self._seen.pop(same[0])[1]
         if len(self._seen) > MAX_VOTERS:
-            _, forgotten = self._seen.popitem(last=False)
-            return forgotten != seen
-        return before != seen
+            return self._seen.popitem(last=False)[1][1]
+        return None
 
     def __len__(self) -> int:
         """How many voters are remembered."""
@@ -44,11 +54,11 @@ class ExternalAddress:
 
         None while fewer than `LEAST_VOTES` agree.
         """
-        hosts = Counter(seen.host for seen in self._seen.values())
+        hosts = Counter(seen.host for _, seen in self._seen.values())
         if not hosts:
             return None
         host, count = hosts.most_common(1)[0]
         if count < LEAST_VOTES or 2 * count <= len(self._seen):
             return None
-        ports = Counter(seen.port for seen in self._seen.values() if seen.host == host)
+        ports = Counter(seen.port for _, seen in self._seen.values() if seen.host == host)
         return Address(host, ports.most_common(1)[0][0])

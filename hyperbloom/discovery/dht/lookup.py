@@ -10,31 +10,36 @@ answer leaves the sets, so that the next closest is asked in its stead, and hold
 `SLOW_SECONDS` it no longer counts among the `ASKED_AT_ONCE`. At `lookup_seconds` the lookup ends
 with what it has.
 
-Contacts told by others are taken with the rule of `Address.may_name`, and of one host of the
-internet only one is asked.
+Contacts told by others are taken with the rule of `Address.may_name`. Of one network of the
+internet (an IPv4 address, a /64 of IPv6) one is asked, and another one only when that one was not
+there; of a site (a /24, a /48) `CLOSEST_PER_SITE` are among the closest.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from hyperbloom.addresses import Address, Scope, scope_of
+from hyperbloom.addresses import Address
 from hyperbloom.discovery.dht.collectors import Collector
 from hyperbloom.discovery.dht.common.contact import Contact, distance
+from hyperbloom.discovery.dht.common.groups import Group, internet_network, site_key
 from hyperbloom.discovery.dht.common.messages import ErrorMessage, Query, Response
 from hyperbloom.discovery.dht.limits import (
     ASKED_AT_ONCE,
     CLOSEST_NODES,
+    CLOSEST_PER_SITE,
     MAX_BOOTSTRAP_ADDRESSES,
     MAX_CANDIDATES,
     MAX_LOOKUP_ASKED,
     MAX_PUT_NODES,
     MAX_TOKEN_BYTES,
+    TRIES_PER_NETWORK,
 )
 
 __all__ = ["SLOW_SECONDS", "Ask", "Asker", "Holder", "Lookup"]
@@ -83,6 +88,8 @@ class _Candidate:
     contact: Contact
     distance: int
     secure: bool
+    network: Group | None
+    site: Group | None
     state: _State = _State.NEW
     token: bytes | None = None
 
@@ -114,10 +121,13 @@ class Lookup:
         self._own_id = own_id
         self._is_secure = is_secure
         self._ends_at = now + seconds
-        # By id and address: a node that gives an id a false address hides nobody's true one.
+        # By id and address: a node that gives an id a false address does not hide the true one.
         self._candidates: dict[Contact, _Candidate] = {}
         self._sorted: list[_Candidate] = []
-        self._hosts: set[str] = set()
+        #: Candidates of each network of the internet, gone ones too.
+        self._networks: Counter[Group] = Counter()
+        #: Those of them that were asked, and are not gone.
+        self._taken: Counter[Group] = Counter()
         self._unnamed = list(dict.fromkeys(addresses))[MAX_BOOTSTRAP_ADDRESSES - 1 :: -1]
         self._in_flight: dict[Address, float] = {}
         for contact in seeds:
@@ -134,7 +144,7 @@ class Lookup:
             self.asked += 1
             self._in_flight[ask.address] = now
             if ask.node_id is not None:
-                self._candidates[Contact(ask.node_id, ask.address)].state = _State.ASKED
+                self._become(Contact(ask.node_id, ask.address), _State.ASKED)
         return asks
 
     def _asks(self) -> Iterator[Ask]:
@@ -169,11 +179,11 @@ class Lookup:
             self._add(Contact(node_id, ask.address))
         elif ask.node_id != node_id:
             # Not who was asked. What it brought has proved itself; its word counts for no more.
-            self._candidates[Contact(ask.node_id, ask.address)].state = _State.GONE
+            self._become(Contact(ask.node_id, ask.address), _State.GONE)
             return
         candidate = self._candidates.get(Contact(node_id, ask.address))
         if candidate is not None:
-            candidate.state = _State.ANSWERED
+            self._become(candidate.contact, _State.ANSWERED)
             if response.token is not None and len(response.token) <= MAX_TOKEN_BYTES:
                 candidate.token = response.token
         # Who was reached over one family names nodes for that one; the other has no socket of ours.
@@ -190,18 +200,18 @@ class Lookup:
         """A node did not answer."""
         self._in_flight.pop(ask.address, None)
         if ask.node_id is not None:
-            self._candidates[Contact(ask.node_id, ask.address)].state = _State.GONE
+            self._become(Contact(ask.node_id, ask.address), _State.GONE)
 
     # -- what came of it
 
     def closest(self) -> list[Contact]:
         """The closest nodes that answered, at most `CLOSEST_NODES`."""
-        answered = (c.contact for c in self._sorted if c.state is _State.ANSWERED)
-        return list(islice(answered, CLOSEST_NODES))
+        answered = _spread(c for c in self._sorted if c.state is _State.ANSWERED)
+        return [candidate.contact for candidate in islice(answered, CLOSEST_NODES)]
 
     def holders(self) -> list[Holder]:
         """Nodes to put to: the closest of both kinds that answered with a token."""
-        able = [c for c in self._sorted if c.token is not None]
+        able = list(_spread(c for c in self._sorted if c.token is not None))
         wanted = able[:CLOSEST_NODES]
         lacking = CLOSEST_NODES - sum(c.secure for c in wanted)
         wanted += [c for c in able[CLOSEST_NODES:] if c.secure][:lacking]
@@ -210,43 +220,73 @@ class Lookup:
     # -- candidates
 
     def _add(self, contact: Contact) -> None:
-        host = contact.address.host
+        network = internet_network(contact.address)
         if contact in self._candidates or contact.node_id == self._own_id:
             return
-        if host in self._hosts:
-            return
-        if scope_of(host) is Scope.GLOBAL:
-            self._hosts.add(host)
+        if network is not None:
+            if self._networks[network] >= TRIES_PER_NETWORK:
+                return
+            self._networks[network] += 1
         candidate = _Candidate(
             contact=contact,
             distance=distance(contact.node_id, self.collector.target),
             secure=self._is_secure(contact),
+            network=network,
+            site=None if network is None else site_key(contact.address),
         )
         self._candidates[contact] = candidate
         insort(self._sorted, candidate, key=lambda each: each.distance)
         if len(self._sorted) > MAX_CANDIDATES:
             self._forget_farthest()
 
+    def _become(self, contact: Contact, state: _State) -> None:
+        candidate = self._candidates[contact]
+        if candidate.network is not None:
+            heard = (_State.ASKED, _State.ANSWERED)
+            self._taken[candidate.network] += (state in heard) - (candidate.state in heard)
+        candidate.state = state
+
     def _forget_farthest(self) -> None:
         for index in reversed(range(len(self._sorted))):
             if self._sorted[index].state is _State.NEW:
                 gone = self._sorted.pop(index)
                 del self._candidates[gone.contact]
-                self._hosts.discard(gone.contact.address.host)
+                if gone.network is not None:
+                    self._networks[gone.network] -= 1
                 return
 
     def _closest(self) -> Iterator[_Candidate]:
         """The union of the closest of all, and of the closest that are secure."""
-        plain = secure = 0
-        for candidate in self._sorted:
-            if candidate.state is _State.GONE:
-                continue
+        secure = 0
+        for plain, candidate in enumerate(_spread(self._there())):
             if plain < CLOSEST_NODES or candidate.secure:
                 yield candidate
-            plain += 1
             secure += candidate.secure
             if secure == CLOSEST_NODES:
                 return
 
+    def _there(self) -> Iterator[_Candidate]:
+        """Those that may be there, without second ones of a network that was asked."""
+        for candidate in self._sorted:
+            if candidate.state is _State.NEW:
+                if candidate.network is None or not self._taken[candidate.network]:
+                    yield candidate
+            elif candidate.state is not _State.GONE:
+                yield candidate
+
     def _has_new(self) -> bool:
         return any(candidate.state is _State.NEW for candidate in self._closest())
+
+
+def _spread(candidates: Iterable[_Candidate]) -> Iterator[_Candidate]:
+    """One of each network, and `CLOSEST_PER_SITE` of each site: the closest of them."""
+    networks: set[Group] = set()
+    sites: Counter[Group] = Counter()
+    for candidate in candidates:
+        network, site = candidate.network, candidate.site
+        if network is None or site is None:
+            yield candidate
+        elif network not in networks and sites[site] < CLOSEST_PER_SITE:
+            networks.add(network)
+            sites[site] += 1
+            yield candidate

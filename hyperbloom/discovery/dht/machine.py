@@ -8,8 +8,9 @@
 The caller hands in datagrams with the time, takes out datagrams and events after each call, and
 calls `tick` at `deadline`. `now` is in seconds of any clock that does not go back.
 
-Who asks us is listed only after it has answered a ping of ours, and is pinged once in
+Who asks us is listed only after it has answered a ping of ours, and its network is pinged once in
 `PING_BACK_SECONDS` at most: so nobody gets others into our table or has us hit them with pings.
+What goes out for a stranger's query, answer and ping, is paid from `ReplyBudget`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from hyperbloom.discovery.dht.common.errors import RemoteProtocolError
 from hyperbloom.discovery.dht.common.krpc import decode_packet, encode_packet
 from hyperbloom.discovery.dht.common.messages import (
     ErrorMessage,
-    Message,
     Packet,
     Ping,
     Query,
@@ -46,8 +46,9 @@ from hyperbloom.discovery.dht.operations import (
 )
 from hyperbloom.discovery.dht.queries import Queries, Sent
 from hyperbloom.discovery.dht.rate_limits import Allowance, Cooldown
+from hyperbloom.discovery.dht.reply_budget import ReplyBudget
 from hyperbloom.discovery.dht.routing_table import RoutingTable
-from hyperbloom.discovery.dht.server.responder import Responder
+from hyperbloom.discovery.dht.server.responder import Responder, shortened
 from hyperbloom.discovery.dht.server.storage import Storage
 from hyperbloom.discovery.dht.server.tokens import Tokens
 from hyperbloom.discovery.dht.settings import DhtSettings
@@ -59,7 +60,10 @@ VERSION: Final = b"HB\x00\x01"
 """`v` of our packets: the program and its version, 4 bytes as mainline (Rust) wants them."""
 
 PING_BACK_SECONDS: Final = 60.0
-"""A node that asks us is pinged once in this time at most."""
+"""A network that asks us is pinged once in this time at most."""
+
+_PING_BYTES: Final = 70
+"""A ping of ours has 67 bytes."""
 
 _PINGS_AT_ONCE: Final = 16
 
@@ -86,12 +90,19 @@ class Dht:
         self.storage = Storage(equal_seq=settings.equal_seq, max_items=settings.max_items)
         self._random_bytes = random_bytes
         self._table = RoutingTable(self.node_id, exempt_local=settings.exempt_local)
-        self._responder = Responder(self._table, self.storage, Tokens(random_bytes, now=now))
+        self._replies = ReplyBudget(
+            rate=settings.reply_bytes_per_second, burst=settings.reply_burst
+        )
+        self._responder = Responder(
+            self._table,
+            self.storage,
+            Tokens(random_bytes, now=now),
+            proved=lambda address, at: self._replies.prove(address, now=at),
+        )
         self._queries = Queries(random_bytes, seconds=settings.query_seconds, send=self._send_query)
         self._operations = Operations(ask=self._ask, ended=self._operation_ended)
         self._upkeep = Upkeep(now=now)
         self._inbound = Allowance(rate=settings.packets_per_second, burst=settings.packet_burst)
-        self._replies = Allowance(rate=settings.reply_bytes_per_second, burst=settings.reply_burst)
         self._pinged_back = Cooldown(PING_BACK_SECONDS)
         self._datagrams: list[tuple[bytes, Address]] = []
         self._events: list[Event] = []
@@ -123,12 +134,13 @@ class Dht:
             return
         message = packet.message
         if not isinstance(message, Response | ErrorMessage):
-            self._query(packet, message, address, now=now)
+            self._query(packet, message, address, paid=len(data), now=now)
             return
         sent = self._queries.take(packet.transaction_id, address)
         if sent is None:
             self.counts["unasked"] += 1
             return
+        self._replies.prove(address, now=now)
         ask, number = sent
         if isinstance(message, ErrorMessage):
             self.counts["errors"] += 1
@@ -226,38 +238,44 @@ class Dht:
 
     # -- queries of others
 
-    def _query(self, packet: Packet, query: Query, address: Address, *, now: float) -> None:
+    def _query(
+        self, packet: Packet, query: Query, address: Address, *, paid: int, now: float
+    ) -> None:
         if not self.settings.server or packet.node_id is None:
             self.counts["ignored"] += 1
             return
         self.counts["queries"] += 1
         answer = self._responder.answer(query, address, now=now)
-        self._reply(packet.transaction_id, answer, address, now=now)
+        reply = Packet(
+            transaction_id=packet.transaction_id,
+            message=answer,
+            node_id=self.node_id,
+            version=VERSION,
+            observed=address,
+        )
+        self._reply(reply, address, paid=paid, now=now)
         if not packet.read_only:
             self._ping_back(Contact(packet.node_id, address), now=now)
 
-    def _reply(
-        self, transaction_id: bytes, answer: Message, address: Address, *, now: float
-    ) -> None:
-        data = encode_packet(
-            Packet(
-                transaction_id=transaction_id,
-                message=answer,
-                node_id=self.node_id,
-                version=VERSION,
-                observed=address,
-            )
-        )
-        if not self._replies.take(address, len(data), now=now):
-            self.counts["replies_withheld"] += 1
-            return
+    def _reply(self, packet: Packet, address: Address, *, paid: int, now: float) -> None:
+        """Send an answer, or what of it is no longer than the query, or nothing."""
+        data = encode_packet(packet)
+        if not self._replies.take(address, len(data), paid=paid, now=now):
+            short = shortened(packet, paid)
+            if short is None or not self._replies.take(address, len(short), paid=paid, now=now):
+                self.counts["replies_withheld"] += 1
+                return
+            self.counts["replies_shortened"] += 1
+            data = short
         self._queries.note_answer(address, now=now)
         self._send(data, address)
 
     def _ping_back(self, contact: Contact, *, now: float) -> None:
         """Ping a node that asked us, if it would find a place in the table."""
         self._table.heard(contact, now=now)
-        if self._table.wants(contact) and self._pinged_back.take(contact.address, now=now):
+        if not self._table.wants(contact) or not self._pinged_back.take(contact.address, now=now):
+            return
+        if self._replies.take(contact.address, _PING_BYTES, paid=0, now=now):
             self.ping(contact, now=now)
 
     # -- our queries

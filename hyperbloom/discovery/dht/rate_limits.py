@@ -1,48 +1,51 @@
 """How much goes on with one address: what it may send, what it is sent, and how often.
 
-The sender of a datagram can be forged. So what one address is sent in answers has its own bound,
-whatever comes in under its name: an attacker who forges a victim's address has at most
-`reply_bytes_per_second` and one `reply_burst` sent to it. At loopback every port counts for itself:
-who forges there is on this machine already, and several nodes of one machine share no allowance.
+Who an address counts as is in `common.groups`. Everything remembered here is bounded, and what was
+not heard of for longest is forgotten first.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
-from hyperbloom.addresses import Address, Scope
+from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.groups import Group, internet_network, network_key
 from hyperbloom.discovery.dht.limits import MAX_ADDRESSES_WATCHED, PACKETS_PER_SECOND_OUT
 
-__all__ = ["Allowance", "Cooldown", "Pace", "counted_as"]
+__all__ = ["Allowance", "Cooldown", "Pace"]
 
 _WINDOW_SECONDS: Final = 1.0
 
 
-def counted_as(address: Address) -> str | Address:
-    """What an address is counted as: its host, and at loopback the port too."""
-    return address if address.scope is Scope.LOOPBACK else address.host
-
-
 class Allowance:
-    """A token bucket for each address: `burst` at once, then `rate` a second.
+    """A token bucket for each group of addresses: `burst` at once, then `rate` a second.
 
-    A bucket that is full again is as good as none, and forgotten.
+    `by` tells the group of an address. A bucket that is full again is as good as none, and
+    forgotten.
     """
 
-    def __init__(self, *, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, burst
+    def __init__(
+        self, *, rate: float, burst: float, by: Callable[[Address], Group] = network_key
+    ) -> None:
+        self._rate, self._burst, self._by = rate, burst, by
         self._full_seconds = burst / rate
-        self._buckets: OrderedDict[str | Address, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[Group, tuple[float, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._buckets)
 
+    def has(self, address: Address, amount: float, *, now: float) -> bool:
+        """Whether `take` would grant this."""
+        left, since = self._buckets.get(self._by(address), (self._burst, now))
+        return amount <= self._left(left, since, now)
+
     def take(self, address: Address, amount: float, *, now: float) -> bool:
-        """Take `amount` of what the address has left; False, and nothing taken, if it is less."""
-        key, buckets = counted_as(address), self._buckets
+        """Take `amount` of what the group has left; False, and nothing taken, if it is less."""
+        key, buckets = self._by(address), self._buckets
         left, since = buckets.pop(key, (self._burst, now))
-        left = min(self._burst, left + max(now - since, 0.0) * self._rate)
+        left = self._left(left, since, now)
         granted = amount <= left
         buckets[key] = (left - amount if granted else left, now)
         while True:
@@ -52,6 +55,9 @@ class Allowance:
                 return granted
             del buckets[oldest]
 
+    def _left(self, left: float, since: float, now: float) -> float:
+        return min(self._burst, left + max(now - since, 0.0) * self._rate)
+
 
 class Pace:
     """When the next query to an address may go out: `PACKETS_PER_SECOND_OUT` in any second.
@@ -60,21 +66,21 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._sent: OrderedDict[str | Address, tuple[float, ...]] = OrderedDict()
+        self._sent: OrderedDict[Group, tuple[float, ...]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sent)
 
     def next_time(self, address: Address, *, now: float) -> float:
         """`now`, or the moment from which a query to this address may be sent."""
-        sent = self._sent.get(counted_as(address), ())
+        sent = self._sent.get(network_key(address), ())
         if len(sent) < PACKETS_PER_SECOND_OUT:
             return now
         return max(now, sent[0] + _WINDOW_SECONDS)
 
     def note(self, address: Address, *, at: float, now: float) -> None:
         """A packet goes there at this moment, which may lie ahead of `now`."""
-        key, sent = counted_as(address), self._sent
+        key, sent = network_key(address), self._sent
         sent[key] = (*sent.pop(key, ()), at)[-PACKETS_PER_SECOND_OUT:]
         while True:
             oldest = next(iter(sent))
@@ -85,23 +91,25 @@ class Pace:
 
 
 class Cooldown:
-    """Lets each address, of host and port, have something once in `seconds`."""
+    """Lets each network of the internet, and each address nearer by, have something once in
+    `seconds`.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._taken: OrderedDict[Address, float] = OrderedDict()
+        self._taken: OrderedDict[Group, float] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._taken)
 
     def take(self, address: Address, *, now: float) -> bool:
-        """Whether the address had none within `seconds`; then it has one now."""
-        taken = self._taken
+        """Whether it had none within `seconds`; then it has one now."""
+        taken, key = self._taken, internet_network(address) or address
         while taken and next(iter(taken.values())) <= now - self._seconds:
             taken.popitem(last=False)
-        if address in taken:
+        if key in taken:
             return False
-        taken[address] = now
+        taken[key] = now
         if len(taken) > MAX_ADDRESSES_WATCHED:
             taken.popitem(last=False)
         return True

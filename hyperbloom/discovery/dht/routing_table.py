@@ -10,20 +10,23 @@ has been up for long is likely to stay: a newcomer waits as a spare until a plac
                    spare at once, and forgotten after `LAST_FAILURES`, so that a network that was
                    away for some minutes does not empty the table
 
-Nobody gets in by sending us something; a node is listed when it has answered a query of ours. And
-of one host of the internet only one node is listed, so that many ids of one host gain nothing.
+Nobody gets in by sending us something; a node is listed when it has answered a query of ours. Of
+one network of the internet (an IPv4 address, a /64 of IPv6) only one node is listed, and one waits
+for a place in a bucket, so that many ids or addresses of one machine gain nothing. Of a site (a
+/24, a /48) `TABLE_NODES_PER_SITE` are listed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hyperbloom.addresses import Scope
 from hyperbloom.discovery.dht.common.contact import ID_BITS, Contact
+from hyperbloom.discovery.dht.common.groups import Group, internet_network, site_key
 from hyperbloom.discovery.dht.common.node_id import is_secure
-from hyperbloom.discovery.dht.limits import BUCKET_NODES, MAX_SPARES
+from hyperbloom.discovery.dht.limits import BUCKET_NODES, MAX_SPARES, TABLE_NODES_PER_SITE
 
 __all__ = ["FRESH_SECONDS", "PING_SECONDS", "REFRESH_SECONDS", "KnownNode", "RoutingTable"]
 
@@ -82,7 +85,9 @@ class RoutingTable:
         # By the number of bits in which ids may differ from ours; made when first needed.
         self._buckets: list[_Bucket | None] = [None] * (ID_BITS + 1)
         self._known: dict[bytes, KnownNode] = {}
-        self._hosts: dict[str, bytes] = {}
+        #: Nodes of the internet, by network; and how many of each site there are.
+        self._networks: dict[Group, KnownNode] = {}
+        self._sites: Counter[Group] = Counter()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -223,18 +228,23 @@ class RoutingTable:
         return bucket
 
     def _is_possible(self, contact: Contact) -> bool:
-        """Not us, and not a second node of one host of the internet."""
-        host = contact.address.host
-        taken = self._hosts.get(host, contact.node_id)
-        return contact.node_id != self.own_id and taken == contact.node_id
+        """Not us, and no second node of a network of the internet, nor one too many of a site."""
+        if contact.node_id == self.own_id:
+            return False
+        network = internet_network(contact.address)
+        if network is None:
+            return True
+        same = self._networks.get(network)
+        if same is not None:
+            return same.is_bad
+        return self._sites[site_key(contact.address)] < TABLE_NODES_PER_SITE
 
     def _enter(self, contact: Contact, *, now: float) -> None:
         if not self._is_possible(contact):
             return
         bucket = self._bucket(contact.node_id)
         if len(bucket.nodes) >= BUCKET_NODES and not self._make_room(bucket, contact):
-            if contact not in bucket.spares:
-                bucket.spares = [contact, *bucket.spares][:MAX_SPARES]
+            _put_in_front(bucket.spares, contact)
             return
         self._add(contact, now=now)
 
@@ -266,18 +276,41 @@ class RoutingTable:
         )
 
     def _list(self, node: KnownNode) -> None:
+        network = internet_network(node.contact.address)
+        if network is not None:
+            # One of this network that is there has come in place of one that is not any more.
+            gone = self._networks.get(network)
+            if gone is not None:
+                self._drop(gone)
+            self._networks[network] = node
+            self._sites[site_key(node.contact.address)] += 1
         self._bucket(node.contact.node_id).nodes.append(node)
         self._known[node.contact.node_id] = node
-        if node.contact.address.scope is Scope.GLOBAL:
-            self._hosts[node.contact.address.host] = node.contact.node_id
 
     def _drop(self, node: KnownNode) -> None:
         self._bucket(node.contact.node_id).nodes.remove(node)
         del self._known[node.contact.node_id]
-        self._hosts.pop(node.contact.address.host, None)
+        network = internet_network(node.contact.address)
+        if network is not None:
+            del self._networks[network]
+            site = site_key(node.contact.address)
+            self._sites[site] -= 1
+            if not self._sites[site]:
+                del self._sites[site]
 
     def _is_secure(self, contact: Contact) -> bool:
         return is_secure(contact.node_id, contact.address.host, exempt_local=self._exempt_local)
+
+
+def _put_in_front(spares: list[Contact], contact: Contact) -> None:
+    """Let it wait in front of the others, in place of the one of its network."""
+    network = internet_network(contact.address)
+    others = [
+        spare
+        for spare in spares
+        if spare != contact and (network is None or internet_network(spare.address) != network)
+    ]
+    spares[:] = [contact, *others][:MAX_SPARES]
 
 
 def _worst_first(nodes: Iterable[KnownNode]) -> list[KnownNode]:

@@ -43,7 +43,8 @@ class DhtSettings:
     bootstrap: `HOST:PORT` of nodes that are asked first. equal_seq: see `EqualSeq`. max_items:
     mutable and immutable items stored, each. query_seconds: how long an answer is waited for.
     lookup_seconds: how long a lookup lasts at most. packets_per_second, packet_burst: what one
-    address may send. reply_bytes_per_second, reply_burst: what one address is sent in answers.
+    address (of IPv6: one /64) may send. reply_bytes_per_second, reply_burst: what one address, or
+    /64, is sent in answers.
     exempt_local: nodes at local addresses count as valid whatever their id is (BEP-42).
     """
 

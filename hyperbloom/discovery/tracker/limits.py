@@ -17,6 +17,7 @@ __all__ = [
     "MAX_RECORD_BYTES",
     "MAX_TRAILER_BYTES",
     "MAX_VALUE_BYTES",
+    "PUBLISHED_ANYWAY",
 ]
 
 MAX_VALUE_BYTES: Final = 996
@@ -50,3 +51,7 @@ ITEMS_PER_TURN: Final = 8
 
 MAX_CANDIDATES: Final = 64
 """Nodes taken from the records of one lookup for joining; ten full records name 60."""
+
+PUBLISHED_ANYWAY: Final = 8
+"""Of so many records that are superfluous, since there are enough of others, one is published all
+the same: some of the others may be made up. A node tries twice a minute at most."""

@@ -12,9 +12,14 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.groups import in_turn
 from hyperbloom.discovery.dht.reports import PutReport
 from hyperbloom.discovery.tracker.content import MESSAGE_HASH_BYTES, SLOTS, Neighbour, RecordContent
-from hyperbloom.discovery.tracker.limits import MAX_ADDRESSES_PER_NODE, MAX_CANDIDATES
+from hyperbloom.discovery.tracker.limits import (
+    MAX_ADDRESSES_PER_NODE,
+    MAX_CANDIDATES,
+    PUBLISHED_ANYWAY,
+)
 from hyperbloom.discovery.tracker.neighbourhood import Candidate
 from hyperbloom.discovery.tracker.record import Record
 
@@ -35,9 +40,13 @@ def interval(base: float, jitter: float, random: Random) -> float:
     return base + random.uniform(0.0, jitter)
 
 
-def may_publish(records: Sequence[Record], *, max_bootstrap_records: int) -> bool:
-    """The rate limit: enough records of others in a minute make one's own superfluous."""
-    return len(records) < max_bootstrap_records
+def may_publish(records: Sequence[Record], *, max_bootstrap_records: int, random: Random) -> bool:
+    """The rate limit: enough records of others in a minute make one's own superfluous.
+
+    Whoever has the feed's key can make up records of as many publishers as he likes. So that he
+    cannot silence everybody, one in `PUBLISHED_ANYWAY` is published all the same.
+    """
+    return len(records) < max_bootstrap_records or not random.randrange(PUBLISHED_ANYWAY)
 
 
 def is_published(report: PutReport) -> bool:
@@ -81,8 +90,8 @@ def bootstrap_minutes(
 def bootstrap_candidates(
     records: Iterable[Record], *, own: bytes, random: Random
 ) -> list[Candidate]:
-    """Publishers and active peers of all records, in random order."""
-    return _shuffled(_named_nodes(records), excluded={own}, random=random)
+    """Publishers and active peers of all records, at random, the records in turn."""
+    return _shuffled(records, excluded={own}, random=random)
 
 
 def bubble_candidates(
@@ -102,7 +111,7 @@ def bubble_candidates(
     if len(neighbours) >= min_neighbours:
         return []
     excluded = {own, *(each.node_id for each in neighbours)}
-    return _shuffled(_named_nodes(records), excluded=excluded, random=random)[:max_join_peers]
+    return _shuffled(records, excluded=excluded, random=random)[:max_join_peers]
 
 
 def overlap_candidates(
@@ -127,7 +136,7 @@ def overlap_candidates(
         and not set(hashes) & set(record.decoded.last_message_hashes)
     ]
     excluded = {own, *(each.node_id for each in neighbours)}
-    return _shuffled(_named_nodes(apart), excluded=excluded, random=random)[:max_join_peers]
+    return _shuffled(apart, excluded=excluded, random=random)[:max_join_peers]
 
 
 def _named_nodes(records: Iterable[Record]) -> dict[bytes, tuple[Address, ...]]:
@@ -144,12 +153,20 @@ def _named_nodes(records: Iterable[Record]) -> dict[bytes, tuple[Address, ...]]:
 
 
 def _shuffled(
-    named: dict[bytes, tuple[Address, ...]], *, excluded: set[bytes], random: Random
+    records: Iterable[Record], *, excluded: set[bytes], random: Random
 ) -> list[Candidate]:
-    candidates = [
-        Candidate(node_id=node_id, addresses=addresses)
-        for node_id, addresses in named.items()
-        if node_id not in excluded
-    ]
-    random.shuffle(candidates)
-    return candidates[:MAX_CANDIDATES]
+    """The nodes that records name, at random. One of each record comes before a second of any.
+
+    Made-up nodes cost nothing, but a lookup brings one record of a DHT node, and asks one node of a
+    /64: so nobody gains by naming more nodes in a record, or by keys.
+    """
+    records = list(records)
+    named = _named_nodes(records)
+    random.shuffle(records)
+    rows = []
+    for record in records:
+        row = [record.publisher, *(peer.node_id for peer in record.decoded.active_peers)]
+        random.shuffle(row)
+        rows.append(row)
+    chosen = [node_id for node_id in dict.fromkeys(in_turn(rows)) if node_id not in excluded]
+    return [Candidate(node_id=one, addresses=named[one]) for one in chosen[:MAX_CANDIDATES]]

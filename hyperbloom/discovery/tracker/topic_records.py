@@ -158,7 +158,7 @@ class TopicRecords:
             return
         records = await self.lookup(minute) if known is None else known
         limit = self._settings.max_bootstrap_records
-        if not may_publish(records, max_bootstrap_records=limit):
+        if not may_publish(records, max_bootstrap_records=limit, random=self._random):
             self._tally.rate_limited += 1
             return
         keys = self._topic.keys(minute)

@@ -95,7 +95,7 @@ def answers(types: Types, outcome: Outcome) -> Told:
         return Told([Removal(t=outcome.stamp, h=outcome.hash)])
     if outcome.offered is None:
         return creation(types, after)
-    offered = replace(after, hash=outcome.hash, fields=outcome.offered)
+    offered = replace(after, hash=outcome.hash, packed=outcome.offered)
     return _change(types, offered, after, outcome.stamp)
 
 

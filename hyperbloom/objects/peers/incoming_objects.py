@@ -1,12 +1,15 @@
 """What one peer says about objects: offers to the store, and the answers where it was wrong.
 
-While objects of the peer wait for the disk beyond `unwritten_bytes`, no message is taken.
+While objects of the peer wait for the disk beyond `unwritten_bytes`, or those of all peers beyond
+WAITING_BYTES_IN_ALL, no message is taken. One step of them at a time is at the writer, in the
+peer's own row of its queue: what a step comes to is told before the next one begins.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -14,14 +17,23 @@ from twisted.python.failure import Failure
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.objects.announcements import ANNOUNCED
 from hyperbloom.objects.classes.hashes import record_hash
+from hyperbloom.objects.limits import OFFERS_PER_STEP
 from hyperbloom.objects.peers.foreign import Told
 from hyperbloom.objects.peers.outgoing_objects import OutgoingObjects
 from hyperbloom.objects.peers.port import PoolPort
 from hyperbloom.objects.wire.errors import LocalProtocolError
 from hyperbloom.objects.wire.messagepack import check_fields, pack
-from hyperbloom.objects.wire.payloads import Change, Creation, Fields, Initialize, Removal, Version
+from hyperbloom.objects.wire.payloads import (
+    Change,
+    Creation,
+    Fields,
+    Initialize,
+    PackedInitialize,
+    Removal,
+    Version,
+)
 from hyperbloom.objects.wire.session import Event
-from hyperbloom.store.limits import MAX_OBJECT_BYTES, MAX_OBJECT_FIELDS
+from hyperbloom.store.limits import MAX_OBJECT_BYTES, MAX_OBJECT_FIELDS, PIECE_BYTES
 from hyperbloom.store.objects.offers import Offer, OfferedChange, OfferedObject, OfferedRemoval
 from hyperbloom.store.objects.records import Outcome, Verdict
 
@@ -37,20 +49,29 @@ class IncomingObjects:
         self._port = port
         self._outgoing = outgoing
         self._types = port.context.pool.types
-        self._offers: list[Offer] = []
-        self._initializing: set[int] = set()
+        #: What waits for the disk, and whether each was in INITIALIZE.
+        self._offers: deque[tuple[Offer, bool]] = deque()
+        self._is_writing = False
         #: Of INITIALIZE, what no turn had room for yet.
-        self._coming: deque[tuple[Fields, Version | None]] = deque()
-        self._unwritten = self._refused = 0
+        self._coming: Iterator[tuple[Fields, Version | None]] = iter(())
+        #: Bytes that wait for the disk.
+        self.unwritten = self._refused = 0
+        if port.outgoing:
+            # An operator named it under `peers`.
+            self._origin = b"peer " + port.address.encode()
+        else:
+            self._origin = port.network.encode()
 
     @property
     def is_behind(self) -> bool:
         """Whether as much waits for the disk as may."""
-        return self._unwritten > self._port.context.settings.unwritten_bytes
+        if self.unwritten > self._port.context.settings.unwritten_bytes:
+            return True
+        return self._port.memory.is_behind(self._port.network)
 
     def stop(self) -> None:
         """The connection is ending: what was not taken is dropped."""
-        self._coming.clear()
+        self._coming = iter(())
 
     def take(self, event: Event) -> None:
         """One message about objects."""
@@ -63,27 +84,28 @@ class IncomingObjects:
                 self._collect(lambda: _offered_change(event))
             case Removal():
                 self._collect(lambda: OfferedRemoval(hash=event.h, stamp=event.t))
-            case Initialize():
+            case Initialize() | PackedInitialize():
                 self._take_initialize(event)
 
-    def _take_initialize(self, event: Initialize) -> None:
-        versions = event.versions or (None,) * len(event.objects)
-        self._coming.extend(zip(event.objects, versions, strict=True))
-        self._outgoing.peer_initialized(unnamed=bool(event.unnamed))
+    def _take_initialize(self, event: Initialize | PackedInitialize) -> None:
+        self._coming = event.pairs()
+        self._outgoing.peer_initialized(unnamed=False)
         if event.respond:
             self._outgoing.begin_pool_sync()
 
     def take_next(self) -> bool:
-        """Take an object of INITIALIZE; False when none waits."""
-        if not self._coming:
+        """Take an object of INITIALIZE; False when none waits. RemoteProtocolError for none."""
+        found = next(self._coming, None)
+        if found is None:
             return False
-        fields, version = self._coming.popleft()
-        offer = self._collect(lambda: self._offered_object(fields, version))
-        if offer is not None:
-            self._initializing.add(id(offer))
+        fields, version = found
+        if fields:
+            self._collect(lambda: self._offered_object(fields, version), initial=True)
+        else:
+            self._outgoing.peer_initialized(unnamed=True)
         return True
 
-    def _collect(self, make: Callable[[], Offer]) -> Offer | None:
+    def _collect(self, make: Callable[[], Offer], *, initial: bool = False) -> None:
         """Have an offer wait for `submit`; one that this node cannot store is refused by itself.
 
         That is within the protocol: its bounds are wider than the store's.
@@ -96,9 +118,13 @@ class IncomingObjects:
             if not self._refused & (self._refused - 1):
                 what = f"{self._refused} objects refused, the latest: {error}"
                 self._port.tell("objects-refused", what)
-            return None
-        self._offers.append(offer)
-        return offer
+            return
+        self._offers.append((offer, initial))
+        self._count(offer.size)
+
+    def _count(self, size: int) -> None:
+        self.unwritten += size
+        self._port.memory.waits(self._port.network, size)
 
     def _offered_object(self, fields: Fields, version: Version | None) -> OfferedObject:
         """An object by its version; one that nobody told the version of has no stamp."""
@@ -123,35 +149,42 @@ class IncomingObjects:
         )
 
     def submit(self) -> None:
-        """Offer together what has come; answered by `_offered` once it is on disk."""
-        if not self._offers:
+        """Offer a step of what has come, unless one is being written; answered by `_offered`."""
+        if self._is_writing or not self._offers:
             return
-        offers, self._offers = self._offers, []
-        initializing, self._initializing = self._initializing, set()
-        size = sum(offer.size for offer in offers)
-        self._unwritten += size
-        settled = self._port.context.pool.offer(offers, self._port)
-        settled.addBoth(self._offered, offers, initializing, size)
+        self._is_writing = True
+        step: list[Offer] = []
+        room = PIECE_BYTES
+        for offer, _ in islice(self._offers, OFFERS_PER_STEP):
+            room -= offer.size
+            if step and room < 0:
+                break
+            step.append(offer)
+        pool = self._port.context.pool
+        settled = pool.offer(step, self._port, origin=self._origin, is_parent=self._port.outgoing)
+        settled.addBoth(self._offered)
 
-    def _offered(
-        self,
-        result: Sequence[Outcome] | Failure,
-        offers: Sequence[Offer],
-        initializing: set[int],
-        size: int,
-    ) -> None:
-        self._unwritten -= size
+    def _offered(self, result: Sequence[Outcome] | Failure) -> None:
+        self._is_writing = False
         if isinstance(result, Failure):
+            self._drop()
             address = self._port.address
             log.error("{peer}: nothing is stored: {why}", peer=address, why=result.value)
             self._port.close(CloseReason("store", "this node cannot store what it is sent"))
             return
-        for offer, outcome in zip(offers, result, strict=True):
+        for outcome in result:
+            offer, initial = self._offers.popleft()
+            self._count(-offer.size)
             self._port.counters.news_in += outcome.verdict in ANNOUNCED
             self._port.counters.clashes += outcome.verdict is Verdict.CLASH
             if self._port.is_open:
-                self._answer(offer, outcome, initial=id(offer) in initializing)
+                self._answer(offer, outcome, initial=initial)
+        self.submit()
         self._port.look_again()
+
+    def _drop(self) -> None:
+        self._count(-self.unwritten)
+        self._offers.clear()
 
     def _answer(self, offer: Offer, outcome: Outcome, *, initial: bool) -> None:
         """Tell the peer what holds, where that is not what it said."""

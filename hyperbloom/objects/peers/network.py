@@ -19,6 +19,7 @@ from hyperbloom.objects.announcements import ANNOUNCED
 from hyperbloom.objects.limits import PIECES_PER_TURN, TURN_SECONDS
 from hyperbloom.objects.peers.context import PoolContext
 from hyperbloom.objects.peers.foreign import Made
+from hyperbloom.objects.peers.memory import PoolMemory
 from hyperbloom.objects.peers.outgoing_objects import OutgoingObjects
 from hyperbloom.objects.peers.parent_selection import Latency
 from hyperbloom.objects.peers.port import PeerCounters
@@ -76,6 +77,7 @@ class PoolNetwork(Registry[NetworkPeer]):
             reactor_budget=ReactorBudget(context.clock, most=PIECES_PER_TURN, seconds=TURN_SECONDS),
         )
         self.context = context
+        self.memory = PoolMemory()
         #: Addresses that we dialled and that closed when they were asked for their pool.
         self._unanswered: set[str] = set()
         self._unsubscribe = context.pool.subscribe(self._pass_on)

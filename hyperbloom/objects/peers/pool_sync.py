@@ -16,7 +16,6 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 
 from hyperbloom.objects.limits import OBJECTS_PER_PART, PART_BYTES
-from hyperbloom.objects.wire.messagepack import pack
 from hyperbloom.objects.wire.payloads import Initialize, Version
 from hyperbloom.store.objects.records import ObjectRecord
 
@@ -74,7 +73,7 @@ class PoolSync:
         """How many of the records fit a part, at least one."""
         room = PART_BYTES
         for count, record in enumerate(records):
-            room -= len(pack(dict(record.fields)))
+            room -= len(record.packed)
             if room < 0:
                 return max(1, count)
         return len(records)

@@ -10,6 +10,7 @@ from twisted.internet.interfaces import ITransport
 
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.objects.peers.context import PoolContext
+from hyperbloom.objects.peers.memory import PoolMemory
 from hyperbloom.objects.wire.payloads import Payload
 from hyperbloom.objects.wire.session import Session
 
@@ -39,6 +40,8 @@ class PoolPort(Protocol):
     counters: PeerCounters
     outgoing: bool
     address: str
+    network: str
+    memory: PoolMemory
     transport: ITransport | None
 
     @property

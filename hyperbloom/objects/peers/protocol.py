@@ -20,7 +20,7 @@ from zope.interface import implementer
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.connection import PeerConnection
 from hyperbloom.objects.classes.hashes import HashRule
-from hyperbloom.objects.limits import MAX_EARLY_MESSAGES
+from hyperbloom.objects.limits import MAX_EARLY_BYTES, MAX_EARLY_MESSAGES, SHORT_MESSAGE_BYTES
 from hyperbloom.objects.peers.foreign_side import ForeignSide
 from hyperbloom.objects.peers.heartbeat import Heartbeat
 from hyperbloom.objects.peers.incoming_objects import IncomingObjects
@@ -30,7 +30,10 @@ from hyperbloom.objects.peers.port import PeerCounters
 from hyperbloom.objects.wire.aes import SALT_BYTES, AesProcessing, NoProcessing
 from hyperbloom.objects.wire.codec import compressed
 from hyperbloom.objects.wire.errors import LocalProtocolError, RemoteProtocolError, WrongFlag
+from hyperbloom.objects.wire.messagepack import pack, unpack_map
 from hyperbloom.objects.wire.payloads import (
+    Change,
+    Creation,
     Identify,
     Kick,
     Ok,
@@ -38,10 +41,14 @@ from hyperbloom.objects.wire.payloads import (
     Ping,
     Pong,
     Rejection,
+    Removal,
+    from_map,
+    to_map,
 )
 from hyperbloom.objects.wire.session import (
     KIN,
     KIN_VERSION,
+    NEED_ROOM,
     ConnectionEnded,
     Event,
     Session,
@@ -65,6 +72,7 @@ class PoolProtocol(PeerConnection):
         self.context = context = pool_network.context
         super().__init__(pool_network, context.clock, lambda: context.settings, outgoing=outgoing)
         self._pool_network = pool_network
+        self.memory = pool_network.memory
         salt = None if outgoing else context.random_bytes(SALT_BYTES)
         self.session = Session(
             NoProcessing()
@@ -77,8 +85,10 @@ class PoolProtocol(PeerConnection):
         self.since = 0.0
         self._heartbeat = Heartbeat(self, context.clock)
         self.latency = self._heartbeat.latency
-        #: What came about objects before the handshake was done.
-        self._early: list[Event] = []
+        #: What came about objects before the handshake was done, packed.
+        self._early: list[bytes] = []
+        #: Whether a long message waits for room, and whether one is being taken.
+        self._awaits_room = self._has_room = False
         #: From the opening on.
         self.incoming_objects: IncomingObjects | None = None
         self.outgoing_objects: OutgoingObjects | None = None
@@ -128,6 +138,8 @@ class PoolProtocol(PeerConnection):
                 part.stop()
         self._early.clear()
         self.session.close()
+        self._awaits_room = False
+        self.memory.forget(self)
         if not self.is_lost:
             self.wire.unregisterProducer()
 
@@ -158,16 +170,29 @@ class PoolProtocol(PeerConnection):
         self._take_frames()
         if self.incoming_objects is not None:
             self.incoming_objects.submit()
+        if not self.is_ending:
+            self.memory.buffers(self, self.session.buffered_bytes)
 
     @property
     def _is_behind(self) -> bool:
+        if self._awaits_room:
+            return True
         return self.incoming_objects is not None and self.incoming_objects.is_behind
 
     def _take_next(self) -> bool:
-        if self.incoming_objects is not None and self.incoming_objects.take_next():
-            return True
         try:
-            event = self.session.next_event()
+            if self.incoming_objects is not None and self.incoming_objects.take_next():
+                return True
+            if self._has_room:
+                self._has_room = False
+                self.memory.took_long(self)
+            event = self.session.next_event(SHORT_MESSAGE_BYTES)
+            if event is NEED_ROOM:
+                if not self.memory.may_take_long(self):
+                    self._awaits_room = True
+                    return True
+                self._has_room = True
+                event = self.session.next_event()
         except RemoteProtocolError as error:
             harmless = isinstance(error, WrongFlag) and not self.session.heard
             self.close(CloseReason("protocol", str(error)), harmless=harmless)
@@ -177,6 +202,11 @@ class PoolProtocol(PeerConnection):
         self._heartbeat.heard()
         self._take(event)
         return True
+
+    def room_came(self) -> None:
+        """It may take its long message, in a turn of its own: to read one takes some 20 ms."""
+        self._awaits_room = False
+        self.later(0, self.look_again)
 
     def _take(self, event: Event) -> None:
         match event:
@@ -197,9 +227,15 @@ class PoolProtocol(PeerConnection):
                 self.close(CloseReason("lost", "the peer closed the connection"), kick=False)
             case _ if self.incoming_objects is not None:
                 self.incoming_objects.take(event)
-            case _ if self.context.passphrase is None and len(self._early) < MAX_EARLY_MESSAGES:
+            case Creation() | Change() | Removal() if self.context.passphrase is None:
                 # With the AES flag they are in the clear, and anybody's.
-                self._early.append(event)
+                self._keep_early(event)
+
+    def _keep_early(self, event: Creation | Change | Removal) -> None:
+        packed = pack(to_map(event))
+        size = len(packed) + sum(map(len, self._early))
+        if len(self._early) < MAX_EARLY_MESSAGES and size <= MAX_EARLY_BYTES:
+            self._early.append(packed)
 
     # The handshake
 
@@ -257,8 +293,8 @@ class PoolProtocol(PeerConnection):
         incoming = IncomingObjects(self, outgoing)
         self.incoming_objects, self.outgoing_objects = incoming, outgoing
         self.became_ready()
-        for event in early:
-            incoming.take(event)
+        for packed in early:
+            incoming.take(from_map(unpack_map(packed)))
         outgoing.begin()
         self._heartbeat.ping()
 
@@ -283,8 +319,9 @@ class PoolProtocol(PeerConnection):
         self._heartbeat.ping()
 
     def look(self) -> None:
-        """Called now and then: PING, and notice that the peer is gone."""
+        """Called now and then: PING, and notice that the peer is gone, or may be read again."""
         if self.is_open:
+            self.look_again()
             self._heartbeat.look(is_held=self._is_held)
 
     # What the transport says

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, MAX_PAYLOAD_BYTES
+from typing import Final
+
+from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, MAX_PAYLOAD_BYTES, WHOLE_BYTES
 from hyperbloom.objects.wire.aes import Processing
 from hyperbloom.objects.wire.compression import compress, decompress
 from hyperbloom.objects.wire.errors import LocalProtocolError, RemoteProtocolError
 from hyperbloom.objects.wire.framing import encode_frame
-from hyperbloom.objects.wire.messagepack import measure, pack, unpack_first
-from hyperbloom.objects.wire.payloads import Payload, from_map, to_map
+from hyperbloom.objects.wire.messagepack import (
+    measure,
+    pack,
+    packed_items,
+    unpack_map,
+    unpack_value,
+)
+from hyperbloom.objects.wire.payloads import (
+    Initialize,
+    PackedInitialize,
+    Payload,
+    from_map,
+    to_map,
+)
 
 __all__ = ["compressed", "decode", "encode", "read_compressed"]
+
+_NIL: Final = b"\xc0"
 
 
 def compressed(payload: Payload) -> bytes:
@@ -37,10 +53,22 @@ def encode(payload: Payload, processing: Processing) -> bytes:
 
 def decode(processed: bytes, processing: Processing, *, limit: int = MAX_PAYLOAD_BYTES) -> Payload:
     """The payload in a frame, of at most `limit` bytes; RemoteProtocolError if there is none."""
-    return read_compressed(processing.incoming(processed), limit=limit)[0]
+    payload = read_compressed(processing.incoming(processed), limit=limit)[0]
+    return payload.whole() if isinstance(payload, PackedInitialize) else payload
 
 
-def read_compressed(data: bytes, *, limit: int = MAX_PAYLOAD_BYTES) -> tuple[Payload, int]:
+def read_compressed(data: bytes, *, limit: int) -> tuple[Payload | PackedInitialize, int]:
     """The payload in what the processing left, and how many bytes followed its map."""
-    found, behind = unpack_first(decompress(data, limit=limit))
-    return from_map(found), behind
+    plain = decompress(data, limit=limit)
+    end = measure(plain)
+    if end <= WHOLE_BYTES:
+        return from_map(unpack_map(plain[:end])), len(plain) - end
+    items = packed_items(plain[:end])
+    behind = len(plain) - end
+    del plain
+    if "d" in items and unpack_value(items.get("op", _NIL)) == Initialize.op:
+        try:
+            return PackedInitialize(unpack_value(items.get("t", _NIL)), items["d"]), behind
+        except LocalProtocolError as error:
+            raise RemoteProtocolError(f"Initialize: {error}") from None
+    return from_map({key: unpack_value(packed) for key, packed in items.items()}), behind

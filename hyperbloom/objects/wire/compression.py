@@ -14,7 +14,7 @@ from typing import Final
 import lz4.frame
 
 from hyperbloom.objects.limits import MAX_PAYLOAD_BYTES
-from hyperbloom.objects.wire.errors import RemoteProtocolError
+from hyperbloom.objects.wire.errors import PayloadTooLong, RemoteProtocolError
 
 __all__ = ["LZ4_MAGIC", "compress", "decompress", "is_one_frame"]
 
@@ -48,7 +48,8 @@ def compress(data: bytes) -> bytes:
 def decompress(data: bytes, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
     """What one whole frame holds, at most `limit` bytes, and no more than that is ever made.
 
-    RemoteProtocolError if it is no frame, cut short, longer, or followed by other bytes.
+    RemoteProtocolError if it is no frame, cut short, longer (PayloadTooLong), or followed by other
+    bytes.
     """
     reader = lz4.frame.LZ4FrameDecompressor()
     try:
@@ -56,7 +57,7 @@ def decompress(data: bytes, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
     except (RuntimeError, ValueError, EOFError, MemoryError) as error:
         raise RemoteProtocolError(f"a message is no LZ4 frame: {error}") from None
     if len(found) > limit:
-        raise RemoteProtocolError(f"a message is longer than {limit} bytes when decompressed")
+        raise PayloadTooLong(f"a message is longer than {limit} bytes when decompressed")
     if not reader.eof:
         raise RemoteProtocolError("an LZ4 frame is cut short")
     if reader.unused_data:

@@ -22,6 +22,7 @@ __all__ = [
     "LocalProtocolError",
     "ObjectError",
     "ObjectGone",
+    "PayloadTooLong",
     "PoolFull",
     "ProtocolError",
     "RemoteProtocolError",
@@ -32,6 +33,10 @@ __all__ = [
 
 class FrameTooLong(RemoteProtocolError):
     """The peer announced a frame longer than any may be."""
+
+
+class PayloadTooLong(RemoteProtocolError):
+    """A message is longer than may be taken when it is decompressed."""
 
 
 class WrongFlag(RemoteProtocolError):
@@ -66,6 +71,6 @@ class ObjectGone(ObjectError):
 
 
 class PoolFull(ObjectError):
-    """The pool has as many objects as its setting allows."""
+    """The pool, or one peer's part of it, takes what its settings allow."""
 
     kind = ErrorKind.TOO_MANY

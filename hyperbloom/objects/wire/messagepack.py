@@ -9,22 +9,41 @@ Numbers as keys of a map hash to themselves in Python, so a peer can choose them
 such keys (230 kB) took 0.9 s to put into a dict, and texts and byte strings, whose hashes are
 random, 4 ms. So a map has few keys that are neither (MAX_PLAIN_KEYS).
 
+A list of 64 KiB may hold 64,000 lists, which Python keeps in 4 MB. So what may be long is read item
+by item (`packed_items`, `unpacked_list`), and waits as it came.
+
 The JVM sends the buffer it packed into, whole, zeros behind the map, and looks at nothing behind
 the map of others; so what follows one is passed over.
 """
 
 from __future__ import annotations
 
+import io
 import struct
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import msgpack
 
 from hyperbloom.objects.limits import MAX_DEPTH, MAX_ENTRIES, MAX_PLAIN_KEYS
 from hyperbloom.objects.wire.errors import LocalProtocolError, RemoteProtocolError
 
-__all__ = ["check_fields", "measure", "pack", "unpack_first", "unpack_map"]
+__all__ = [
+    "check_fields",
+    "measure",
+    "pack",
+    "packed_items",
+    "unpack_first",
+    "unpack_map",
+    "unpack_value",
+    "unpacked_list",
+]
+
+T = TypeVar("T")
+
+#: What a reader of a list looks ahead.
+_READ_BYTES: Final = 4_096
+_UNREADABLE: Final = (ValueError, TypeError, msgpack.UnpackException)
 
 _CONTAINER: Final = -1
 _STRING: Final = -2
@@ -121,19 +140,71 @@ def unpack_map(data: bytes) -> dict[Any, Any]:
 def unpack_first(data: bytes) -> tuple[dict[Any, Any], int]:
     """The map that `data` begins with, and how many bytes follow it; RemoteProtocolError."""
     end = measure(data)
-    try:
-        found = msgpack.unpackb(
-            data[:end], raw=False, strict_map_key=False, object_pairs_hook=_map_of
-        )
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        # Text that is no UTF-8; a list or map as the key of a map.
-        raise RemoteProtocolError(f"a message cannot be read: {error}") from None
+    found = unpack_value(data[:end])
     if type(found) is not dict:
         raise RemoteProtocolError("a message is a map")
     return found, len(data) - end
 
 
-def _map_of(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+def unpack_value(data: bytes) -> Any:
+    """The value that `data`, which has been measured, is; RemoteProtocolError."""
+    try:
+        return msgpack.unpackb(data, raw=False, strict_map_key=False, object_pairs_hook=_map_of)
+    except _UNREADABLE as error:
+        # Text that is no UTF-8; a list or map as the key of a map.
+        raise _unreadable(error) from None
+
+
+def packed_items(data: bytes) -> dict[Any, bytes]:
+    """The map that `data`, which has been measured, is, its values packed; RemoteProtocolError."""
+    reader = _reader(data)
+    pairs: list[tuple[Any, bytes]] = []
+    try:
+        for _ in range(reader.read_map_header()):
+            key, begin = reader.unpack(), reader.tell()
+            reader.skip()
+            pairs.append((key, data[begin : reader.tell()]))
+        return _map_of(pairs)
+    except _UNREADABLE as error:
+        raise _unreadable(error) from None
+
+
+def unpacked_list(data: bytes) -> tuple[int, Iterator[Any]]:
+    """The length of the list that `data`, which has been measured, is, and its items one by one.
+
+    RemoteProtocolError, which may come with any item.
+    """
+    reader = _reader(data)
+    try:
+        count: int = reader.read_array_header()
+    except _UNREADABLE as error:
+        raise _unreadable(error) from None
+
+    def items() -> Iterator[Any]:
+        for _ in range(count):
+            try:
+                yield reader.unpack()
+            except _UNREADABLE as error:
+                raise _unreadable(error) from None
+
+    return count, items()
+
+
+def _reader(data: bytes) -> Any:
+    return msgpack.Unpacker(
+        io.BytesIO(data),
+        read_size=_READ_BYTES,
+        raw=False,
+        strict_map_key=False,
+        object_pairs_hook=_map_of,
+    )
+
+
+def _unreadable(error: Exception) -> RemoteProtocolError:
+    return RemoteProtocolError(f"a message cannot be read: {error}")
+
+
+def _map_of(pairs: list[tuple[Any, T]]) -> dict[Any, T]:
     if len(pairs) > MAX_PLAIN_KEYS:
         plain = sum(type(key) not in (str, bytes) for key, _ in pairs)
         if plain > MAX_PLAIN_KEYS:

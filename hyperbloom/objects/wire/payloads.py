@@ -13,11 +13,13 @@ an empty map for each object; they are counted and passed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, ClassVar, Final, TypeAlias
 
 from hyperbloom.objects.wire.errors import LocalProtocolError, RemoteProtocolError
+from hyperbloom.objects.wire.messagepack import pack, packed_items, unpack_value, unpacked_list
 
 __all__ = [
     "MAX_ANCESTORS",
@@ -29,6 +31,7 @@ __all__ = [
     "Initialize",
     "Kick",
     "Ok",
+    "PackedInitialize",
     "Payload",
     "Ping",
     "Pong",
@@ -175,6 +178,12 @@ class Initialize:
     versions: tuple[Version, ...] | None = None
     unnamed: int = 0
 
+    def pairs(self) -> Iterator[tuple[Fields, Version | None]]:
+        """The objects, each with its version; those that have no fields at the end."""
+        versions = self.versions or (None,) * len(self.objects)
+        yield from zip(self.objects, versions, strict=True)
+        yield from repeat(({}, None), self.unnamed)
+
     def __post_init__(self) -> None:
         _check_time(self.t)
         if type(self.respond) is not bool:
@@ -239,6 +248,74 @@ PAYLOADS: Final[tuple[type[Payload], ...]] = (
 )  # fmt: skip
 """The types by their op."""
 
+
+class PackedInitialize:
+    """An INITIALIZE that came, whose objects are read when they are taken.
+
+    `size` is what it has in bytes. RemoteProtocolError for what is no INITIALIZE; what is wrong
+    with an object shows when it is taken.
+    """
+
+    __slots__ = ("_count", "_packed", "respond", "size", "t")
+
+    def __init__(self, t: int, packed: bytes) -> None:
+        _check_time(t)
+        items = packed_items(packed)
+        self.t = t
+        self._packed = {key: items[key] for key in ("p", "h", "t", "a") if key in items}
+        if "p" not in items or "r" not in items:
+            raise LocalProtocolError("d holds p, a list of objects, and r")
+        self.respond = unpack_value(items["r"])
+        if type(self.respond) is not bool:
+            raise LocalProtocolError("r is true or false")
+        self._count = unpacked_list(items["p"])[0]
+        if "h" in items and {self._length(key) for key in ("h", "t", "a")} != {self._count}:
+            raise LocalProtocolError("h, t and a are lists as long as p")
+        self.size = sum(map(len, self._packed.values()))
+
+    def _length(self, key: str) -> int:
+        return unpacked_list(self._packed[key])[0] if key in self._packed else -1
+
+    def pairs(self) -> Iterator[tuple[Fields, Version | None]]:
+        """The objects, each with its version, if the sender told it.
+
+        Where it tells none, an object without fields is one that it did not say.
+        """
+        objects = unpacked_list(self._packed["p"])[1]
+        for fields, version in zip(objects, self._versions(), strict=False):
+            try:
+                if version is not None or fields != {}:
+                    _check_object(fields)
+            except LocalProtocolError as error:
+                raise RemoteProtocolError(f"INITIALIZE: {error}") from None
+            yield fields, version
+
+    def _versions(self) -> Iterator[Version | None]:
+        if "h" not in self._packed:
+            yield from repeat(None, self._count)
+            return
+        told = [unpacked_list(self._packed[key])[1] for key in ("h", "t", "a")]
+        for number, stamp, earlier in zip(*told, strict=False):
+            if type(earlier) is not list:
+                raise RemoteProtocolError("a holds a list for each object")
+            try:
+                yield Version(hash=number, stamp=stamp, ancestors=tuple(earlier))
+            except LocalProtocolError as error:
+                raise RemoteProtocolError(f"INITIALIZE: {error}") from None
+
+    def whole(self) -> Initialize:
+        """The same with all of its objects."""
+        found = [(fields, version) for fields, version in self.pairs() if fields]
+        versions = tuple(version for _, version in found if version is not None)
+        return Initialize(
+            t=self.t,
+            objects=tuple(fields for fields, _ in found),
+            respond=self.respond,
+            versions=versions if "h" in self._packed else None,
+            unnamed=self._count - len(found),
+        )
+
+
 _Reader: TypeAlias = Callable[[Mapping[Any, Any]], Payload]
 
 
@@ -284,37 +361,9 @@ def from_map(found: Mapping[Any, Any]) -> Payload:
 
 def _read_initialize(found: Mapping[Any, Any]) -> Initialize:
     wrapper = found.get("d")
-    if not isinstance(wrapper, dict) or type(wrapper.get("p")) is not list:
+    if not isinstance(wrapper, dict):
         raise LocalProtocolError("d holds p, a list of objects, and r")
-    listed = wrapper["p"]
-    if "h" in wrapper:
-        objects, versions = tuple(listed), _read_versions(wrapper, len(listed))
-    else:
-        objects, versions = tuple(fields for fields in listed if fields != {}), None
-    return Initialize(
-        t=_of(found, "t"),
-        objects=objects,
-        respond=_of(wrapper, "r"),
-        versions=versions,
-        unnamed=len(listed) - len(objects),
-    )
-
-
-def _read_versions(wrapper: Mapping[Any, Any], count: int) -> tuple[Version, ...]:
-    hashes, stamps, ancestors = (_lists(wrapper, key, count) for key in ("h", "t", "a"))
-    if not all(type(earlier) is list for earlier in ancestors):
-        raise LocalProtocolError("a holds a list for each object")
-    return tuple(
-        Version(hash=number, stamp=stamp, ancestors=tuple(earlier))
-        for number, stamp, earlier in zip(hashes, stamps, ancestors, strict=True)
-    )
-
-
-def _lists(wrapper: Mapping[Any, Any], key: str, count: int) -> Sequence[Any]:
-    found = wrapper.get(key)
-    if type(found) is not list or len(found) != count:
-        raise LocalProtocolError(f"{key} is a list as long as p")
-    return found
+    return PackedInitialize(_of(found, "t"), pack(wrapper)).whole()
 
 
 def _of(found: Mapping[Any, Any], key: str) -> Any:

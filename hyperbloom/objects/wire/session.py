@@ -5,7 +5,8 @@ by INITIALIZE and tell each other of every change (drawn in docs/objects.md).
 
 How to use it: give what arrives to `receive_data`, then call `next_event` until it says NEED_DATA
 or PAUSED; an event is the payload that came, or ConnectionEnded. Frames wait as they came until
-they are pulled, so not pulling is back-pressure. `send` returns the bytes to write.
+they are pulled, so not pulling is back-pressure; a long one waits so until there is room for what
+it decompresses to (NEED_ROOM). `send` returns the bytes to write.
 
 Whatever a peer sends, `next_event` raises nothing but RemoteProtocolError. The session has FAILED
 then: it reads no more, and `send` takes a KICK and nothing else. A payload that the state does not
@@ -32,10 +33,21 @@ from hyperbloom.objects.limits import (
 )
 from hyperbloom.objects.wire.aes import Processing
 from hyperbloom.objects.wire.codec import compressed, read_compressed
-from hyperbloom.objects.wire.errors import EarlyMessage, LocalProtocolError, RemoteProtocolError
+from hyperbloom.objects.wire.errors import (
+    EarlyMessage,
+    LocalProtocolError,
+    PayloadTooLong,
+    RemoteProtocolError,
+)
 from hyperbloom.objects.wire.framing import HEADER_BYTES, FrameReader, encode_frame
 from hyperbloom.objects.wire.mixed import MixedFrameReader
-from hyperbloom.objects.wire.payloads import PAYLOADS, Identify, Ok, Payload
+from hyperbloom.objects.wire.payloads import (
+    PAYLOADS,
+    Identify,
+    Ok,
+    PackedInitialize,
+    Payload,
+)
 from hyperbloom.objects.wire.states import PAUSED_STATES, TRANSITIONS, Input, State
 
 __all__ = [
@@ -43,6 +55,7 @@ __all__ = [
     "KIN_VERSION",
     "MAX_BUFFERED_BYTES",
     "NEED_DATA",
+    "NEED_ROOM",
     "PAUSED",
     "ConnectionEnded",
     "Event",
@@ -58,17 +71,22 @@ MAX_BUFFERED_BYTES: Final = 4 * MAX_FRAME_BYTES
 """Received and not pulled; who reads on while it does not pull has a mistake."""
 
 _SENT: Final = {kind: Input[f"SEND_{kind.__name__.upper()}"] for kind in PAYLOADS}
-_RECEIVED: Final = {kind: Input[f"RECEIVE_{kind.__name__.upper()}"] for kind in PAYLOADS}
+_RECEIVED: Final[dict[type[Payload | PackedInitialize], Input]] = {
+    kind: Input[f"RECEIVE_{kind.__name__.upper()}"] for kind in PAYLOADS
+}
+_RECEIVED[PackedInitialize] = Input.RECEIVE_INITIALIZE
 
 
 class Waiting(Enum):
     """Why `next_event` has no event."""
 
     NEED_DATA = "need data"
+    NEED_ROOM = "need room"
     PAUSED = "paused"
 
 
 NEED_DATA: Final = Waiting.NEED_DATA
+NEED_ROOM: Final = Waiting.NEED_ROOM
 PAUSED: Final = Waiting.PAUSED
 
 
@@ -79,21 +97,23 @@ class ConnectionEnded:
     unread: int = 0
 
 
-Event: TypeAlias = Payload | ConnectionEnded
+Event: TypeAlias = Payload | PackedInitialize | ConnectionEnded
 
 
 class Session:
     """One connection to a peer; see the module's text. `processing` is this connection's own."""
 
     __slots__ = (
-        "_eof", "_failure", "_frames", "_processing", "_state", "heard", "is_jvm", "is_kin",
-        "passed_over",
+        "_eof", "_failure", "_frames", "_long", "_processing", "_state",
+        "heard", "is_jvm", "is_kin", "passed_over",
     )  # fmt: skip
 
     def __init__(self, processing: Processing) -> None:
         self._processing = processing
         self._frames = FrameReader(processing.flag)
         self._state = State.IDLE
+        #: A message as it came, but for its flag's processing, that waits for room.
+        self._long: bytes | None = None
         self._eof = False
         self._failure: str | None = None
         #: Whether the peer is a node of this kind; known once the connection is open.
@@ -112,7 +132,7 @@ class Session:
     @property
     def buffered_bytes(self) -> int:
         """Bytes received and not yet pulled as events."""
-        return len(self._frames)
+        return len(self._frames) + len(self._long or b"")
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes that arrived; dropped when the session has failed or is closed.
@@ -121,7 +141,7 @@ class Session:
         """
         if self._state in (State.CLOSED, State.FAILED):
             return
-        if self._eof or len(self._frames) + len(data) > MAX_BUFFERED_BYTES:
+        if self._eof or self.buffered_bytes + len(data) > MAX_BUFFERED_BYTES:
             self._fail()
             raise LocalProtocolError("bytes after the end, or more than may wait to be pulled")
         self._frames.feed(data)
@@ -130,31 +150,36 @@ class Session:
         """The peer will send nothing more; what has arrived can still be pulled."""
         self._eof = True
 
-    def next_event(self) -> Event | Waiting:
-        """The next payload, ConnectionEnded, NEED_DATA, or PAUSED; RemoteProtocolError."""
+    def next_event(self, most: int = MAX_PAYLOAD_BYTES) -> Event | Waiting:
+        """The next payload, ConnectionEnded, NEED_DATA, PAUSED, or NEED_ROOM; RemoteProtocolError.
+
+        NEED_ROOM: the next payload has more than `most` bytes when it is decompressed. It waits.
+        """
         if self._failure is not None:
             raise RemoteProtocolError(f"the session has failed: {self._failure}")
         try:
-            return self._next_event()
+            return self._next_event(most)
         except RemoteProtocolError as error:
             self._failure = str(error)
             self._fail()
             raise
 
-    def _next_event(self) -> Event | Waiting:
+    def _next_event(self, most: int) -> Event | Waiting:
         if self._state in (State.CLOSED, State.FAILED):
             return ConnectionEnded()
         if self._state in PAUSED_STATES:
             return self._end() if self._eof and not len(self._frames) else PAUSED
-        while (frame := self._frames.next_frame()) is not None:
-            self.heard = True
-            try:
-                data = self._processing.incoming(frame)
-            except EarlyMessage:
-                self._pass_over()
-                continue
+        data = self._next_message() if self._long is None else self._long
+        if data is not None:
             limit = MAX_PAYLOAD_BYTES if self._state is State.OPEN else MAX_EARLY_FRAME_BYTES
-            payload, behind = read_compressed(data, limit=limit)
+            try:
+                payload, behind = read_compressed(data, limit=min(limit, most))
+            except PayloadTooLong:
+                if most >= limit:
+                    raise
+                self._long = data
+                return NEED_ROOM
+            self._long = None
             is_first = self._state is not State.OPEN
             self._enter(self._next_state(_RECEIVED[type(payload)], RemoteProtocolError))
             if is_first and isinstance(payload, Identify | Ok):
@@ -163,6 +188,16 @@ class Session:
                 self._expect_mixed()
             return payload
         return self._end() if self._eof else NEED_DATA
+
+    def _next_message(self) -> bytes | None:
+        """The next message before its decompression; None until it is whole."""
+        while (frame := self._frames.next_frame()) is not None:
+            self.heard = True
+            try:
+                return self._processing.incoming(frame)
+            except EarlyMessage:
+                self._pass_over()
+        return None
 
     def _expect_mixed(self) -> None:
         """A peer of another kind may write several messages at once, from when it is let in."""
@@ -224,8 +259,10 @@ class Session:
             self._frames.limit = MAX_FRAME_BYTES
         elif state is State.CLOSED:
             self._frames.clear()
+            self._long = None
 
     def _fail(self) -> None:
         if self._state is not State.CLOSED:
             self._state = State.FAILED
         self._frames.clear()
+        self._long = None

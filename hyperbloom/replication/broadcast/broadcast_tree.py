@@ -11,65 +11,44 @@ stores along some of its links, and tells the ids of it over the others (the ext
   both push along their link from then on: so the tree mends where a node is gone. It does not wait
   where no other link pushes, nor where the link that told is one that pushes.
 - Who is asked and does not send for `PULL_SECONDS` is followed by the next one that told; one that
-  failed like this is asked last.
+  failed like this is asked last (`wanted_values`).
 
 What many values brought at a time (a node catches up) is told over all links, and not pushed: the
 neighbours catch up at the same moment, each with somebody else.
 
+A value is known once it is on disk, or was kept out for good. Until then it may still be told, and
+is asked of another one where it could not be stored.
+
 Nothing is lost where nobody sends what was told: the comparisons by digest find it later, as they
-find what was told to a node that could remember no more.
+find what was told to a node that could remember no more. What is due is done in pieces (`wake`), so
+that a turn of the reactor is short however much was told.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from hyperbloom.digests import ID_BYTES, value_ids
+from hyperbloom.replication.broadcast.wanted_values import TreeLink, Wanted, WantedValues
 from hyperbloom.replication.limits import (
-    CATCH_UP_FIRST,
     GRAFT_SECONDS,
-    LONGEST_PULL_SECONDS,
     MAX_KNOWN_IDS,
-    MAX_TOLD_BY_PEER,
     PULL_SECONDS,
     TELL_SECONDS,
+    WOKEN_IDS,
 )
+from hyperbloom.trust import Path
 from hyperbloom.wire.extensions.broadcast_tree import LinkKind
 from hyperbloom.wire.limits import MAX_TOLD_IDS
 
 __all__ = ["BroadcastTree", "Command", "Place", "Pull", "Tell", "TreeLink", "ids_of"]
 
-#: A peer that did not send what it had told is asked last for so long, in seconds.
-MISSED_SECONDS = 60.0
-
 #: The numbers of the log between which a value of this id is, both included.
 Place: TypeAlias = tuple[int, int, bytes]
-
-
-class TreeLink:
-    """One peer that speaks the extension. `pushes`: values go along it at once, both ways."""
-
-    __slots__ = ("bit", "heard_at", "is_gone", "missed_at", "pushes", "told", "untold")
-
-    def __init__(self, bit: int) -> None:
-        #: Its place in the masks of `_Known`.
-        self.bit = bit
-        self.pushes = True
-        self.is_gone = False
-        #: How many of the wanted ids it has told; the ids that are to be told to it.
-        self.told = 0
-        self.untold: dict[bytes, None] = {}
-        #: When it last sent values, and when it last did not send what it was asked for.
-        self.heard_at = self.missed_at = -math.inf
-
-    def has_missed(self, now: float) -> bool:
-        """Whether it did not send what it was asked for, not long ago."""
-        return now - self.missed_at < MISSED_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +76,15 @@ class _Known:
     """A value that came or was put here. `holders`: the bits of links whose peers hold it.
 
     first: the link along which it was pushed first. is_caught_up: it came with many others.
-    low, high: see Place; 0 while it is not on disk.
+    is_settled: it is on disk, or was kept out for good. low, high: see Place; 0 where unknown.
     """
 
     first: TreeLink | None = None
     is_caught_up: bool = False
+    is_settled: bool = False
     holders: int = 0
     low: int = 0
     high: int = 0
-
-
-@dataclass(slots=True)
-class _Wanted:
-    """A value that was told and has not come.
-
-    is_offered: it was told while the two were compared. is_caught_up: then, or by who could have
-    pushed it, and did not because it came to it with many others.
-    """
-
-    due: float
-    told_at: float
-    is_offered: bool
-    is_caught_up: bool
-    tellers: list[TreeLink] = field(default_factory=list)
-    asked: TreeLink | None = None
-    asked_at: float = 0.0
 
 
 class BroadcastTree:
@@ -133,10 +96,14 @@ class BroadcastTree:
     def __init__(self) -> None:
         self._links: dict[int, TreeLink] = {}
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._wanted: dict[bytes, _Wanted] = {}
-        self._due: list[tuple[float, bytes]] = []
+        self._wanted = WantedValues()
         self._tell_at = math.inf
+        #: Links that are to be told something now, and links that are gone and have told something.
+        self._telling: deque[TreeLink] = deque()
+        self._leaving: deque[TreeLink] = deque()
         self._catching_up_until = -math.inf
+        #: How many ids were looked at because a link had told them.
+        self._work: Counter[TreeLink] = Counter()
 
     def __len__(self) -> int:
         return len(self._links)
@@ -148,31 +115,29 @@ class BroadcastTree:
 
     @property
     def next_deadline(self) -> float | None:
-        """When to call `wake`, None: nothing waits."""
-        while self._due and not self._is_due(*self._due[0]):
-            heapq.heappop(self._due)
-        at = min(self._tell_at, self._due[0][0] if self._due else math.inf)
+        """When to call `wake` (it may be long past), None: nothing waits."""
+        if self._telling or self._leaving:
+            return 0.0
+        at = min(self._tell_at, self._wanted.next_due)
         return None if at == math.inf else at
 
     # Peers come and go
 
-    def join(self) -> TreeLink:
+    def join(self, path: Path) -> TreeLink:
         """A peer that speaks the extension is secure."""
         place = next(place for place in range(len(self._links) + 1) if place not in self._links)
-        link = TreeLink(1 << place)
+        link = self._wanted.join(1 << place, path)
         for known in self._known.values():
             known.holders &= ~link.bit
         self._links[place] = link
         return link
 
-    def leave(self, link: TreeLink, *, now: float) -> None:
-        """It is gone: what it was asked for is asked of others at once."""
-        link.is_gone = True
+    def leave(self, link: TreeLink) -> None:
+        """It is gone: what it was asked for is asked of others, from the next `wake` on."""
         del self._links[link.bit.bit_length() - 1]
-        link.untold.clear()
-        for wanted_id, wanted in self._wanted.items():
-            if wanted.asked is link:
-                self._put_off(wanted_id, wanted, now)
+        self._wanted.leave(link)
+        if link.told:
+            self._leaving.append(link)
         if len(self._links) < 2:
             self._known.clear()
 
@@ -199,7 +164,7 @@ class BroadcastTree:
             return None
         is_second = False
         for value_id in ids_of(values):
-            wanted = self._drop(value_id)
+            wanted = self._wanted.get(value_id)
             known = self._known.get(value_id)
             if known is None:
                 known = self._remember(value_id)
@@ -218,13 +183,40 @@ class BroadcastTree:
     def stored(self, values: Sequence[bytes], *, low: int, high: int) -> None:
         """Values are on disk, numbered between these in ascending order."""
         if not self.is_used:
+            self._forget_wanted(values)
             return
         ids = ids_of(values)
         spare = high - low + 1 - len(ids)
         for number, value_id in enumerate(ids, low):
-            known = self._known.get(value_id) or self._remember(value_id)
+            known = self._settle(value_id)
             known.low, known.high = number, number + spare
-            self._drop(value_id)
+
+    def kept_out(self, values: Sequence[bytes]) -> None:
+        """Values that came are not stored: they were there, or are not let in."""
+        if not self.is_used:
+            self._forget_wanted(values)
+            return
+        for value_id in ids_of(values):
+            self._settle(value_id)
+
+    def not_stored(self, values: Sequence[bytes], *, now: float) -> None:
+        """Values that came could not be written: they are still wanted of others that told them."""
+        ids = ids_of(values) if self._known else []
+        for value_id in ids:
+            known = self._known.get(value_id)
+            if known is not None and not known.is_settled:
+                del self._known[value_id]
+        self._wanted.look_at(ids, now)
+
+    def _settle(self, value_id: bytes) -> _Known:
+        known = self._known.get(value_id) or self._remember(value_id)
+        known.is_settled = True
+        wanted = self._wanted.drop(value_id)
+        if wanted is not None:
+            for teller in wanted.tellers:
+                if not teller.is_gone:
+                    known.holders |= teller.bit
+        return known
 
     def pushes(self, link: TreeLink, ids: Sequence[bytes], *, now: float) -> bool:
         """Whether to send the peer these values; else their ids are told, where it lacks any."""
@@ -244,26 +236,21 @@ class BroadcastTree:
         """The peer holds these; is_offered: that was found while the two were compared."""
         others = any(other.pushes for other in self._links.values() if other is not link)
         at_once = is_offered or link.pushes or not others
+        lacking = []
         for value_id in ids:
             known = self._known.get(value_id)
             if known is not None:
                 known.holders |= link.bit
-                continue
-            wanted = self._wanted.get(value_id)
-            if link.told >= MAX_TOLD_BY_PEER or (wanted is not None and link in wanted.tellers):
-                continue
-            if wanted is None:
-                wanted = self._wanted[value_id] = _Wanted(
-                    math.inf, now, is_offered, is_offered or (link.pushes and others)
-                )
-            wanted.tellers.append(link)
-            link.told += 1
-            asked = wanted.asked
-            if asked is None:
-                due = now if at_once else now + GRAFT_SECONDS
-                self._put_off(value_id, wanted, min(wanted.due, due))
-            elif asked.has_missed(now):
-                self._put_off(value_id, wanted, now)
+            if known is None or not known.is_settled:
+                lacking.append(value_id)
+        self._wanted.take(
+            link,
+            lacking,
+            now=now,
+            due=now if at_once else now + GRAFT_SECONDS,
+            is_offered=is_offered,
+            is_caught_up=is_offered or (link.pushes and others),
+        )
 
     def pulled(
         self, link: TreeLink, kind: LinkKind, ids: Sequence[bytes]
@@ -281,25 +268,59 @@ class BroadcastTree:
                 places.append((known.low, known.high, value_id))
         return places, others
 
-    def wake(self, *, now: float) -> list[Command]:
-        """It is some time: what to tell, and what to ask for."""
-        commands: list[Command] = []
+    def wake(self, *, now: float, most: int = WOKEN_IDS) -> list[Command]:
+        """It is some time: what to tell, and what to ask for.
+
+        It ends after about `most` ids, and `next_deadline` says whether there is more to do.
+        """
         if self._tell_at <= now:
             self._tell_at = math.inf
-            for link in self._links.values():
-                commands += self._tell(link)
-        pulls: defaultdict[tuple[TreeLink, LinkKind], list[bytes]] = defaultdict(list)
-        while self._due and self._due[0][0] <= now:
-            due, value_id = heapq.heappop(self._due)
-            if self._is_due(due, value_id):
-                found = self._ask(value_id, self._wanted[value_id], now)
-                if found is not None:
-                    pulls[found].append(value_id)
-        for (link, kind), ids in pulls.items():
-            commands += [Pull(link, kind, some) for some in _parts(ids)]
-        return commands
+            self._telling.extend(link for link in self._links.values() if link.untold)
+        commands: list[Command] = []
+        left = most
+        while self._leaving and left > 0:
+            gone = self._leaving[0]
+            done = self._wanted.forget_tellings(gone, left, now=now)
+            self._work[gone] += done
+            left -= done
+            if not gone.told:
+                self._leaving.popleft()
+        while self._telling and left > 0:
+            link = self._telling.popleft()
+            left -= len(link.untold)
+            commands += self._tell(link)
+        return commands + self._pull(now, left) if left > 0 else commands
+
+    def take_work(self) -> Counter[TreeLink]:
+        """How many ids were looked at since, by the link that had told them."""
+        work, self._work = self._work, Counter()
+        return work
 
     # Inside
+
+    def _pull(self, now: float, most: int) -> list[Command]:
+        pulls: defaultdict[tuple[TreeLink, LinkKind], list[bytes]] = defaultdict(list)
+        for value_id, wanted in self._wanted.due(now, most):
+            self._work[wanted.asked or wanted.tellers[0]] += 1
+            link = self._ask(value_id, wanted, now)
+            if link is not None:
+                pulls[link, LinkKind.AS_BEFORE if wanted.is_offered else LinkKind.PUSH].append(
+                    value_id
+                )
+        return [
+            Pull(link, kind, some) for (link, kind), ids in pulls.items() for some in _parts(ids)
+        ]
+
+    def _ask(self, value_id: bytes, wanted: Wanted, now: float) -> TreeLink | None:
+        """Whom to ask now, if anybody."""
+        if value_id in self._known:  # it came, and is on its way to the disk
+            self._wanted.put_off(value_id, wanted, now + PULL_SECONDS)
+            return None
+        until = self._catching_up_until if self.is_used else -math.inf
+        link = self._wanted.ask(value_id, wanted, now=now, waits_until=until)
+        if link is not None and not wanted.is_offered:
+            link.pushes = True
+        return link
 
     def _tell(self, link: TreeLink) -> list[Command]:
         ids = [
@@ -315,67 +336,16 @@ class BroadcastTree:
         is_full = len(link.untold) >= MAX_TOLD_IDS
         self._tell_at = min(self._tell_at, now if is_full else now + TELL_SECONDS)
 
-    def _ask(
-        self, value_id: bytes, wanted: _Wanted, now: float
-    ) -> tuple[TreeLink, LinkKind] | None:
-        """Whom to ask now, if anybody."""
-        until = self._waits_until(wanted, now)
-        if until is not None:
-            self._put_off(value_id, wanted, until)
-            return None
-        asked = wanted.asked
-        if asked is not None:
-            asked.missed_at = now
-            asked.told -= 1
-            wanted.tellers.remove(asked)
-        tellers = [teller for teller in wanted.tellers if not teller.is_gone]
-        if not tellers:
-            self._drop(value_id)
-            return None
-        link = max(tellers, key=lambda one: not one.has_missed(now))
-        wanted.asked, wanted.asked_at = link, now
-        self._put_off(value_id, wanted, now + PULL_SECONDS)
-        if wanted.is_offered:
-            return link, LinkKind.AS_BEFORE
-        link.pushes = True
-        return link, LinkKind.PUSH
-
-    def _waits_until(self, wanted: _Wanted, now: float) -> float | None:
-        """Until when it may still come by itself, or from who was asked; None: it does not."""
-        asked = wanted.asked
-        if asked is None:
-            until = min(self._catching_up_until, wanted.told_at + CATCH_UP_FIRST)
-            return until if self.is_used and now < until else None
-        until = asked.heard_at + PULL_SECONDS
-        is_sending = now < until and now < wanted.asked_at + LONGEST_PULL_SECONDS
-        return until if is_sending and not asked.is_gone and not asked.has_missed(now) else None
-
     def _forget_wanted(self, values: Sequence[bytes]) -> None:
-        if self._wanted:
+        if len(self._wanted):
             for value_id in ids_of(values):
-                self._drop(value_id)
-
-    def _drop(self, value_id: bytes) -> _Wanted | None:
-        """Want it no more; what was known of it."""
-        wanted = self._wanted.pop(value_id, None)
-        for teller in () if wanted is None else wanted.tellers:
-            teller.told -= 1
-        return wanted
+                self._wanted.drop(value_id)
 
     def _remember(self, value_id: bytes) -> _Known:
         known = self._known[value_id] = _Known()
         if len(self._known) > MAX_KNOWN_IDS:
             self._known.popitem(last=False)
         return known
-
-    def _put_off(self, value_id: bytes, wanted: _Wanted, due: float) -> None:
-        if due != wanted.due:
-            wanted.due = due
-            heapq.heappush(self._due, (due, value_id))
-
-    def _is_due(self, due: float, value_id: bytes) -> bool:
-        wanted = self._wanted.get(value_id)
-        return wanted is not None and wanted.due == due
 
 
 def ids_of(values: Sequence[bytes]) -> list[bytes]:

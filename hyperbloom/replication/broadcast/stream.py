@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
@@ -36,6 +36,7 @@ from hyperbloom.replication.limits import (
     STREAM_SECONDS,
 )
 from hyperbloom.store.records import Appended, LogRecord, LogSlice
+from hyperbloom.trust import Path
 from hyperbloom.wire import Credentials
 from hyperbloom.wire.credentials import signed_frames
 
@@ -171,8 +172,8 @@ class FeedStream:
         if self._news:
             self._news = None
 
-    def turn(self, who: Hashable) -> Deferred[None]:
-        """Fires when the peer `who`, by its share, may be told more in a turn of the reactor."""
+    def turn(self, who: Path) -> Deferred[None]:
+        """Fires when a peer, by its path, may be told more in a turn of the reactor."""
         return self._turns.turn(who)
 
     # Slices
@@ -273,8 +274,8 @@ class FeedStream:
 
     def _go_on(self) -> None:
         while self._round:
-            if not self._turns.take(self):
-                self._turns.wait(self, self._go_on)
+            if not self._turns.take((self,)):
+                self._turns.wait((self,), self._go_on)
                 return
             reader = self._round.popleft()
             try:

@@ -52,7 +52,7 @@ class Feed:
             most_bytes=lambda: context.slice_bytes,
         )
         #: Along which links values are pushed, and along which their ids are told.
-        self.tree = TreeDriver(context.clock)
+        self.tree = TreeDriver(context)
         self.values.subscribe(self.tree.stored)
         self.values.subscribe(self.stream.offer)
         self.renewals = Renewals(self.trust, context, self.peers, lambda: self.log_name)

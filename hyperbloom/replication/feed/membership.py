@@ -3,16 +3,21 @@
 Every chain that a peer proves itself with is learnt: its links go to the graph and to the store.
 The chain this node proves itself with is always the shortest unexpired one from the feed's key to
 its own; it is searched again when the graph or the time has changed.
+
+Links are as many as a member cares to sign. So where there is no room for a new chain, the branch
+with most links gives some of its own (`LinkGraph.surplus`), and nobody else does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hyperbloom.errors import ErrorKind, HyperbloomError
 from hyperbloom.keys import Identity, keyed_hash
+from hyperbloom.replication.deny_list import DenyList
+from hyperbloom.replication.limits import AUTOMATIC_LINKS, LINKS_FREED, LOOKS_FOR_ROOM_SECONDS
 from hyperbloom.store.limits import MAX_LINKS_PER_FEED, MAX_LINKS_PER_ISSUER
 from hyperbloom.store.records import LinkRecord
 from hyperbloom.store.tables.links import PutLinks
@@ -21,10 +26,14 @@ from hyperbloom.trust import (
     Chain,
     LinkGraph,
     Member,
+    Path,
     TrustLink,
+    automatic_nonce,
     issue_link,
     owner_chain,
     parse_link,
+    path_of,
+    shortened_by,
     verify_chain,
 )
 from hyperbloom.wire import Dialect
@@ -42,6 +51,11 @@ _MARK = b"issued by hand"
 
 #: Chains looked at, one after the other, for the last moment at which this node may write.
 _MOST_CHAINS = 8
+
+_NO_ROOM = (
+    f"the feed holds as many links as it may ({MAX_LINKS_PER_FEED} in all, "
+    f"{MAX_LINKS_PER_ISSUER} of one issuer); wait until some have expired"
+)
 
 #: A link with the key of its issuer.
 _Issued = tuple[bytes, TrustLink]
@@ -79,7 +93,7 @@ class Membership:
         records: Iterable[LinkRecord],
         *,
         leeway: float,
-        denied: Container[bytes],
+        denied: DenyList,
     ) -> None:
         self.feed_key = feed_key
         self._denied = denied
@@ -94,6 +108,10 @@ class Membership:
         self._lasts: float | None = None
         self._issued = IssuedLinks(count=0, first_expires=None)
         self._counted_at, self._counted_until = math.inf, -math.inf
+        #: What is gone here and not on disk yet.
+        self._dropped: list[_Issued] = []
+        #: No room was found for a chain of a branch, and is not looked for again until then.
+        self._full: tuple[Path, float] = ((), -math.inf)
         for record in records:
             if len(record.raw) != self._format.link_bytes:
                 self.unreadable += 1
@@ -159,7 +177,7 @@ class Membership:
     def verify(self, raw: Sequence[bytes], *, now: float) -> Chain:
         """A chain handed over as bytes, checked; raises `ChainError`, `KeyDenied`."""
         chain = verify_chain(self.feed_key, raw, now=now, leeway=self._leeway, format=self._format)
-        denied = self._denied_in(chain)
+        denied = self.denied_in(chain)
         if denied is not None:
             raise KeyDenied(
                 f"the chain leads to or through {denied.hex()}, which this node denies; "
@@ -167,8 +185,31 @@ class Membership:
             )
         return chain
 
-    def _denied_in(self, chain: Chain) -> bytes | None:
-        return next((key for key in chain.keys if key in self._denied), None)
+    def denied_in(self, chain: Chain) -> bytes | None:
+        """The denied key that a chain leads to or through, be it left out since; or None."""
+        denied = self._denied.first_of(chain)
+        if denied is not None or not self._denied:
+            return denied
+        own = self._identity.public_key
+        links = (link for issuer, link in chain.issuers() if issuer == own)
+        return next(filter(None, map(self._unmarked_by, links)), None)
+
+    def _unmarked_by(self, link: TrustLink) -> bytes | None:
+        """The denied key whose way a link of ours may have shortened before links said so.
+
+        Who has a link by hand since is not asked. Others have the link for the way that they came
+        by: if every other way to them is denied by now, so is this one.
+        """
+        own = self._identity.public_key
+        given = self._graph.between(own, link.public_key)
+        if shortened_by(link) or any(map(self._is_by_hand, given)):
+            return None
+        ways = [
+            self._graph.shortest_chain(issuer, now=-math.inf)
+            for issuer in self._graph.issuers_of(link.public_key) - {own}
+        ]
+        denied = [None if way is None else self._denied.first_of(way) for way in ways]
+        return denied[0] if all(denied) and denied else None
 
     def prove_by(self, identity: Identity) -> None:
         """This node proves itself on the feed by another pair from now on."""
@@ -200,12 +241,12 @@ class Membership:
 
     def learn(self, chain: Chain, *, introduced_by: bytes, now: float) -> PutLinks | None:
         """Take in a verified chain that a peer brought; what is to be stored of it, or None."""
-        if self._denied_in(chain) is not None:
+        if self.denied_in(chain) is not None:
             return None
         fresh = self._fresh(chain)
-        if not fresh or not self._has_room(fresh, now=now, share=PEERS_SHARE):
+        if not fresh or not self._make_room(fresh, chain, now=now, share=PEERS_SHARE):
             return None
-        return self._take(fresh, introduced_by=introduced_by, now=now)
+        return self._take(fresh, chain, by=introduced_by, now=now)
 
     def add(self, chain: Chain, *, now: float) -> PutLinks | None:
         """Take in a verified chain handed over by hand; what is to be stored of it, or None.
@@ -215,8 +256,9 @@ class Membership:
         fresh = self._fresh(chain)
         if not fresh:
             return None
-        self._require_room(fresh, now=now, share=1.0)
-        return self._take(fresh, introduced_by=self._identity.public_key, now=now)
+        if not self._make_room(fresh, chain, now=now, share=1.0):
+            raise ValueError(_NO_ROOM)
+        return self._take(fresh, chain, by=self._identity.public_key, now=now)
 
     def issue(
         self,
@@ -226,13 +268,15 @@ class Membership:
         nonce: bytes,
         now: float,
         share: float,
-        by_hand: bool = True,
+        shortens: Chain | None = None,
     ) -> tuple[TrustLink, PutLinks]:
         """Sign a link for `trustee`, never outliving this node's own chain.
 
         The same link is given again to who comes again. `share` is the part of the room for links
-        that it may fill. `by_hand`: a person wants the trustee to write, and the link may be
-        renewed; else it only shortens a way that is there. `nonce`: 32 fresh random bytes. Raises
+        that it may fill. `shortens`: the trustee's chain, of which the link is a shorter form; it
+        holds as long as the chain does, and a branch has AUTOMATIC_LINKS of them. Without one a
+        person wants the trustee to write: the link may be renewed, and takes the place of those
+        that end no later. `nonce`: 32 fresh random bytes. Raises
         `NotTrusted` without a chain of our own, `ValueError` where there is no room or the result
         could not be used: a chain would be too long, the expiry has passed, the trustee is the feed
         itself, or an end is asked of links that have none.
@@ -258,22 +302,31 @@ class Membership:
         lasting = min(expires, chain.expires)
         if self._format.has_expiry and math.isinf(lasting):
             raise ValueError("links of this feed's dialect have to expire: say when")
-        if by_hand:
+        if shortens is None:
             nonce = self._marked(nonce, trustee)
-        issued = self._issued_to(trustee, lasting, by_hand=by_hand)
-        if issued is not None:
-            return issued, self._records([(own, issued)], introduced_by=own, now=now)
+        else:
+            left_out = path_of(shortens, own_key=own)[:-1]
+            nonce = automatic_nonce(left_out, trustee)
+        known = self._graph.between(own, trustee)
+        for link in known:
+            if link.expires == lasting and (link.nonce == nonce or self._is_by_hand(link)):
+                return link, self._records([(own, link)], chain, by=own, now=now)
+        if shortens is not None and self._automatic(left_out[0], now) >= AUTOMATIC_LINKS:
+            raise ValueError(f"its branch has {AUTOMATIC_LINKS} shorter chains, as many as it may")
         link = issue_link(
             self._identity, trustee, expires=lasting, nonce=nonce, format=self._format
         )
-        self._require_room([(own, link)], now=now, share=share)
-        return link, self._take([(own, link)], introduced_by=own, now=now)
+        replaced = [(own, old) for old in known if shortens is None and old.expires <= lasting]
+        room = self._make_room([(own, link)], shortens, now=now, share=share, spare=len(replaced))
+        if not room:
+            raise ValueError(_NO_ROOM)
+        self._drop(replaced)
+        return link, self._take([(own, link)], chain, by=own, now=now)
 
-    def _issued_to(self, trustee: bytes, expires: float, *, by_hand: bool) -> TrustLink | None:
-        for link in self._graph.between(self._identity.public_key, trustee):
-            if link.expires == expires and (self._is_by_hand(link) or not by_hand):
-                return link
-        return None
+    def _automatic(self, branch: bytes, now: float) -> int:
+        """How many links of ours that hold shorten a way in a branch."""
+        links = self._graph.links_of(self._identity.public_key)
+        return sum(link.nonce.startswith(branch) and link.expires >= now for link in links)
 
     def _marked(self, nonce: bytes, trustee: bytes) -> bytes:
         front = nonce[:-_MARK_BYTES]
@@ -297,11 +350,11 @@ class Membership:
 
     def shortest_chain(self, identity: bytes, *, now: float) -> Chain | None:
         """The chain by which `identity` may write at `now`, or None."""
-        return self._graph.shortest_chain(identity, now=now, without=self._denied)
+        return self._graph.shortest_chain(identity, now=now, without=self._denied.excluded)
 
     def writers_among(self, keys: Iterable[bytes], *, now: float) -> set[bytes]:
         """Those of these keys that may write at `now`."""
-        return self._graph.writers_among(keys, now=now, without=self._denied)
+        return self._graph.writers_among(keys, now=now, without=self._denied.excluded)
 
     @property
     def has_links(self) -> bool:
@@ -310,11 +363,30 @@ class Membership:
 
     def members(self, *, now: float) -> list[Member]:
         """Who may write at `now`, through whom and until when."""
-        return self._graph.members(now=now, without=self._denied)
+        return self._graph.members(now=now, without=self._denied.excluded)
 
-    def forget_expired(self, *, now: float) -> None:
-        """Drop links that have expired, as the store does with its records."""
-        self._graph.forget_expired(before=now)
+    def prune(self, *, before: float) -> None:
+        """Drop the links that lead nobody anywhere since a moment (`take_dropped`).
+
+        Those that have expired, and all below a key that is denied or not reached any more. The
+        chain of this node, and what it has issued, stay while they last: the key may be let in
+        again.
+        """
+        own = self._identity.public_key
+        chain = self._graph.shortest_chain(own, now=before)
+        keep = {own, *(() if chain is None else chain.keys)}
+        self._dropped += self._graph.prune(before=before, without=self._denied.excluded, keep=keep)
+
+    def _drop(self, links: Iterable[_Issued]) -> None:
+        self._dropped += [one for one in links if self._graph.discard(*one)]
+
+    def take_dropped(self) -> PutLinks | None:
+        """What is to be removed from the store, or None; it counts as removed from now on."""
+        return (
+            self._records([], Chain(self.feed_key), by=self.feed_key, now=0)
+            if self._dropped
+            else None
+        )
 
     def _fresh(self, chain: Chain) -> list[_Issued]:
         # A link to the feed's own key, as owners show in the draft, says nothing about members.
@@ -324,42 +396,76 @@ class Membership:
             if link.public_key != self.feed_key and not self._graph.has(issuer, link)
         ]
 
-    def _has_room(self, links: Sequence[_Issued], *, now: float, share: float) -> bool:
-        if not self._fits(links, share):
-            self.forget_expired(now=now)
-        return self._fits(links, share)
+    def _make_room(
+        self,
+        links: Sequence[_Issued],
+        chain: Chain | None,
+        *,
+        now: float,
+        share: float,
+        spare: int = 0,
+    ) -> bool:
+        """Whether there is room for new links; others may have to go for it.
 
-    def _fits(self, links: Sequence[_Issued], share: float) -> bool:
-        return len(self._graph) + len(links) <= share * MAX_LINKS_PER_FEED and all(
-            self._graph.count_of(issuer) < share * MAX_LINKS_PER_ISSUER for issuer, _ in links
+        `chain`: of which they are, None: this node's own. `spare`: links that go anyway.
+        """
+        if self._fits(links, share, spare):
+            return True
+        path = () if chain is None else path_of(chain, own_key=self._identity.public_key)
+        full, until = self._full
+        if path and full == path[: len(full)] and now < until:
+            return False
+        self.prune(before=now)
+        if not self._fits(links, share, spare) and self._fits(links, share, spare, in_all=False):
+            own = self.shortest_chain(self._identity.public_key, now=now)
+            keep = {self._identity.public_key, *(() if own is None else own.keys)}
+            newcomer = () if chain is None else chain.keys
+            surplus = self._graph.surplus(newcomer, most=LINKS_FREED, now=now, keep=keep)
+            self._drop(one for one in surplus if not self._is_by_hand(one[1]))
+        if self._fits(links, share, spare):
+            return True
+        if path:
+            self._full = path[:1], now + LOOKS_FOR_ROOM_SECONDS
+        return False
+
+    def _fits(
+        self, links: Sequence[_Issued], share: float, spare: int, *, in_all: bool = True
+    ) -> bool:
+        is_in_all = len(self._graph) + len(links) - spare <= share * MAX_LINKS_PER_FEED
+        return (is_in_all or not in_all) and all(
+            self._graph.count_of(issuer) - spare < share * MAX_LINKS_PER_ISSUER
+            for issuer, _ in links
         )
 
-    def _require_room(self, links: Sequence[_Issued], *, now: float, share: float) -> None:
-        """Raises `ValueError` where the feed has no room for more links."""
-        if not self._has_room(links, now=now, share=share):
-            raise ValueError(
-                f"the feed holds as many links as it may ({MAX_LINKS_PER_FEED} in all, "
-                f"{MAX_LINKS_PER_ISSUER} of one issuer); wait until some have expired"
-            )
-
-    def _take(self, links: Sequence[_Issued], *, introduced_by: bytes, now: float) -> PutLinks:
+    def _take(self, links: Sequence[_Issued], chain: Chain, *, by: bytes, now: float) -> PutLinks:
         self._searched_until = -math.inf
         for issuer, link in links:
             self._graph.add(issuer, link)
             if issuer == self._identity.public_key:
                 self._counted_until = -math.inf
-        return self._records(links, introduced_by=introduced_by, now=now)
+        return self._records(links, chain, by=by, now=now)
 
-    def _records(self, links: Sequence[_Issued], *, introduced_by: bytes, now: float) -> PutLinks:
+    def _records(
+        self, links: Sequence[_Issued], chain: Chain, *, by: bytes, now: float
+    ) -> PutLinks:
+        """Links as they are stored, each until the chain that it came with ends, and what is gone.
+
+        A member may say of a link that it never ends; it is of no use beyond those before it.
+        """
+        ends, until = {}, math.inf
+        for _, link in chain.issuers():
+            ends[link] = until = min(until, link.expires)
         records = [
             LinkRecord(
                 issuer=issuer,
                 trustee=link.public_key,
-                expires=link.expires,
+                expires=ends.get(link, link.expires),
                 first_seen=int(now * 1e6),
-                introduced_by=introduced_by,
+                introduced_by=by,
                 raw=link.to_bytes(),
             )
             for issuer, link in links
         ]
-        return PutLinks(feed_key=self.feed_key, links=tuple(records))
+        dropped = tuple((issuer, link.to_bytes()) for issuer, link in self._dropped)
+        self._dropped = []
+        return PutLinks(feed_key=self.feed_key, links=tuple(records), gone=dropped)

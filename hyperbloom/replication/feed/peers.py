@@ -13,11 +13,15 @@ from hyperbloom.replication.limits import (
     LEAST_REPLY_SCALE,
     MAX_REPLY_SCALES,
     MAX_SALTED_KEYS,
+    SALTED_PART,
     SALTED_SECONDS,
+    SALTED_VALUE_SECONDS,
 )
 from hyperbloom.replication.settings import KeyRange
 from hyperbloom.replication.status import SyncRound, SyncState
 from hyperbloom.store.records import Holding
+from hyperbloom.trust import Path
+from hyperbloom.trust.path_memory import PathMemory
 
 __all__ = ["FeedPeer", "FeedPeers", "ReplyScales", "SaltedTries"]
 
@@ -61,47 +65,54 @@ class ReplyScales:
     """
 
     def __init__(self) -> None:
-        self._scales: dict[bytes, float] = {}
+        self._scales: PathMemory[bytes, float] = PathMemory(MAX_REPLY_SCALES)
 
-    def of(self, key: bytes) -> float:
+    def of(self, path: Path) -> float:
         """The part of an estimated reply to ask a peer for."""
-        return self._scales.get(key, 1.0)
+        return self._scales.get(path[-1]) or 1.0
 
-    def shorten(self, key: bytes) -> bool:
+    def shorten(self, path: Path) -> bool:
         """A peer was lost while a reply was awaited; whether there is less to ask it for."""
-        if len(self._scales) >= MAX_REPLY_SCALES:
-            self._scales.clear()
-        before = self.of(key)
-        self._scales[key] = max(before / 4, LEAST_REPLY_SCALE)
+        before = self.of(path)
+        self._scales.put(path, path[-1], max(before / 4, LEAST_REPLY_SCALE))
         return before > LEAST_REPLY_SCALE
 
-    def lengthen(self, key: bytes) -> None:
+    def lengthen(self, path: Path) -> None:
         """A full reply of the peer arrived."""
-        scale = self._scales.pop(key, 1.0) * 1.1
+        scale = (self._scales.pop(path[-1]) or 1.0) * 1.1
         if scale < 1:
-            self._scales[key] = scale
+            self._scales.put(path, path[-1], scale)
 
 
 class SaltedTries:
-    """When a try with a salt was last begun with each key, by its node or by this one.
+    """Until when no further try with a salt begins with a peer, by its node or by this one.
 
-    Such a try costs both sides a pass over all values.
+    Such a try costs both sides a pass over all values. A key has one in SALTED_SECONDS; all keys
+    of a branch, or below any other key of a chain, take SALTED_PART of the time together.
     """
 
     def __init__(self) -> None:
-        self._begun: OrderedDict[bytes, float] = OrderedDict()
+        self._until: OrderedDict[Path, float] = OrderedDict()
 
-    def may_begin(self, key: bytes, *, now: float) -> bool:
-        """Whether the last one was long enough ago; `now` in seconds of one clock."""
-        begun = self._begun.get(key)
-        return begun is None or now - begun >= SALTED_SECONDS
+    def may_begin(self, path: Path, *, now: float) -> bool:
+        """Whether the last ones were long enough ago; `now` in seconds of one clock."""
+        return all(self._until.get(one, now) <= now for one in self._bounds(path))
 
-    def begin(self, key: bytes, *, now: float) -> None:
-        """One begins."""
-        self._begun[key] = now
-        self._begun.move_to_end(key)
-        if len(self._begun) > MAX_SALTED_KEYS:
-            self._begun.popitem(last=False)
+    def begin(self, path: Path, values: int, *, now: float) -> None:
+        """One begins, over so many values."""
+        key, *others = self._bounds(path)
+        self._until[key] = now + SALTED_SECONDS
+        for one in others:
+            self._until[one] = now + values * SALTED_VALUE_SECONDS / SALTED_PART
+        for one in (key, *others):
+            self._until.move_to_end(one)
+        while len(self._until) > MAX_SALTED_KEYS:
+            self._until.popitem(last=False)
+
+    @staticmethod
+    def _bounds(path: Path) -> list[Path]:
+        """What bounds a path: its own key, and each key of it with all that is below."""
+        return [(*path, b""), *(path[:end] for end in range(1, len(path) + 1))]
 
 
 class FeedPeers:

@@ -14,7 +14,6 @@ what is here. (docs/extensions/renew-links.md)
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -27,7 +26,8 @@ from hyperbloom.replication.feed.membership import PEERS_SHARE, KeyDenied, NotTr
 from hyperbloom.replication.feed.trust import FeedTrust
 from hyperbloom.replication.limits import MAX_RENEWERS, RENEWAL_SECONDS
 from hyperbloom.store import StoreError
-from hyperbloom.trust import Chain, ChainError, ChainForged, ChainMalformed, TrustLink
+from hyperbloom.trust import Chain, ChainError, ChainForged, ChainMalformed, Path, TrustLink
+from hyperbloom.trust.path_memory import PathMemory
 from hyperbloom.units import format_moment
 
 __all__ = ["RenewalPeer", "Renewals"]
@@ -48,6 +48,8 @@ class RenewalPeer(Protocol):
 
     @property
     def remote_key(self) -> bytes: ...
+    @property
+    def path(self) -> Path: ...
     @property
     def remote_until(self) -> float: ...
     @property
@@ -84,7 +86,7 @@ class Renewals:
         #: of the clock); of peers whose chain ends soon.
         self._offered: dict[RenewalPeer, tuple[float, float]] = {}
         #: When something of a key was looked at last, in seconds of the clock.
-        self._came: OrderedDict[bytes, float] = OrderedDict()
+        self._came: PathMemory[bytes, float] = PathMemory(MAX_RENEWERS)
         trust.issued_by_hand = self._hand_over
 
     def gone(self, peer: RenewalPeer) -> None:
@@ -157,7 +159,7 @@ class Renewals:
 
     def take(self, peer: RenewalPeer, links: tuple[bytes, ...]) -> None:
         """A peer has sent a chain: verify it, and keep it if it lets this node write for longer."""
-        if not self._may_come(peer.remote_key):
+        if not self._may_come(peer.path):
             return
         now, membership = self._context.now(), self._trust.membership
         try:
@@ -181,7 +183,7 @@ class Renewals:
         if put is None:
             peer.say("no-renewal", "a renewed chain of it is not taken: there is no room for it")
             return
-        stored = self._context.written(put, origin=peer.remote_key)
+        stored = self._context.written(put, peer.path)
         stored.addCallback(lambda _: self._renewed(peer)).addErrback(_not_stored)
 
     def _renewed(self, peer: RenewalPeer) -> None:
@@ -197,14 +199,11 @@ class Renewals:
         )
         peer.has_new_chain(chain)
 
-    def _may_come(self, key: bytes) -> bool:
-        moment = self._context.clock.seconds()
-        if moment - self._came.get(key, -math.inf) < RENEWAL_SECONDS:
+    def _may_come(self, path: Path) -> bool:
+        moment, came = self._context.clock.seconds(), self._came.get(path[-1])
+        if came is not None and moment - came < RENEWAL_SECONDS:
             return False
-        self._came[key] = moment
-        self._came.move_to_end(key)
-        if len(self._came) > MAX_RENEWERS:
-            self._came.popitem(last=False)
+        self._came.put(path, path[-1], moment)
         return True
 
 

@@ -1,5 +1,7 @@
 """What a new node takes of a feed in another node's snapshot, beside the values.
 
+A restored node takes all, but no settings with which it would not start.
+
 A snapshot is its node's word. Of the settings only what the values are is taken: alias, dialect,
 mode and ranges. Whom to dial, what to forget and whose tombstones to follow is for this node's
 operator to say. Of the links those are taken that are signed as they should be; the others would
@@ -16,14 +18,20 @@ from hyperbloom.store.restoring.seed import SeededFeed
 from hyperbloom.trust import LinkFormat, parse_link
 from hyperbloom.wire import DIALECTS
 
-__all__ = ["taken_of"]
+__all__ = ["settings_of", "taken_of"]
+
+
+def settings_of(record: FeedRecord) -> FeedSettings:
+    """A feed's settings; raises `ValueError`, `TypeError` or `KeyError` for what is none."""
+    found = FeedSettings.from_json(record.settings)
+    if found.key != record.key:
+        raise ValueError("a feed's settings are those of another feed")
+    return found
 
 
 def taken_of(record: FeedRecord, links: Sequence[LinkRecord]) -> SeededFeed:
     """Raises `ValueError`, `TypeError` or `KeyError` for settings that are none."""
-    theirs = FeedSettings.from_json(record.settings)
-    if theirs.key != record.key:
-        raise ValueError("a feed's settings are those of another feed")
+    theirs = settings_of(record)
     ours = FeedSettings(
         key=theirs.key,
         alias=theirs.alias,

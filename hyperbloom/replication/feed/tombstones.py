@@ -10,13 +10,9 @@ Hash("hyperbloom-forget:1" ‖ feed key ‖ VALUE), with the protocol's Hash. A 
 author, and who passes a tombstone on proves nothing by that; so it is signed by itself, and for one
 feed only. The value is named whole: a hash would have every node read the whole feed for it.
 
-Whom a node follows bounds what can be done to it:
-
-- ``owner``: only the feed's own key. Values that are not here yet are kept from coming, too.
-- ``members``: also members by an unexpired chain, but each for those values alone that the member's
-  own node brought here. A member can take back what it said, and nothing that others said.
-
-A denied key is not followed. What a tombstone had forgotten, `forget --undo` brings back, and the
+A node follows the feed's own key or nobody. Values that are not here yet are kept from coming, too.
+Members are not followed: who made a value is not known, and who brought it here first may have
+copied it. What a tombstone had forgotten, `forget --undo` brings back, and the
 tombstone is not followed again: the log is read once, in the order of arrival, from where the
 reader stopped. What this node put itself behind a tombstone is its operator's later word, and stays
 here. A tombstone is a value like any other and stays in the feed.
@@ -24,7 +20,6 @@ here. A tombstone is a value like any other and stays in the feed.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -109,31 +104,26 @@ class TombstoneReader:
             self._seq = piece.last_seq if piece.records else top
             feed.context.write(PutMeta(name=_meta_name(feed.key), value=b"%d" % self._seq))
 
-    def _read(self, records: Sequence[LogRecord]) -> dict[bytes, dict[bytes, int]]:
-        """In a thread, as a signature takes 0.1 ms: the values to forget, by who asks for it.
+    def _read(self, records: Sequence[LogRecord]) -> dict[bytes, int]:
+        """In a thread, as a signature takes 0.1 ms: the values that the owner wants forgotten.
 
-        With the number under which the tombstone has come.
+        With the number under which the tombstone has come. Others' are not even verified.
         """
-        found: dict[bytes, dict[bytes, int]] = defaultdict(dict)
+        of_owner = TOMBSTONE + self._feed.key.hex().encode("ascii")
+        asked: dict[bytes, int] = {}
         for record in records:
-            tombstone = parse_tombstone(self._feed.key, record.value)
-            if tombstone is not None:
-                found[tombstone.signer][tombstone.value] = record.seq
-        return found
+            if record.value.startswith(of_owner):
+                tombstone = parse_tombstone(self._feed.key, record.value)
+                if tombstone is not None:
+                    asked[tombstone.value] = record.seq
+        return asked
 
-    async def _follow(self, found: Mapping[bytes, Mapping[bytes, int]]) -> None:
-        """One transaction a signer; who may ask is looked up once for all of them."""
+    async def _follow(self, asked: Mapping[bytes, int]) -> None:
+        """In one transaction. A feed whose key is denied has no owner to follow."""
         feed = self._feed
-        writers = feed.trust.membership.writers_among(found, now=feed.context.now())
-        own = feed.context.identity.public_key
-        for signer, asked in found.items():
-            if signer not in writers:
-                continue
-            values, spare = list(asked), BroughtLater(origin=own, than=asked)
-            if signer == feed.key:
-                await feed.forgetting.forget(values, absent=True, spare=spare)
-            elif feed.settings.tombstones == "members":
-                await feed.forgetting.forget(values, brought_by=signer, spare=spare)
+        if feed.trust.membership.writers_among((feed.key,), now=feed.context.now()):
+            spare = BroughtLater(origin=feed.context.identity.public_key, than=asked)
+            await feed.forgetting.forget(list(asked), absent=True, spare=spare)
 
 
 def _meta_name(feed_key: bytes) -> str:

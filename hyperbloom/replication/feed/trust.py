@@ -13,7 +13,7 @@ from hyperbloom.replication.feed.membership import IssuedLinks, Membership
 from hyperbloom.store.records import LinkRecord
 from hyperbloom.store.tables.links import DropExpiredLinks, PutLinks
 from hyperbloom.store.tables.pending import DropPending, PutPending
-from hyperbloom.trust import Chain, Member, TrustLink
+from hyperbloom.trust import Chain, Member, Path, TrustLink, path_of
 from hyperbloom.wire import Credentials, Dialect
 
 __all__ = ["FeedTrust"]
@@ -88,12 +88,16 @@ class FeedTrust:
             )
         return known
 
-    def learn(self, chain: Chain, introduced_by: bytes) -> None:
-        """Store the links of a chain that a peer proved."""
+    def path_of(self, chain: Chain) -> Path:
+        """The path that a peer with this chain counts by (`hyperbloom.trust.branch`)."""
+        return path_of(chain, own_key=self.identity.public_key)
+
+    def learn(self, chain: Chain, introduced_by: bytes, path: Path | None = None) -> None:
+        """Store the links of a chain that a peer proved; ``path``: by which it takes its turn."""
         self._have_come(chain.keys)
         put = self.membership.learn(chain, introduced_by=introduced_by, now=self._context.now())
         if put is not None:
-            self._context.write(put, introduced_by)
+            self._context.write(put, path or (introduced_by,))
 
     def add_links(self, raw: Sequence[bytes]) -> Deferred[Chain]:
         """Store a chain handed over by hand.
@@ -105,11 +109,11 @@ class FeedTrust:
         return self._when_stored(self.membership.add(chain, now=now), chain)
 
     def issue_link(
-        self, trustee: bytes, *, expires: float, share: float = 1.0, by_hand: bool = True
+        self, trustee: bytes, *, expires: float, share: float = 1.0, shortens: Chain | None = None
     ) -> Deferred[TrustLink]:
         """Sign a link for `trustee` and store it; raises `NotTrusted` or `ValueError`.
 
-        `share` is the part of the room for links that it may fill. `by_hand`: see
+        `share` is the part of the room for links that it may fill. `shortens`: see
         `Membership.issue`.
         """
         link, put = self.membership.issue(
@@ -118,10 +122,10 @@ class FeedTrust:
             nonce=self._context.random_bytes(32),
             now=self._context.now(),
             share=share,
-            by_hand=by_hand,
+            shortens=shortens,
         )
         stored = self._when_stored(put, link)
-        return stored.addCallback(self._tell_issued) if by_hand else stored
+        return stored.addCallback(self._tell_issued) if shortens is None else stored
 
     def _tell_issued(self, link: TrustLink) -> TrustLink:
         if self.issued_by_hand is not None:
@@ -176,9 +180,12 @@ class FeedTrust:
         """Every link stored, expired ones among them until they are removed."""
         return self._context.store.links(self.key)
 
-    def remove_expired(self, *, before: float) -> None:
-        """Remove the links that expired before a moment, from graph and store."""
-        self.membership.forget_expired(now=before)
+    def prune(self, *, before: float) -> None:
+        """Remove the links that lead nobody anywhere since a moment, from graph and store."""
+        self.membership.prune(before=before)
+        dropped = self.membership.take_dropped()
+        if dropped is not None:
+            self._context.write(dropped)
         if self._pending:
             self._have_come(self._pending.keys() - self.membership.holders(now=before))
         self._context.write(DropExpiredLinks(feed_key=self.key, now=before))

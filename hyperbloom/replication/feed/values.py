@@ -27,6 +27,7 @@ from hyperbloom.store.operations import pieces_of
 from hyperbloom.store.records import Appended, CountSlice, FeedRecord, Holding, LogSlice, RangeSlice
 from hyperbloom.store.values.refused import RememberRefused
 from hyperbloom.store.values.scan import feed_life
+from hyperbloom.trust import Path
 from hyperbloom.wire.packing import MAX_VALUE_BYTES
 
 __all__ = ["FeedValues", "Subscriber"]
@@ -197,19 +198,24 @@ class FeedValues:
                 raise ValueError(f"a value has at most {longest:,} bytes, this one {len(value):,}")
         return self._append(values, self._context.identity.public_key, restores=True)
 
-    def accept(self, values: Sequence[bytes], origin: bytes) -> Deferred[Appended]:
+    def accept(
+        self, values: Sequence[bytes], origin: bytes, *, path: Path | None = None
+    ) -> Deferred[Appended]:
         """Store what a peer sent, as far as settings and limits let it in.
+
+        `origin` is the peer's key; `path` is where it takes turns in writing, by itself if None.
 
         It is written in pieces, between which others write. Each is told to everyone once it is on
         disk; fires when all are, with the values of all. Fails as the first that fails does.
         """
         wanted = () if origin in self._context.denied else self._wanted(values)
-        refused = self._refuse(wanted, origin)
+        path = path or (origin,)
+        refused = self._refuse(wanted, path)
         if refused:
             wanted = [value for value in wanted if value not in refused]
         if not wanted:
             return succeed(Appended(values=[], first_seq=self.top_seq + 1, top_seq=self.top_seq))
-        pieces = [self._append(piece, origin) for piece in pieces_of(wanted)]
+        pieces = [self._append(piece, origin, path) for piece in pieces_of(wanted)]
         return pieces[0] if len(pieces) == 1 else all_of(pieces)
 
     def _wanted(self, values: Sequence[bytes]) -> Sequence[bytes]:
@@ -223,7 +229,7 @@ class FeedValues:
         """The longest value taken in: a longer one could not be sent on."""
         return min(self._context.limits.value_bytes, MAX_VALUE_BYTES)
 
-    def _refuse(self, values: Sequence[bytes], origin: bytes) -> set[bytes]:
+    def _refuse(self, values: Sequence[bytes], path: Path) -> set[bytes]:
         """The values that policy keeps out; what is too long is remembered for good."""
         if self.is_full:
             self.kept_out["full"] += len(values)
@@ -241,11 +247,16 @@ class FeedValues:
                 refused=tuple((value, "too long") for value in fresh),
                 at=int(self._context.now() * 1e6),
             )
-            self._context.write(remember, origin)
+            self._context.write(remember, path)
         return refused
 
     def _append(
-        self, values: Sequence[bytes], origin: bytes, *, restores: bool = False
+        self,
+        values: Sequence[bytes],
+        origin: bytes,
+        path: Path | None = None,
+        *,
+        restores: bool = False,
     ) -> Deferred[Appended]:
         op = AppendValues(
             feed_key=self.key,
@@ -261,7 +272,7 @@ class FeedValues:
             return outcome
 
         is_own = origin in self._context.own_keys
-        return self._context.written(op, None if is_own else origin).addCallback(stored)
+        return self._context.written(op, None if is_own else path).addCallback(stored)
 
     # What is on disk
 

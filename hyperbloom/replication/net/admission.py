@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.connections.crowding import Crowding
 from hyperbloom.connections.door import Door
+from hyperbloom.connections.limits import STRIKE_SECONDS
 from hyperbloom.connections.reactor_budget import ReactorBudget
 from hyperbloom.connections.registry import Registered, Registry
 from hyperbloom.connections.slots import Proof, Slots
@@ -30,7 +31,7 @@ from hyperbloom.replication.net.noise_memory import NoiseMemory
 from hyperbloom.replication.settings import NoisePolicy
 from hyperbloom.replication.status import PeerStatus
 from hyperbloom.replication.sync.peer import Peering
-from hyperbloom.trust import Chain
+from hyperbloom.trust import Chain, Path, path_of
 from hyperbloom.wire import Session
 from hyperbloom.wire.events import RemotePeer
 
@@ -83,9 +84,17 @@ class AdmittedPeer(Registered, Protocol):
 
 
 class Admission(Registry[AdmittedPeer]):
-    """All connections about feeds. `feed_of` finds the feed of a discovery key, or None."""
+    """All connections about feeds. `feed_of` finds the feed of a discovery key, or None.
 
-    def __init__(self, context: FeedContext, feed_of: Callable[[bytes], Feed | None]) -> None:
+    knows_key: whether this node has its own reasons to know a key.
+    """
+
+    def __init__(
+        self,
+        context: FeedContext,
+        feed_of: Callable[[bytes], Feed | None],
+        knows_key: Callable[[bytes], bool] = lambda key: False,
+    ) -> None:
         super().__init__(
             context.clock,
             context.now,
@@ -110,7 +119,7 @@ class Admission(Registry[AdmittedPeer]):
         self._strikes = Strikes(most=context.limits.strikes, memory=context.limits.ban_seconds)
         self._crowding = Crowding()
         #: Who has spoken Noise.
-        self.noise = NoiseMemory(context)
+        self.noise = NoiseMemory(context, knows_key)
         self.door = Door(context.shares, context.clock)
 
     # Called by PeerProtocol
@@ -134,7 +143,7 @@ class Admission(Registry[AdmittedPeer]):
         Our own key is never a peer's: somebody passes our own Handshake of another connection
         back to us, which proves nothing of him (the id in it is not signed), or it is ourselves.
         """
-        denied = self.context.denied.first_of(remote.chain)
+        denied = None if peer.feed is None else peer.feed.trust.membership.denied_in(remote.chain)
         if denied is not None:
             return _is_denied(denied, remote.key)
         if remote.key in self._own_keys(peer):
@@ -162,15 +171,17 @@ class Admission(Registry[AdmittedPeer]):
             return CloseReason("unprotected", _not_spoken_now(remote.key))
         return None
 
-    def became_secure(self, peer: AdmittedPeer, remote: RemotePeer) -> None:
-        """A peer is let in. Where its stream is protected, its key is really there."""
+    def became_secure(self, peer: AdmittedPeer) -> None:
+        """A peer is let in."""
         self.secured[peer.session.is_protected] += 1
-        if peer.session.is_protected:
-            self.noise.met(remote.key)
 
-    def why_unwanted(self, peer: AdmittedPeer, key: bytes) -> str | None:
-        """Why a stranger that names this key is turned away before anything is verified."""
-        now = self.context.clock.seconds()
+    def confirmed(self, peer: AdmittedPeer, remote: RemotePeer) -> None:
+        """A protected stream with this peer stands: its key is really there."""
+        self.noise.met(remote.key, branch=_path_of(peer, remote.chain)[0])
+
+    def why_unwanted(self, peer: AdmittedPeer, chain: Chain) -> str | None:
+        """Why a stranger that names this chain is turned away before anything is verified."""
+        now, key = self.context.clock.seconds(), _path_of(peer, chain)[-1]
         if not self._crowding.is_too_much(key, peer.network, now=now):
             return None
         wait = self._crowding.wait(key, peer.network, now=now)
@@ -183,10 +194,10 @@ class Admission(Registry[AdmittedPeer]):
         return self.context.own_keys.union(here)
 
     def _prove(self, peer: AdmittedPeer, remote: RemotePeer) -> CloseReason | None:
-        proof = Proof(feed=remote.chain.feed_key, key=remote.key, branch=_branch_of(remote.chain))
+        proof = Proof(feed=remote.chain.feed_key, path=_path_of(peer, remote.chain))
         surplus = self._slots.prove(peer, proof)
         if surplus is not None and (surplus is peer or _key_of(surplus) == remote.key):
-            self._crowding.took(remote.key, peer.network, now=self.context.clock.seconds())
+            self._crowding.took(proof.path, peer.network, now=self.context.clock.seconds())
         return self._make_room(surplus, peer, "members have as many connections as they may")
 
     def _make_room(
@@ -234,6 +245,10 @@ class Admission(Registry[AdmittedPeer]):
             self.tell(connection, "gone", f"gone{'' if why is None else f', {why}'}")
         super().forget(connection)
 
+    def branch_of(self, connection: AdmittedPeer) -> bytes | None:
+        """The first key of its path, once it is secure."""
+        return None if connection.peering is None else connection.peering.path[0]
+
     def log_fields(self, connection: AdmittedPeer) -> Mapping[str, str]:
         """The feed it is about and whose key it has proved, as far as these are known."""
         fields = {}
@@ -255,12 +270,15 @@ class Admission(Registry[AdmittedPeer]):
             "strike",
             peer.network,
             "{peer} broke the protocol: {what}",
+            branch=self.branch_of(peer),
             peer=peer.address,
             what=what,
             feed=peer.feed.log_name if peer.feed is not None else None,
         )
-        who = _struck(peer, peer.peering.remote_key)
-        if self._strikes.strike(who, now=self.context.clock.seconds()):
+        peering = peer.peering
+        self.context.shares.charge(peering.share, STRIKE_SECONDS)
+        who = _struck(peer, peering.remote_key)
+        if self._strikes.strike(who, peering.path, now=self.context.clock.seconds()):
             peer.close(CloseReason("banned", "it has broken the protocol too often"))
 
     def _is_banned(self, peer: AdmittedPeer, key: bytes) -> bool:
@@ -279,15 +297,14 @@ class Admission(Registry[AdmittedPeer]):
 
     def close_denied(self) -> None:
         """The deny list has grown: close who takes part by a chain that holds no more."""
-        denied = self.context.denied
         for peer in list(self._open):
             if peer.peering is None:
                 continue
-            remote = peer.peering.remote
-            key = denied.first_of(remote.chain)
+            remote, membership = peer.peering.remote, peer.peering.feed.trust.membership
+            key = membership.denied_in(remote.chain)
             if key is not None:
                 peer.close(_is_denied(key, remote.key))
-            elif denied.first_of(peer.peering.own_chain) is not None:
+            elif membership.denied_in(peer.peering.own_chain) is not None:
                 peer.close(
                     CloseReason("no-chain", "this node's own chain leads through a denied key")
                 )
@@ -377,9 +394,9 @@ def _key_of(peer: AdmittedPeer) -> bytes | None:
     return None if peer.peering is None else peer.peering.remote_key
 
 
-def _branch_of(chain: Chain) -> bytes:
-    """The key of a chain's first link, the feed's own for its owner."""
-    return chain.keys[min(1, len(chain))]
+def _path_of(peer: AdmittedPeer, chain: Chain) -> Path:
+    """The path of a chain's holder, as this node sees it."""
+    return path_of(chain) if peer.feed is None else peer.feed.trust.path_of(chain)
 
 
 def _struck(peer: AdmittedPeer, key: bytes) -> bytes:
@@ -387,6 +404,8 @@ def _struck(peer: AdmittedPeer, key: bytes) -> bytes:
 
     Most of what a member can do wrong is not signed, and somebody on the path, or to whom a member
     has shown its proof, can do it in the member's name. That must not shut the member out where
-    it really is.
+    it really is. And a branch may be an office behind one address: it is not shut out for what one
+    of its keys does. But each strike is charged to all of the path (`STRIKE_SECONDS`), so that who
+    goes on with another key each time has made its branch rest for the others.
     """
     return key + peer.network.encode()

@@ -66,6 +66,10 @@ class Dials:
         dialers = self._dialers.get(feed_key, {})
         return {text: dialer.peering for text, dialer in dialers.items()}
 
+    def has_met(self, key: bytes) -> bool:
+        """Whether a key has answered at an address of the settings."""
+        return any(one.answered == key for some in self._dialers.values() for one in some.values())
+
     def problem(self, feed_key: bytes) -> str | None:
         """Why addresses of a feed's settings do not answer; None: all do, or there are none."""
         problems = [

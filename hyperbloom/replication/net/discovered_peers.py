@@ -19,7 +19,7 @@ What once led to a peer need not be found again after its rest.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -41,6 +41,7 @@ from hyperbloom.replication.status import FoundStatus
 from hyperbloom.store import Operation
 from hyperbloom.store.records import PeerRecord
 from hyperbloom.store.tables.peers import DropPeer, PutPeer
+from hyperbloom.trust import Path
 
 if TYPE_CHECKING:
     from hyperbloom.replication.feed.feed import Feed
@@ -61,14 +62,15 @@ class _Found:
     """What is known of an address. `rest_until` is in seconds of the reactor's clock.
 
     `record` is as in the store, where it is `stored`; its key is the one that was shown there, else
-    one that somebody named. `answered`: the key that was proved there last, `shown`: that showed
-    itself.
+    one that somebody named. `answered`: the key that was proved there last, with its `path`,
+    `shown`: that showed itself.
     """
 
     address: Address
     record: PeerRecord
     answered: bytes | None = None
     shown: bytes | None = None
+    path: Path = ()
     dialer: Dialer | None = None
     waiting: bool = True
     own: bool = False
@@ -77,6 +79,16 @@ class _Found:
     rests: int = 0
     rest_until: float = 0.0
     retry: IDelayedCall | None = None
+
+    @property
+    def kinds(self) -> tuple[str, str]:
+        """What bounds count it by: who names it (a word), and its network.
+
+        Each way of finding peers has other people who can lie in it, and an address costs nothing
+        to name. So the liars of one way leave the other ways their share, and one machine with a
+        /64 or many ports is as good as one address.
+        """
+        return self.record.source, self.address.network
 
     @property
     def state(self) -> FoundState:
@@ -179,13 +191,39 @@ class DiscoveredPeers:
         return key is not None and key in self._feed.peers.keys
 
     def _forget_beyond_bound(self) -> None:
-        """Strangers go before those that led to a peer; what is dialled stays."""
+        """Strangers go before those that led to a peer, but for half of the room.
+
+        Of those that led to a peer the branch with the most gives one first, of strangers the kind.
+        What is dialled stays.
+        """
         idle = [address for address, one in self._found.items() if one.dialer is None]
-        idle.sort(key=lambda address: self._found[address].stored)
+        sizes = Counter(self._branch(one) for one in self._found.values() if one.stored)
+        weights = Counter(kind for one in self._found.values() for kind in one.kinds)
+        most_are_stored = sizes.total() > MAX_FOUND // 2
+
+        def order(address: Address) -> tuple[bool, int, int, int]:
+            one = self._found[address]
+            source, network = one.kinds
+            in_branch = sizes[self._branch(one)] if one.stored else 0
+            return (
+                one.stored is not most_are_stored,
+                -in_branch,
+                -weights[source],
+                -weights[network],
+            )
+
+        idle.sort(key=order)
         for address in idle[: max(0, len(self._found) - MAX_FOUND)]:
             forgotten = self._found.pop(address)
+            if forgotten.stored:
+                self._write(DropPeer(self._feed.key, forgotten.record.address))
             if forgotten.retry is not None and forgotten.retry.active():
                 forgotten.retry.cancel()
+
+    @staticmethod
+    def _branch(found: _Found) -> bytes | None:
+        """What an address counts by: the branch of who showed itself there, else its key."""
+        return found.path[0] if found.path else found.shown
 
     def _wait_for_room(self, found: _Found) -> None:
         if self._running and found.dialer is None and not found.own:
@@ -193,15 +231,28 @@ class DiscoveredPeers:
             self._dial_waiting()
 
     def _dial_waiting(self) -> None:
-        """Dial while there is room; those found last first, for they are the likeliest."""
-        free = self._context.limits.found_peers - sum(
-            one.dialer is not None for one in self._found.values()
-        )
+        """Dial while there is room: what led to a peer before, then who was found last, for these
+        are the likeliest. Of strangers, first those of whose kinds fewest are being dialled.
+        """
+        dialled = [one for one in self._found.values() if one.dialer is not None]
+        free = self._context.limits.found_peers - len(dialled)
+        busy = Counter(kind for one in dialled if one.state == "dialling" for kind in one.kinds)
         # What the store knew comes in the order in which it is to be dialled.
         waiting = [one for one in self._found.values() if one.waiting and self._may_dial(one)]
         stored = [one for one in waiting if one.stored]
         others = [one for one in reversed(waiting) if not one.stored]
-        for found in [*stored, *others][: max(0, free)]:
+        branches = Counter(self._branch(one) for one in dialled)
+        for _ in range(free):
+            if stored:
+                found = min(stored, key=lambda one: branches[self._branch(one)])
+                stored.remove(found)
+            elif others:
+                found = min(others, key=lambda one: [busy[kind] for kind in one.kinds])
+                others.remove(found)
+            else:
+                return
+            branches[self._branch(found)] += 1
+            busy.update(found.kinds)
             self._dial(found)
 
     def _may_dial(self, found: _Found) -> bool:
@@ -246,7 +297,7 @@ class DiscoveredPeers:
                     "Another peer than was found answers at {address}",
                     address=peer.address,
                 )
-            found.answered, found.rests = key, 0
+            found.answered, found.path, found.rests = key, peer.peering.path, 0
             if found.shown == key:
                 self._keep(found, key)
             else:

@@ -99,9 +99,9 @@ class Situation:
     on disk yet, not asked for yet, or in a frame of which a part is here. is_sending: the peer
     waits for answers, or for new values.
     awaits_reply: a peer that cannot split its replies has not answered yet. values_new,
-    values_moved, values_sent: values of the peer that were new here; those that came from it and
-    went to it; those that went to it. another_brings: another peer is being asked for what is
-    lacking here.
+    values_sent: values of the peer that were new here; those that went to it. moved_at: when a
+    value came from it or went to it last, in seconds of the schedule's clock. another_brings:
+    another peer is being asked for what is lacking here.
     filters_bytes: see `choose_way`. peers: connected about this feed.
     """
 
@@ -117,7 +117,7 @@ class Situation:
     awaits_reply: bool
     another_brings: bool
     values_new: int
-    values_moved: int
+    moved_at: float
     values_sent: int
     filters_bytes: float
     peers: int

@@ -47,13 +47,19 @@ from hyperbloom.replication.limits import (
     DOUBT_FACTOR,
     DOUBT_SECONDS,
     FULL_PLAN_SECONDS,
+    LEAST_RATE,
     MAX_TRY_SYMBOLS,
     SKETCH_ROUNDS,
     SKETCH_SECONDS,
     SYNC_SHARE,
 )
 from hyperbloom.replication.schedule.plan import FILTER_BYTES
-from hyperbloom.replication.schedule.sketch_try import SYMBOL_BYTES, SketchOutcome, first_symbols
+from hyperbloom.replication.schedule.sketch_try import (
+    SYMBOL_BYTES,
+    SketchOutcome,
+    first_block,
+    first_symbols,
+)
 from hyperbloom.replication.schedule.sync_commands import (
     BeginPlan,
     BeginSketch,
@@ -84,14 +90,15 @@ _MAX_NUMBER = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Before the next round: nothing may have moved for `wait` seconds, but `until` at the latest.
-
-    `moved` is what had moved when the wait began.
-    """
+    """Nothing may have moved for `wait` seconds before the next round; `until` at the latest."""
 
     wait: float
     until: float
-    moved: int
+
+    def is_due_at(self, now: float, situation: Situation) -> float:
+        """When nothing will have moved for so long, if nothing moves from now on."""
+        moves = situation.is_receiving or situation.is_sending
+        return (now if moves else situation.moved_at) + self.wait
 
 
 @dataclass(slots=True)
@@ -245,13 +252,13 @@ class SyncSchedule:
             case _Reconciling(until=until) if until <= now:
                 return self.sketch_over(SketchOutcome.REFUSED, 0.0, now=now, situation=situation)
             case _Resting(until=until, look=look) if until <= now:
-                if look is not None and not self._moves(look, situation):
+                if look is not None and (due := look.is_due_at(now, situation)) <= now:
                     return self._begin_round(now, situation)
                 if look is not None and now < look.until:
-                    self._rest_and_look(look.wait, look.until, now, situation)
+                    self._phase = _Resting(min(due, look.until), look)
                 elif self._awaited.still_comes(situation.values_new, now=now):
                     wait = self._interval(0.0)
-                    self._rest_and_look(min(DOUBT_SECONDS, wait), now + wait, now, situation)
+                    self._rest_and_look(min(DOUBT_SECONDS, wait), now + wait, now)
                 else:
                     return self._begin_round(now, situation)
         return None
@@ -267,6 +274,11 @@ class SyncSchedule:
         match self._phase:
             case _Resting(look=None):
                 self._phase = _Resting(now)
+            case _Resting():
+                self._look_soon(now)
+
+    def _look_soon(self, now: float) -> None:
+        match self._phase:
             case _Resting(until=until, look=look) if look is not None and look.wait > DOUBT_SECONDS:
                 self._phase = _Resting(
                     min(until, now + DOUBT_SECONDS), replace(look, wait=DOUBT_SECONDS)
@@ -331,15 +343,27 @@ class SyncSchedule:
                 return self._learn(state, seconds, now, situation, counts)
         return None
 
+    def peer_tried(self, *, now: float) -> None:
+        """A try of the peer is over: what it brings is on its way, and then both may be the same.
+
+        This side may have met a difference meanwhile, and rests the longer for it.
+        """
+        if self._doubt < self._interval(0.0):
+            self._look_soon(now)
+
     def symbols_failed(self) -> None:
         """The peer's try by symbols came to nothing, so ours would not help either."""
         self._rung = _Rung.PLAN
 
-    def sketch_moved(self, *, now: float) -> None:
-        """Symbols came, or some were made here: there is time for more."""
+    def sketch_moved(self, awaited: int, *, now: float) -> None:
+        """A step of the try was made, or so many symbols were asked for: there is time for more.
+
+        What comes of them meanwhile brings no more time, or a peer could draw it out.
+        """
         match self._phase:
             case _Reconciling() as phase:
-                phase.until = now + SKETCH_SECONDS
+                more = SKETCH_SECONDS + awaited * SYMBOL_BYTES / LEAST_RATE
+                phase.until = max(phase.until, now + more)
 
     def sketch_over(
         self, outcome: SketchOutcome, seconds: float, *, now: float, situation: Situation
@@ -412,7 +436,7 @@ class SyncSchedule:
             lacking = counts[1] - counts[0]
             self._awaited = _Awaited(lacking, situation.values_new, now + AWAITED_SECONDS)
         if counts is not None and counts[1] <= situation.values_sent and now < self._patient_until:
-            self._rest_and_look(DOUBT_SECONDS, self._patient_until, now, situation)
+            self._rest_and_look(DOUBT_SECONDS, self._patient_until, now)
             return None
         if situation.another_brings and self._gives_way(now):
             return None
@@ -432,7 +456,7 @@ class SyncSchedule:
         here, there = counts
         plans_bytes = situation.filters_bytes * (1 + there / here)
         most = min(MAX_TRY_SYMBOLS, int(plans_bytes / SYMBOL_BYTES))
-        return self._begin_sketch(first, most, now, is_salted=is_salted)
+        return self._begin_sketch(first_block(first, there), most, now, is_salted=is_salted)
 
     def _gives_way(self, now: float) -> bool:
         """Whether to look again soon: there may be nothing left to ask this peer for."""
@@ -479,23 +503,17 @@ class SyncSchedule:
         least = seconds * situation.peers / SYNC_SHARE
         wait = self._interval(least)
         if is_planned and situation.can_compare and self._doubt < wait:
-            self._rest_and_look(max(self._doubt, least), now + wait, now, situation)
+            self._rest_and_look(max(self._doubt, least), now + wait, now)
             self._doubt *= DOUBT_FACTOR
         else:
             self._phase = _Resting(now + wait)
 
-    def _rest_and_look(self, wait: float, until: float, now: float, situation: Situation) -> None:
+    def _rest_and_look(self, wait: float, until: float, now: float) -> None:
         """See whether the plan has left a difference, `wait` seconds after the last value moved.
 
         `until` a moment, at the latest: while values are put all the time, none is the last.
         """
-        look = _Look(wait, until, situation.values_moved)
-        self._phase = _Resting(max(min(now + wait, until), now), look)
-
-    def _moves(self, look: _Look, situation: Situation) -> bool:
-        return (
-            situation.is_receiving or situation.is_sending or situation.values_moved != look.moved
-        )
+        self._phase = _Resting(max(min(now + wait, until), now), _Look(wait, until))
 
     def _settle(self, now: float, situation: Situation) -> None:
         """The answers to our plan are in, as far as can be told: what do they show?"""

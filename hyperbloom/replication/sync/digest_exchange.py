@@ -56,18 +56,18 @@ class DigestExchange:
     """The comparisons of one connection."""
 
     __slots__ = (
-        "_answer",
         "_comparing",
         "_here",
         "_peer",
         "_there",
+        "answer",
         "ranges",
     )
 
     def __init__(self, peer: PeerPort, comparing: Comparing) -> None:
         self._peer = peer
         self._comparing = comparing
-        self._answer = _Answer(peer)
+        self.answer = _Answer(peer)
         #: What the peer told last, and what there was in the same ranges here.
         self._there: Holding | None = None
         self._here: Holding | None = None
@@ -95,8 +95,8 @@ class DigestExchange:
     def take_request(self, request: DigestRequest) -> None:
         """The peer asks: answer when it is this job's turn."""
         if self._peer.feed.speaks_set_digest:
-            self._answer.take(request)
-            self._peer.scheduler.add(self._answer)
+            self.answer.take(request)
+            self._peer.scheduler.add(self.answer)
 
     def take_digest(self, digest: Digest) -> None:
         """The peer answers: add up the same ranges here."""

@@ -19,8 +19,8 @@ from twisted.python.failure import Failure
 from hyperbloom.connections.close_reason import CloseReason
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.feed import Feed
-from hyperbloom.replication.feed.membership import PEERS_SHARE, NotTrusted
-from hyperbloom.replication.limits import MAX_ASKED_BYTES
+from hyperbloom.replication.feed.membership import NotTrusted
+from hyperbloom.replication.limits import AUTOMATIC_SHARE, MAX_ASKED_BYTES
 from hyperbloom.replication.schedule.plan import FILTER_BYTES, Asked, reply_limit
 from hyperbloom.replication.schedule.sync_schedule import ANSWER_SECONDS
 from hyperbloom.replication.settings import KeyRange
@@ -104,6 +104,7 @@ class Peering:
         "_asked",
         "_broadcast",
         "_follow_ups",
+        "_left",
         "_replies",
         "_session",
         "_stopped",
@@ -119,6 +120,8 @@ class Peering:
         "outgoing",
         "output",
         "own_until",
+        "pace",
+        "path",
         "remote",
         "remote_key",
         "remote_until",
@@ -151,10 +154,14 @@ class Peering:
         self.is_protected = session.is_protected
         #: Until when the peer may take part, and this node here; looked at every second.
         self.remote_until, self.own_until = remote.expires, self.own_chain.expires
-        self._stopped = False
+        self._left = self._stopped = False
         self._work: Deferred[Any] | None = None
+        #: By which the peer has its part of whatever is scarce.
+        self.path = feed.trust.path_of(remote.chain)
         #: What all connections of this key together may use.
-        self.share = self.context.shares.join(remote.key)
+        self.share = self.context.shares.join(self.path)
+        #: How fast its small messages are taken.
+        self.pace = self.context.pace.join(self.path)
         self._asked = Asked()
         self.sync = SyncDriver(self, self._asked)
         failed = self._job_failed
@@ -162,6 +169,7 @@ class Peering:
         self.output = PeerOutput(
             connection, session, self.scheduler, self.share, self.counters, self.context, self.sync
         )
+        self.tree = TreePart(self)
         self.intake = PeerIntake(
             feed,
             remote.key,
@@ -169,9 +177,9 @@ class Peering:
             self.counters,
             connection=connection,
             failed=failed,
-            is_shown=self.is_protected,
+            is_shown=session.is_confirmed,
+            tree=self.tree,
         )
-        self.tree = TreePart(self)
         self._broadcast = Broadcast(self, feed.values.top_seq)
         self._replies = Replies(self)
         self._follow_ups = FollowUps(self, self._asked)
@@ -180,12 +188,27 @@ class Peering:
         """Join the feed's peers and begin to ask: the dialler first, the other after its Sync."""
         self.tree.start()
         self.feed.peers.add(self)
-        self.feed.trust.learn(self.remote.chain, self.remote_key)
+        self.feed.trust.learn(self.remote.chain, self.remote_key, self.path)
         self._issue_link()
         self.feed.renewals.look(self)
         for bounds in self.feed.interests:
             self.request(bounds)
         self.sync.begin(0.0 if self.outgoing else self.context.sync.answer_wait)
+
+    def finish(self, done: Callable[[], None]) -> None:
+        """The peer sends nothing more: answer what it has asked, and nothing else; then `done`."""
+        self._leave()
+        self.scheduler.finish((self._replies, *self.sync.answering), done)
+
+    def _leave(self) -> None:
+        """Leave the feed's peers; the peer is asked nothing any more."""
+        if self._left:
+            return
+        self._left = True
+        self.feed.peers.remove(self)
+        self.feed.renewals.gone(self)
+        self.tree.stop()
+        self.sync.stop_asking()
 
     def stop(self) -> None:
         """Leave the feed's peers; nothing is sent any more."""
@@ -193,16 +216,16 @@ class Peering:
             return
         self._stopped = True
         self.output.stop()
+        self._leave()
         if self._work is not None:
             # What waits for its turn holds a filter, and who comes again and again leaves many.
             self._work.cancel()
         self._replies.drop()
         self.share.forget(self.connection.look_again)
         self.context.shares.leave(self.share)
+        self.pace.forget(self.connection.look_again)
+        self.context.pace.leave(self.pace)
         self.share.wake()
-        self.feed.peers.remove(self)
-        self.feed.renewals.gone(self)
-        self.tree.stop()
         self.sync.stop()
 
     @property
@@ -213,27 +236,52 @@ class Peering:
 
     @property
     def is_behind(self) -> bool:
-        """Whether this peer has as much waiting here as it may, over all its connections."""
-        limits, share = self.context.limits, self.share
-        crowded = share.unwritten > 0 and self.context.writer.queued_bytes >= limits.queued_bytes
-        if crowded or share.unwritten >= limits.unwritten_bytes or self.context.shares.rests(share):
+        """Whether this peer, or its branch, has as much waiting here as it may."""
+        if self.context.shares.rests(self.share) or not self._has_room:
+            return True
+        if self.pace.rests:
             return True
         # A peer that does not read our answers may be waiting until we read its own.
         ignored = self.scheduler.stalled_since(self.context.clock.seconds()) >= IGNORED_SECONDS
         return self._has_enough_questions and not ignored
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether there is memory for another frame of it, be it values or a question."""
+        share, rooms = self.share, self.context.shares.rooms
+        return (
+            rooms.unwritten.of(share) < self.context.limits.unwritten_bytes
+            and rooms.unwritten.allows(share)
+            and (len(self._replies) > 0 or rooms.asked.allows(share))
+        )
+
     def wait_for_room(self) -> None:
         """It is behind: have the connection look again when that may have changed."""
+        shares = self.context.shares
         self.share.wait(self.connection.look_again)
-        if self.context.shares.rests(self.share):
-            self.share.wake_after_rest(self.context.clock)
+        if shares.rests(self.share):
+            shares.wake_after_rest(self.share)
+        else:
+            shares.rooms.wait(self.share)
+        if self.pace.rests:
+            self.pace.wait(self.connection.look_again)
+
+    def took(self, event: Event, seconds: float) -> None:
+        """An event has been taken, which cost so much, its frame included."""
+        if isinstance(event, IdsTold | ValuesPulled | DigestRequested):
+            self.pace.spend(seconds)
 
     @property
     def _has_enough_questions(self) -> bool:
         waiting = len(self._replies)
         return waiting >= self.context.limits.pending_requests or (
-            waiting > 0 and self.share.asked >= MAX_ASKED_BYTES
+            waiting > 0 and not self._may_ask_more
         )
+
+    @property
+    def _may_ask_more(self) -> bool:
+        asked = self.context.shares.rooms.asked
+        return asked.of(self.share) < MAX_ASKED_BYTES and asked.allows(self.share)
 
     @property
     def owes_answers(self) -> bool:
@@ -319,8 +367,8 @@ class Peering:
             case ValuesPulled():
                 self.tree.take_pull(event.pull)
             case LinkReceived():
-                if self.context.denied.first_of(event.chain) is None:
-                    self.feed.trust.learn(event.chain, self.remote_key)
+                if self.feed.trust.membership.denied_in(event.chain) is None:
+                    self.feed.trust.learn(event.chain, self.remote_key, self.path)
                     self._session.use_chain(event.chain)
             case RenewalReceived():
                 self.feed.renewals.take(self, event.renewal.links)
@@ -349,7 +397,7 @@ class Peering:
         self._broadcast.peer_has(values)
         self.tree.received(values)
         if self._follow_ups.received(values):
-            self.feed.peers.reply_scales.lengthen(self.remote_key)
+            self.feed.peers.reply_scales.lengthen(self.path)
         self.intake.take(values)
 
     def _take_sync(self, sync: Sync) -> None:
@@ -396,7 +444,7 @@ class Peering:
 
     def ask(self, question: Sync | Request, wanted: int | None = None) -> None:
         """Send a question; one with a limit is remembered, so that the rest can be asked for."""
-        if self._stopped:
+        if self._left:
             return
         if question.limit is not None and not self.splits_replies:
             deadline = self.context.clock.seconds() + ANSWER_SECONDS
@@ -416,7 +464,7 @@ class Peering:
         """The limit a question to this peer carries; None where it splits its replies."""
         if self.splits_replies:
             return None
-        scale = self.feed.peers.reply_scales.of(self.remote_key)
+        scale = self.feed.peers.reply_scales.of(self.path)
         return reply_limit(self.feed.values.mean_bytes, scale)
 
     def reply_was_too_big(self) -> bool:
@@ -426,7 +474,7 @@ class Peering:
         """
         if not self.awaits_reply:
             return False
-        self.was_asked_too_much = self.feed.peers.reply_scales.shorten(self.remote_key)
+        self.was_asked_too_much = self.feed.peers.reply_scales.shorten(self.path)
         return True
 
     def answered(self, tested: int) -> float:
@@ -486,7 +534,7 @@ class Peering:
             return
         try:
             issued = self.feed.trust.issue_link(
-                self.remote_key, expires=expires, share=PEERS_SHARE, by_hand=False
+                self.remote_key, expires=expires, share=AUTOMATIC_SHARE, shortens=self.remote.chain
             )
         except (NotTrusted, ValueError) as error:
             self.connection.tell("no-link", f"no link is issued to it: {error}")

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from twisted.python.failure import Failure
 
+from hyperbloom.connections.branches import Share
 from hyperbloom.connections.close_reason import CloseReason
-from hyperbloom.connections.shares import Share
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.feed import Feed
 from hyperbloom.replication.limits import GROUPS_AHEAD
@@ -25,10 +26,18 @@ from hyperbloom.store.records import Appended
 __all__ = ["PeerIntake"]
 
 
+class Settling(Protocol):
+    """Who is told what became of the values of a peer (`tree_part.TreePart`)."""
+
+    def written(self, values: Sequence[bytes], kept: Sequence[bytes]) -> None: ...
+    def not_written(self, values: Sequence[bytes]) -> None: ...
+
+
 class PeerIntake:
     """Hands what one peer sends to the feed, and counts it against the share of its key.
 
-    `connection` is ended where the store fails, `failed` is called where anything else does.
+    `connection` is ended where the store fails, `failed` is called where anything else does; `tree`
+    is told what became of the values.
     `is_shown`: whether the holder of the key is known to be really there.
     """
 
@@ -42,6 +51,7 @@ class PeerIntake:
         "_pieces",
         "_remote_key",
         "_share",
+        "_tree",
         "_when_shown",
         "_written",
         "is_shown",
@@ -58,6 +68,7 @@ class PeerIntake:
         connection: Connection,
         failed: Callable[[Failure], None],
         is_shown: bool,
+        tree: Settling,
     ) -> None:
         self._feed = feed
         self._context = feed.context
@@ -66,6 +77,7 @@ class PeerIntake:
         self._counters = counters
         self._connection = connection
         self._failed = failed
+        self._tree = tree
         #: Values that wait for the disk, in bytes, with what each costs there.
         self.unwritten = 0
         #: What is not with the writer yet, with what each piece weighs; None: nothing.
@@ -82,9 +94,10 @@ class PeerIntake:
         pieces = [(piece, written_bytes(piece)) for piece in pieces_of(values)]
         size = sum(weight for _, weight in pieces)
         self._counters.values_in += len(values)
+        self._counters.moved_at = self._context.clock.seconds()
         self._counters.last_data = self._context.now()
         self.unwritten += size
-        self._share.unwritten += size
+        self._context.shares.rooms.unwritten.hold(self._share, size)
         if self._pieces is None:
             self._pieces = deque()
         self._pieces.extend(pieces)
@@ -111,7 +124,7 @@ class PeerIntake:
             return True
         share.wait(self._go_on)
         if rests:
-            share.wake_after_rest(context.clock)
+            context.shares.wake_after_rest(share)
         return False
 
     def _write(self, piece: Sequence[bytes], size: int) -> None:
@@ -122,8 +135,10 @@ class PeerIntake:
                 self._context.clock.callLater(0, self._settle)
             self._written += size
 
-        accepted = self._feed.values.accept(piece, self._remote_key)
-        accepted.addCallbacks(self._stored, self._not_stored)
+        accepted = self._feed.values.accept(piece, self._remote_key, path=self._share.path)
+        accepted.addCallbacks(
+            self._stored, self._not_stored, callbackArgs=(piece,), errbackArgs=(piece,)
+        )
         accepted.addErrback(self._failed)
         accepted.addBoth(written)
 
@@ -131,19 +146,21 @@ class PeerIntake:
         """Count what was written, and go on."""
         size, self._written = self._written, 0
         self.unwritten -= size
-        self._share.unwritten -= size
+        self._context.shares.rooms.unwritten.hold(self._share, -size)
         self._share.writing -= size
         self._charge(size)
         self._share.wake()
         self._go_on()
 
-    def _stored(self, appended: Appended) -> None:
+    def _stored(self, appended: Appended, piece: Sequence[bytes]) -> None:
+        self._tree.written(piece, appended.values)
         if appended.values:
             self._counters.values_new += len(appended.values)
             self._counters.last_new = self._context.now()
             self._show()
 
-    def _not_stored(self, failure: Failure) -> None:
+    def _not_stored(self, failure: Failure, piece: Sequence[bytes]) -> None:
+        self._tree.not_written(piece)
         failure.trap(StoreError)
         self._connection.close(CloseReason("store", f"values could not be stored: {failure.value}"))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from hyperbloom.connections.branches import Share
 from hyperbloom.connections.close_reason import CloseReason
-from hyperbloom.connections.shares import Share
+from hyperbloom.connections.rooms import Room
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.limits import MAX_UNSENT_BYTES
@@ -104,18 +105,32 @@ class PeerOutput:
         self._sent_to = sent_to
         self._unsent = 0
         self._stopped = False
+        scheduler.output = self
 
     def stop(self) -> None:
         """Send nothing any more: the connection is over."""
         self._stopped = True
         self._scheduler.stopProducing()
-        self._share.unsent -= self._unsent
-        self._unsent = 0
+        self.was_read()
+
+    def was_read(self) -> None:
+        """The transport has room: the peer has read what was sent."""
+        if self._unsent:
+            self._room.hold(self._share, -self._unsent)
+            self._unsent = 0
 
     @property
     def has_room(self) -> bool:
-        """Whether the key has read enough of what was sent to it, on all its connections."""
-        return self._share.unsent < MAX_UNSENT_BYTES
+        """Whether the key has read enough of what was sent to it, on all its connections.
+
+        And whether its branch, and each above it, has.
+        """
+        room = self._room
+        return room.of(self._share) < MAX_UNSENT_BYTES and room.allows(self._share)
+
+    @property
+    def _room(self) -> Room:
+        return self._context.shares.rooms.unsent
 
     # Values
 
@@ -145,7 +160,7 @@ class PeerOutput:
         """Send values that were asked for, one frame a turn: encrypting them counts as its work."""
         work_seconds = self._context.work_seconds
         for frame in signed.frames:
-            await self._context.answer_turns.turn(self._share)
+            await self._context.answer_turns.turn(self._share.path)
             if self._stopped:
                 return
             begun = work_seconds()
@@ -156,14 +171,15 @@ class PeerOutput:
     def _write(self, data: bytes) -> None:
         """Send bytes, and count what the peer has not read while the connection is full."""
         if not self._scheduler.paused:
-            self._share.unsent -= self._unsent
-            self._unsent = 0
-        self._share.unsent += len(data)
-        self._unsent += len(data)
+            self.was_read()
         self._connection.write(data)
+        if self._scheduler.paused:
+            self._unsent += len(data)
+            self._room.hold(self._share, len(data))
 
     def _count(self, values: int, size: int) -> None:
         self._counters.values_out += values
+        self._counters.moved_at = self._context.clock.seconds()
         self._sent_to.peer_was_sent(size)
 
     # Everything else

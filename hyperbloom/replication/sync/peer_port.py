@@ -7,14 +7,16 @@ from typing import Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from hyperbloom.connections.shares import Share
+from hyperbloom.connections.branches import Share
 from hyperbloom.replication.broadcast.stream import StreamSlice
 from hyperbloom.replication.context import FeedContext
 from hyperbloom.replication.counters import Counters
 from hyperbloom.replication.feed.feed import Feed
+from hyperbloom.replication.message_pace import PacedPeer
 from hyperbloom.replication.sync.peer_output import Connection, PeerOutput
 from hyperbloom.replication.sync.reply import Answer
 from hyperbloom.replication.sync.send_scheduler import SendScheduler
+from hyperbloom.trust import Path
 from hyperbloom.wire import Request, Sync
 from hyperbloom.wire.events import RemotePeer
 
@@ -37,6 +39,8 @@ class PeerPort(Protocol):
 
     @property
     def remote_key(self) -> bytes: ...
+    @property
+    def path(self) -> Path: ...
 
     @property
     def connection(self) -> Connection: ...
@@ -48,6 +52,8 @@ class PeerPort(Protocol):
     def remote(self) -> RemotePeer: ...
     @property
     def share(self) -> Share: ...
+    @property
+    def pace(self) -> PacedPeer: ...
     @property
     def counters(self) -> Counters: ...
     @property

@@ -28,6 +28,7 @@ class PulledValues(Alone):
     about: KeyRange | None = None
     was_cut = False
     is_unfolded = False
+    is_paced = True
 
     def __init__(self, places: Sequence[Place], read: ReadLog) -> None:
         self._ids = {value_id for _, _, value_id in places}

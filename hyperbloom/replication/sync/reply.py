@@ -94,6 +94,10 @@ class Answer(Protocol):
     def done(self) -> bool: ...
     @property
     def is_unfolded(self) -> bool: ...
+    @property
+    def is_paced(self) -> bool:
+        """Whether its work counts as that of a small message (`message_pace`)."""
+        ...
 
     def fold(self) -> None: ...
     async def next_signed(self, work: Work, sign: Sign) -> SignedValues: ...
@@ -103,6 +107,8 @@ class Answer(Protocol):
 
 class Alone(ABC):
     """What only one peer is sent: its values are read and signed in one step of a thread."""
+
+    is_paced = False
 
     @abstractmethod
     def next_portion(self) -> list[bytes]:
@@ -218,7 +224,10 @@ class ValuesById(Alone):
     was_cut = False
     is_unfolded = False
 
-    def __init__(self, ids: Ids, values_of: Callable[[Ids], list[bytes]]) -> None:
+    def __init__(
+        self, ids: Ids, values_of: Callable[[Ids], list[bytes]], *, is_paced: bool = False
+    ) -> None:
+        self.is_paced = is_paced
         self._ids = ids
         self._values_of = values_of
         self._at = 0
@@ -261,7 +270,7 @@ class SharedReply:
     `about` and `filter_bytes` are those of a Sync.
     """
 
-    was_cut = is_unfolded = False
+    was_cut = is_unfolded = is_paced = False
 
     def __init__(
         self,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
 
 from hyperbloom.replication.broadcast.stream import StreamSlice
 from hyperbloom.replication.feed.feed import Feed
@@ -15,8 +18,13 @@ from hyperbloom.wire import Request, Sync
 
 __all__ = ["Broadcast", "FollowUps", "PlanJob", "Replies", "plan_of"]
 
+T = TypeVar("T")
+
 #: Seconds after which is looked again whether a peer that reads too little has read.
 FULL_SECONDS = 0.1
+
+#: Seconds after which an answer looks whether it has its turn, if it was not told so before.
+PACED_SECONDS = 5.0
 
 
 class Broadcast:
@@ -63,7 +71,7 @@ class Broadcast:
         if rest or not peer.output.has_room:
             self.ready_at = now + (rest or FULL_SECONDS)
             return True
-        await stream.turn(peer.share)
+        await stream.turn(peer.path)
         piece = stream.slice_after(self.cursor)
         if piece is None:
             piece = await stream.read_after(self.cursor)
@@ -93,13 +101,13 @@ class Broadcast:
 class Replies:
     """Sends the peer what it asked for, in the order it asked, one slice a step."""
 
-    __slots__ = ("_keeps_filter", "_peer", "_waiting", "ready_at")
+    __slots__ = ("_has_turn", "_keeps_filter", "_peer", "_waiting", "ready_at")
 
     def __init__(self, peer: PeerPort) -> None:
         self._peer = peer
         # A tuple, as few wait, and an empty one costs nothing.
         self._waiting: tuple[Answer, ...] = ()
-        self._keeps_filter = False
+        self._keeps_filter = self._has_turn = False
         self.ready_at = 0.0
 
     def __len__(self) -> int:
@@ -108,7 +116,7 @@ class Replies:
     def add(self, reply: Answer) -> None:
         """Put an answer behind those under way."""
         self._waiting += (reply,)
-        self._peer.share.asked += reply.weight
+        self._peer.context.shares.rooms.asked.hold(self._peer.share, reply.weight)
         self._peer.scheduler.add(self)
 
     async def step(self) -> bool:
@@ -119,11 +127,18 @@ class Replies:
         if not self._waiting:
             return False
         rest = self._peer.context.shares.rests(self._peer.share)
+        is_paced = self._waiting[0].is_paced
+        if is_paced and not self._has_turn and self._peer.pace.rests:
+            self._peer.pace.wait(self._take_turn)
+            self.ready_at = self._peer.context.clock.seconds() + PACED_SECONDS
+            return True
         if rest or not self._peer.output.has_room:
             self.ready_at = self._peer.context.clock.seconds() + (rest or FULL_SECONDS)
             return True
         reply = self._waiting[0]
-        signed = await reply.next_signed(self._peer.work, self._peer.output.sign)
+        self._has_turn = False
+        work = self._paced_work if is_paced else self._peer.work
+        signed = await reply.next_signed(work, self._peer.output.sign)
         self._keep_filter(reply)
         await self._peer.output.send_answer(signed)
         wait = self._peer.answered(reply.take_tested())
@@ -133,28 +148,53 @@ class Replies:
             self._peer.answer_done(reply)
         return bool(self._waiting)
 
+    def _take_turn(self) -> None:
+        """Its work as that of a small message may be done now."""
+        self._has_turn, self.ready_at = True, 0.0
+        self._peer.scheduler.wake()
+
+    def _paced_work(self, call: Callable[[], T]) -> Deferred[T]:
+        """Do it in a thread, and count what it takes as the work of a small message."""
+        peer = self._peer
+        seconds: list[float] = []
+
+        def timed() -> T:
+            begun = peer.context.work_seconds()
+            try:
+                return call()
+            finally:
+                seconds.append(peer.context.work_seconds() - begun)
+
+        def ended(outcome: Any) -> Any:
+            peer.pace.spend(sum(seconds))
+            return outcome
+
+        return peer.work(timed).addBoth(ended)
+
     def _keep_filter(self, reply: Answer) -> None:
         """Keep the filter unpacked between the steps, if its key has not many of them."""
-        share = self._peer.share
+        share, room = self._peer.share, self._peer.context.shares.rooms.filters
         if reply.is_unfolded and not self._keeps_filter:
-            if share.filters >= MAX_UNPACKED_FILTERS or not self._waiting:
+            has_room = room.of(share) < MAX_UNPACKED_FILTERS and room.allows(share)
+            if not has_room or not self._waiting:
                 reply.fold()
             else:
-                share.filters += 1
+                room.hold(share, 1)
                 self._keeps_filter = True
 
     def _forget_first(self) -> None:
         reply, *others = self._waiting
         self._waiting = tuple(others)
         reply.end()
-        share = self._peer.share
-        share.asked -= reply.weight
+        share, rooms = self._peer.share, self._peer.context.shares.rooms
+        rooms.asked.hold(share, -reply.weight)
         if self._keeps_filter:
             self._keeps_filter = False
-            share.filters -= 1
+            rooms.filters.hold(share, -1)
 
     def drop(self) -> None:
         """The connection is over: nothing is answered any more."""
+        self._peer.pace.forget(self._take_turn)
         while self._waiting:
             self._forget_first()
 

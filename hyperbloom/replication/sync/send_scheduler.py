@@ -21,6 +21,10 @@ from zope.interface import implementer
 __all__ = ["Job", "SendScheduler"]
 
 
+def _nothing() -> None:
+    """What is called when nothing is to be."""
+
+
 class Job(Protocol):
     """A source of outgoing bytes. `ready_at` (clock seconds) delays its next step."""
 
@@ -31,6 +35,13 @@ class Job(Protocol):
         ...
 
 
+class Output(Protocol):
+    """What writes to the transport (`peer_output.PeerOutput`)."""
+
+    def was_read(self) -> None:
+        """The transport has room again."""
+
+
 @implementer(IPushProducer)
 class SendScheduler:
     """Runs the jobs of one connection, one step at a time, while the transport takes bytes."""
@@ -38,10 +49,12 @@ class SendScheduler:
     __slots__ = (
         "_clock",
         "_failed",
+        "_finish",
         "_jobs",
         "_running",
         "_stopped",
         "_wake_call",
+        "output",
         "paused",
         "paused_at",
     )
@@ -53,7 +66,11 @@ class SendScheduler:
         self._jobs: tuple[Job, ...] = ()
         self._running = False
         self._stopped = False
+        #: The jobs that alone go on, and what is called when they are done; None: all do.
+        self._finish: tuple[tuple[Job, ...], Callable[[], None]] | None = None
         self._wake_call: IDelayedCall | None = None
+        #: What counts the bytes that the peer has not read; None: nobody does.
+        self.output: Output | None = None
         self.paused = False
         #: Since when, in seconds of the clock; infinite: it is held for this node's own rate.
         self.paused_at = 0.0
@@ -72,29 +89,43 @@ class SendScheduler:
 
     def add(self, job: Job) -> None:
         """Let `job` take turns from now on (a job already there is only woken)."""
-        if self._stopped:
-            return
-        if job not in self._jobs:
+        self._put(job)
+        self.wake()
+
+    def _put(self, job: Job) -> None:
+        is_wanted = self._finish is None or job in self._finish[0]
+        if is_wanted and not self._stopped and job not in self._jobs:
             self._jobs += (job,)
+
+    def finish(self, jobs: tuple[Job, ...], done: Callable[[], None]) -> None:
+        """Let only these jobs go on; call `done` when all is sent and the transport has room."""
+        self._finish = jobs, done
+        self._jobs = tuple(job for job in self._jobs if job in jobs)
         self.wake()
 
     def wake(self) -> None:
         """Go on if nothing is under way: a job has become ready."""
-        if not (self._running or self.paused or self._stopped) and self._jobs:
+        if self._running or self.paused or self._stopped:
+            return
+        if self._jobs:
             self._running = True
             Deferred.fromCoroutine(self._run()).addErrback(self._fail)
+        elif self._finish is not None:
+            (_, done), self._finish = self._finish, ((), _nothing)
+            done()
 
     async def _run(self) -> None:
         try:
             while not (self.paused or self._stopped):
                 job = self._next_ready()
                 if job is None:
-                    return
-                more = await job.step()
-                if more and not self._stopped and job not in self._jobs:
-                    self._jobs += (job,)
+                    break
+                if await job.step():
+                    self._put(job)
         finally:
             self._running = False
+        if self._finish is not None and not self._jobs:
+            self.wake()
 
     def _next_ready(self) -> Job | None:
         now = self._clock.seconds()
@@ -133,6 +164,8 @@ class SendScheduler:
     def resumeProducing(self) -> None:
         """The transport has room again."""
         self.paused = False
+        if self.output is not None:
+            self.output.was_read()
         self.wake()
 
     def stopProducing(self) -> None:

@@ -8,6 +8,7 @@ one, and each block, counts as the peer's work, as answering its Syncs does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -26,10 +27,11 @@ from hyperbloom.replication.sync.send_jobs import FULL_SECONDS
 from hyperbloom.sketches import pack
 from hyperbloom.store import StoreError
 from hyperbloom.store.records import SettledSketch
+from hyperbloom.trust import Path
 from hyperbloom.wire import Sketch, SketchRequest
 from hyperbloom.wire.limits import MAX_SKETCH_SYMBOLS
 
-__all__ = ["SketchAnswers", "SketchSource", "source_of"]
+__all__ = ["SketchAnswers", "SketchSource", "path_of", "source_of"]
 
 
 class SketchSource(Protocol):
@@ -55,6 +57,11 @@ class _Kept:
         return self._store.sketch_step(self._key)
 
 
+def path_of(peer: PeerPort) -> Path:
+    """By what symbols are shared out: the feed, and there the keys down to the peer's own."""
+    return (peer.feed.key, *peer.path)
+
+
 def source_of(feed: Feed, ranges: Sequence[KeyRange], salt: bytes) -> SketchSource:
     """Where the sequence of these ranges comes from; only the whole feed has one with a salt."""
     if list(ranges) != [WHOLE]:
@@ -68,6 +75,7 @@ class SketchAnswers:
     """Answers the last question of the peer; a job of its connection."""
 
     __slots__ = (
+        "_ended_at",
         "_next",
         "_number",
         "_peer",
@@ -83,11 +91,21 @@ class SketchAnswers:
         self.ready_at = 0.0
         #: Until when the peer's try counts as being under way.
         self.until = 0.0
+        self._ended_at = -math.inf
         self._number: int | None = None
         self._source: SketchSource | None = None
         self._sequence: SettledSketch | None = None
         self._request: SketchRequest | None = None
         self._next = 0
+
+    @property
+    def brings_values(self) -> bool:
+        """Whether values of the peer's last try are still on their way, to it or to here."""
+        peer = self._peer
+        now = peer.context.clock.seconds()
+        if now >= self._ended_at + SKETCH_SECONDS:
+            return False
+        return peer.is_receiving or now < peer.counters.moved_at + DOUBT_SECONDS
 
     def take(self, request: SketchRequest) -> None:
         """Answer this question from now on; the first one of a try has a new sequence made."""
@@ -100,12 +118,19 @@ class SketchAnswers:
                 self._source = source_of(self._peer.feed, ranges, request.salt)
         self._request, self._next = request, request.first
 
-    def end(self, number: int) -> None:
-        """The peer needs no more symbols for this try."""
-        if number == self._number:
-            self.drop()
-            # What it found is still on its way.
-            self.until = self._peer.context.clock.seconds() + DOUBT_SECONDS
+    def end(self, number: int) -> bool:
+        """The peer needs no more symbols for this try; whether it is the one that was answered."""
+        if number != self._number:
+            return False
+        self.drop()
+        # What it found is still on its way.
+        self._ended_at = self._peer.context.clock.seconds()
+        self.until = self._ended_at + DOUBT_SECONDS
+        return True
+
+    def forget(self) -> None:
+        """The peer's try came to nothing: none is under way, and it brings nothing."""
+        self.until, self._ended_at = 0.0, -math.inf
 
     def drop(self) -> None:
         """Hold no sequence any more; whoever asks for more of it is told so."""
@@ -128,9 +153,9 @@ class SketchAnswers:
             return False
         if request.salt:
             tries = feed.peers.salted_tries
-            if ranges != [WHOLE] or not tries.may_begin(peer.remote_key, now=now):
+            if ranges != [WHOLE] or not tries.may_begin(peer.path, now=now):
                 return False
-            tries.begin(peer.remote_key, now=now)
+            tries.begin(peer.path, count, now=now)
         return True
 
     async def step(self) -> bool:
@@ -160,7 +185,7 @@ class SketchAnswers:
         self._charge(QUESTION_VALUES + source.looked_at - before)
         if sequence is not None and source is self._source:
             self._sequence = sequence
-            self._peer.context.sketch_slots.hold(self.drop)
+            self._peer.context.sketch_slots.hold(path_of(self._peer), self.drop)
 
     async def _answer(self, request: SketchRequest, sequence: SettledSketch) -> None:
         first = self._next

@@ -23,8 +23,7 @@ from hyperbloom.replication.settings import WHOLE, KeyRange
 from hyperbloom.replication.status import SyncRound
 from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.replication.sync.reply import ValuesById
-from hyperbloom.replication.sync.send_jobs import FULL_SECONDS
-from hyperbloom.replication.sync.sketch_answers import SketchAnswers, source_of
+from hyperbloom.replication.sync.sketch_answers import SketchAnswers, path_of, source_of
 from hyperbloom.sketches import ids_from, ids_to_bytes, sketch_key
 from hyperbloom.store import StoreError
 from hyperbloom.store.records import SettledSketch
@@ -38,11 +37,14 @@ __all__ = ["SketchExchange"]
 class Reconciling(Protocol):
     """Who has a try begun, and is told how it goes (`sync_driver.SyncDriver`)."""
 
-    def sketch_moved(self) -> None:
-        """Symbols came, or a part of our own sequence is made."""
+    def sketch_moved(self, awaited: int) -> None:
+        """A step of our try was made, or so many symbols were asked for."""
 
     def sketch_over(self, outcome: SketchOutcome, seconds: float) -> None:
         """How our try ended, and the seconds that it took here."""
+
+    def peer_tried(self) -> None:
+        """The peer's try is over; what it brings is on its way."""
 
 
 def _each(ids: bytes) -> set[bytes]:
@@ -53,20 +55,20 @@ class SketchExchange:
     """The tries of one connection."""
 
     __slots__ = (
-        "_answers",
         "_asking",
         "_number",
         "_offered",
         "_peer",
         "_reconciling",
         "_wanted",
+        "answers",
         "last",
     )
 
     def __init__(self, peer: PeerPort, reconciling: Reconciling) -> None:
         self._peer = peer
         self._reconciling = reconciling
-        self._answers = SketchAnswers(peer)
+        self.answers = SketchAnswers(peer)
         self._asking: _Asking | None = None
         self._number = 0
         #: The ids that the last try offered and asked for, one behind the other.
@@ -81,15 +83,19 @@ class SketchExchange:
 
     @property
     def peer_is_asking(self) -> bool:
-        """Whether the peer has a try under way."""
-        return self._answers.until > self._peer.context.clock.seconds()
+        """Whether the peer has a try under way, or what it found is."""
+        return self._is_asking or self.answers.brings_values
+
+    @property
+    def _is_asking(self) -> bool:
+        return self.answers.until > self._peer.context.clock.seconds()
 
     def may_salt(self, ranges: Sequence[KeyRange]) -> bool:
         """Whether a try with a salt may begin."""
         peer = self._peer
         now = peer.context.clock.seconds()
         return list(ranges) == [WHOLE] and peer.feed.peers.salted_tries.may_begin(
-            peer.remote_key, now=now
+            peer.path, now=now
         )
 
     def begin(self, ranges: Sequence[KeyRange], *, first: int, most: int, is_salted: bool) -> None:
@@ -97,7 +103,8 @@ class SketchExchange:
         peer = self._peer
         if is_salted:
             now = peer.context.clock.seconds()
-            peer.feed.peers.salted_tries.begin(peer.remote_key, now=now)
+            count = peer.feed.values.count + peer.feed.forgetting.kept
+            peer.feed.peers.salted_tries.begin(peer.path, count, now=now)
         self._number += 1
         one = SketchTry(
             number=self._number,
@@ -126,10 +133,14 @@ class SketchExchange:
             if asking.is_asked:
                 self._want(asking.number, [])
 
+    def stop_asking(self) -> None:
+        """Nothing is asked any more."""
+        self._drop_try()
+
     def stop(self) -> None:
         """The connection is over."""
         self._drop_try()
-        self._answers.drop()
+        self.answers.drop()
 
     def _drop_try(self) -> None:
         if self._asking is not None:
@@ -141,7 +152,8 @@ class SketchExchange:
 
     def peer_sends_filters(self) -> bool:
         """The peer asks by a plan. Whether that ends a try of its own, which brought no result."""
-        was_asking, self._answers.until = self.peer_is_asking, 0.0
+        was_asking = self._is_asking
+        self.answers.forget()
         return was_asking
 
     def take_request(self, request: SketchRequest) -> None:
@@ -154,8 +166,8 @@ class SketchExchange:
                 return
             self._drop_try()
             self._reconciling.sketch_over(SketchOutcome.CROSSED, asking.seconds)
-        self._answers.take(request)
-        peer.scheduler.add(self._answers)
+        self.answers.take(request)
+        peer.scheduler.add(self.answers)
 
     def take_sketch(self, sketch: Sketch) -> None:
         """Symbols came; those of a try that is over are dropped."""
@@ -169,13 +181,16 @@ class SketchExchange:
             self._peer.connection.strike(str(error))
             self._ended(asking, SketchOutcome.REFUSED)
             return
-        self._reconciling.sketch_moved()
-        self._peer.scheduler.add(asking)
+        if asking.is_answered:
+            self._reconciling.sketch_moved(0)
+            self._peer.scheduler.add(asking)
 
     def take_wanted(self, wanted: ValuesWanted) -> None:
         """The peer needs no more symbols, and asks for values by their ids."""
-        self._answers.end(wanted.number)
+        was_answered = self.answers.end(wanted.number)
         self._send(wanted.ids)
+        if was_answered:
+            self._reconciling.peer_tried()
 
     # How our try ends
 
@@ -224,7 +239,8 @@ class _Asking:
     """Our try: a job of the connection.
 
     `before`: the ids that the last one offered and asked for. `moved` is called when a part of our
-    own sequence is made, `ended` once there is an outcome.
+    own sequence is made, and when symbols are asked for, with their number; `ended` once there is
+    an outcome. `path`, `asked_at`: see `sketch_slots.Try`.
     """
 
     def __init__(
@@ -234,7 +250,7 @@ class _Asking:
         ranges: Sequence[KeyRange],
         *,
         before: tuple[bytes, bytes],
-        moved: Callable[[], None],
+        moved: Callable[[int], None],
         ended: Callable[[_Asking, SketchOutcome], None],
     ) -> None:
         self._peer = peer
@@ -242,6 +258,8 @@ class _Asking:
         self._moved = moved
         self._ended = ended
         self._source = source_of(peer.feed, ranges, one.salt)
+        self.path = path_of(peer)
+        self.asked_at: float | None = None
         self._sequence: SettledSketch | None = None
         self.ready_at = 0.0
         self.seconds = 0.0
@@ -278,6 +296,21 @@ class _Asking:
         """Symbols came. Raises ValueError where they are not what was asked for."""
         self._bytes += len(sketch.encode())
         self._try.take(sketch)
+        if self.is_answered:
+            self.asked_at = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the last question is answered and waits for its step."""
+        return self._try.is_answered
+
+    def go_on(self) -> None:
+        """There is room for it."""
+        self._peer.scheduler.add(self)
+
+    def give_way(self) -> None:
+        """Another try needs its place more."""
+        self._ended(self, SketchOutcome.REFUSED)
 
     async def step(self) -> bool:
         """Ask; make our own sequence; decode what came."""
@@ -286,8 +319,7 @@ class _Asking:
         peer = self._peer
         if not self.is_asked:
             if not peer.context.sketch_slots.begin_try(self):
-                self.ready_at = peer.context.clock.seconds() + FULL_SECONDS
-                return True
+                return False
             self.is_asked = True
             peer.counters.sketches_asked += 1
             self._ask(self._try.first_question)
@@ -302,15 +334,15 @@ class _Asking:
         self.seconds += peer.context.clock.seconds() - begun
         if self._try.outcome is not None and not self.is_over:
             self._ended(self, self._try.outcome)
-        return not self.is_over and (self._sequence is None or self._try.has_blocks)
+        return not self.is_over and (self._sequence is None or self.is_answered)
 
     async def _go_on(self) -> None:
         sequence = self._sequence
         if sequence is None:
             self._sequence = await self._peer.work(self._source.step)
             if not self.is_over:
-                self._moved()
-        elif self._try.has_blocks:
+                self._moved(0)
+        elif self.is_answered:
             refused = self._peer.feed.values.refused
             question = await self._peer.work(lambda: self._decode(sequence, refused))
             if question is not None and not self.is_over:
@@ -328,4 +360,6 @@ class _Asking:
 
     def _ask(self, request: SketchRequest) -> None:
         self._bytes += len(request.encode())
+        self.asked_at = self._peer.context.clock.seconds()
+        self._moved(request.count)
         self._peer.output.send_extension(request)

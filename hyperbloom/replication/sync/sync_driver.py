@@ -21,6 +21,7 @@ from hyperbloom.replication.status import SyncRound, SyncState
 from hyperbloom.replication.sync.digest_exchange import DigestExchange
 from hyperbloom.replication.sync.peer_port import PeerPort
 from hyperbloom.replication.sync.send_jobs import PlanJob, plan_of
+from hyperbloom.replication.sync.send_scheduler import Job
 from hyperbloom.replication.sync.sketch_exchange import SketchExchange
 from hyperbloom.wire import Sync
 
@@ -75,11 +76,21 @@ class SyncDriver:
         self._schedule.begin(wait, now=self._clock.seconds())
         self._set_alarm()
 
+    def stop_asking(self) -> None:
+        """The peer answers nothing more."""
+        self._schedule.stop()
+        self.sketches.stop_asking()
+        self._set_alarm()
+
     def stop(self) -> None:
         """The connection is over."""
-        self._schedule.stop()
+        self.stop_asking()
         self.sketches.stop()
-        self._set_alarm()
+
+    @property
+    def answering(self) -> tuple[Job, ...]:
+        """The jobs that answer the peer's questions by digests and symbols."""
+        return self.digests.answer, self.sketches.answers
 
     def hurry(self) -> None:
         """Somebody waits until this peer is in sync: do not wait for the interval."""
@@ -129,9 +140,9 @@ class SyncDriver:
             is_receiving=peer.is_receiving,
             is_sending=peer.is_sending,
             awaits_reply=peer.awaits_reply,
-            another_brings=self._catch_up.is_of_another(peer, now=self._clock.seconds()),
+            another_brings=self._catch_up.is_of_another(peer, peer.path, now=self._clock.seconds()),
             values_new=peer.counters.values_new,
-            values_moved=peer.counters.values_in + peer.counters.values_out,
+            moved_at=peer.counters.moved_at,
             values_sent=peer.counters.values_out,
             filters_bytes=bits / 8 - sent,
             peers=len(feed.peers),
@@ -149,7 +160,7 @@ class SyncDriver:
         told = self.digests.told
         counts = None if told is None else (told[1].settled.count, told[0].settled.count)
         if state is not None and state.in_sync:
-            self._catch_up.ends(self._peer)
+            self._catch_up.ends(self._peer, now=now)
         command = self._schedule.compared(
             number, state, seconds, now=now, situation=situation, counts=counts
         )
@@ -157,9 +168,14 @@ class SyncDriver:
             self._peer.counters.sync_seconds += seconds
         self._run(command)
 
-    def sketch_moved(self) -> None:
-        """Symbols came, or a part of our own sequence is made."""
-        self._schedule.sketch_moved(now=self._clock.seconds())
+    def sketch_moved(self, awaited: int) -> None:
+        """A step of our try was made, or so many symbols were asked for."""
+        self._schedule.sketch_moved(awaited, now=self._clock.seconds())
+        self._set_alarm()
+
+    def peer_tried(self) -> None:
+        """The peer's try is over."""
+        self._schedule.peer_tried(now=self._clock.seconds())
         self._set_alarm()
 
     def sketch_over(self, outcome: SketchOutcome, seconds: float) -> None:
@@ -198,7 +214,7 @@ class SyncDriver:
     def _run(self, command: Command | None) -> None:
         self._set_alarm()
         if isinstance(command, BeginSketch | BeginPlan):
-            self._catch_up.begins(self._peer, now=self._clock.seconds())
+            self._catch_up.begins(self._peer, self._peer.path, now=self._clock.seconds())
         match command:
             case CompareDigests(number=number):
                 self.digests.ask(number)

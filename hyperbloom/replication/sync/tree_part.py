@@ -42,12 +42,12 @@ class TreePart:
         """The peer is secure."""
         feed = self._peer.feed
         if feed.speaks_broadcast_tree and BROADCAST_TREE in self._peer.remote.extensions:
-            self._link = self._driver.join(self)
+            self._link = self._driver.join(self, self._peer.path)
 
     def stop(self) -> None:
         """The connection is over."""
         link, self._link = self._link, None
-        self._driver.catch_up.ends(self._peer)
+        self._driver.catch_up.ends(self._peer, now=self._now)
         if link is not None:
             self._driver.leave(link)
 
@@ -75,7 +75,20 @@ class TreePart:
                 driver.tree.catches_up(until=driver.catch_up.until)
             pull = driver.tree.received(self._link, values, now=self._now, is_answer=is_answer)
             if pull is not None:
-                driver.run(pull)
+                driver.do(pull)
+
+    def written(self, values: Sequence[bytes], kept: Sequence[bytes]) -> None:
+        """Values of the peer are settled; `kept`: those that were new, which are on disk."""
+        if self._peer.remote_key in self._peer.feed.context.denied:
+            self.not_written(values)
+        elif len(kept) < len(values):
+            new = set(kept)
+            self._driver.tree.kept_out([value for value in values if value not in new])
+
+    def not_written(self, values: Sequence[bytes]) -> None:
+        """Values of the peer could not be written."""
+        self._driver.tree.not_stored(values, now=self._now)
+        self._driver.set_timer()
 
     # What the peer says
 
@@ -99,7 +112,8 @@ class TreePart:
             self._peer.answer(PulledValues(places, read))
         if others:
             ids = ids_from(b"".join(others))
-            self._peer.answer(ValuesById(ids, lambda some: store.values_of(key, some)))
+            find = ValuesById(ids, lambda some: store.values_of(key, some), is_paced=True)
+            self._peer.answer(find)
 
     # What is found out by comparing
 
@@ -114,7 +128,12 @@ class TreePart:
     def _wants(self, ids: Sequence[bytes], *, is_offered: bool) -> None:
         if self._link is not None:
             self._driver.tree.told(self._link, ids, now=self._now, is_offered=is_offered)
-            self._driver.run()
+            self._driver.set_timer()
+
+    def charge(self, seconds: float) -> None:
+        """Work was done because of ids that the peer told."""
+        self._peer.context.shares.charge(self._peer.share, seconds)
+        self._peer.pace.spend(seconds)
 
     # What the tree has it say
 

@@ -1,13 +1,14 @@
 """Waiting until peers are in sync: for scripts that must not go on before.
 
-A peer is named by its key, the beginning of its key, or an address. What counts is seen after the
+A peer is named by its whole key or an address; what shorter words mean has been looked up before
+(`Petnames.find`), so that nobody who comes meanwhile is taken for it. What counts is seen after the
 waiting began: by digest, or by Sync alone where the peer lacks the extension (see sync_state.py).
 Meanwhile the peers that are not there yet are asked again and again, without the interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from twisted.internet.defer import Deferred, fail
@@ -21,9 +22,6 @@ from hyperbloom.replication.status import SyncSource
 from hyperbloom.store.records import Holding
 
 __all__ = ["InSync", "NotInSync", "TooManyWaits", "UnknownPeer", "wait_synced"]
-
-#: Fewer digits of a key are too likely to be a slip.
-LEAST_DIGITS = 6
 
 #: How often the peers are looked at, in seconds.
 LOOK_SECONDS = 0.1
@@ -67,8 +65,8 @@ def wait_synced(
 ) -> Deferred[list[InSync]]:
     """Fires when each of the named peers was in sync; `dialled`: addresses, and who answers there.
 
-    Fails with `UnknownPeer`, `ValueError` (the beginning of several keys, or this node keeps
-    nothing of the feed), `TooManyWaits`, or after `timeout` seconds `NotInSync`.
+    names: keys of 64 hex digits, and addresses. Fails with `UnknownPeer`, `ValueError` (this node
+    keeps nothing of the feed), `TooManyWaits`, or after `timeout` seconds `NotInSync`.
     """
     if not feed.kept:
         return fail(ValueError("this node keeps no values of the feed (mode light) to compare"))
@@ -77,28 +75,16 @@ def wait_synced(
     try:
         for name in names:
             _check_known(feed, name, dialled())
-    except (UnknownPeer, ValueError) as error:
+    except UnknownPeer as error:
         return fail(error)
     return _Wait(feed, names, timeout, dialled).result
 
 
-def _keys(feed: Feed) -> set[bytes]:
-    return feed.peers.keys | {one.key for one in feed.trust.members()} | {feed.key}
-
-
-def _begins(name: str, keys: Iterable[bytes]) -> set[bytes]:
-    """The keys that begin with these hex digits."""
-    digits = name.lower()
-    return {key for key in keys if len(digits) >= LEAST_DIGITS and key.hex().startswith(digits)}
-
-
 def _check_known(feed: Feed, name: str, dialled: Mapping[str, FeedPeer | None]) -> None:
-    """Raises `UnknownPeer`, or `ValueError` for the beginning of several keys."""
-    found = {key for key in _begins(name, _keys(feed)) if not feed.context.is_own(key)}
-    if len(found) > 1:
-        raise ValueError(f"{name} is the beginning of {len(found)} keys; give more of its digits")
-    addresses = {peer.name for peer in feed.peers} | set(dialled)
-    if not found and name not in addresses:
+    """Raises `UnknownPeer`."""
+    keys = feed.peers.keys | {one.key for one in feed.trust.members()} | {feed.key}
+    names = {key.hex() for key in keys if not feed.context.is_own(key)}
+    if name not in names | {peer.name for peer in feed.peers} | set(dialled):
         raise UnknownPeer(
             f"the feed has no peer {name!r}: none is connected, dialled or a member by that key "
             "or address"
@@ -141,11 +127,10 @@ class _Wait:
 
     def _peers(self, name: str) -> list[FeedPeer]:
         at = self._dialled().get(name)
-        keys = _begins(name, self._feed.peers.keys)
         return [
             peer
             for peer in self._feed.peers
-            if peer is at or peer.name == name or peer.remote_key in keys
+            if peer is at or name in (peer.name, peer.remote_key.hex())
         ]
 
     def _look(self) -> None:

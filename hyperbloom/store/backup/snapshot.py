@@ -17,7 +17,7 @@ from hyperbloom.store.errors import StoreCorrupt, StoreError
 from hyperbloom.store.limits import MAX_SNAPSHOT_INFO_BYTES, MIN_HEADROOM_BYTES
 from hyperbloom.store.lmdb.environment import DATA_FILE, Environment
 from hyperbloom.store.lmdb.fsync import read_plain, sync
-from hyperbloom.store.lmdb.layout import FeedState
+from hyperbloom.store.lmdb.layout import KEY_BYTES, FeedState
 from hyperbloom.store.lmdb.transaction import read
 from hyperbloom.store.records import FeedFigures, SnapshotInfo
 from hyperbloom.store.tables.meta import NODE_ID, meta_key
@@ -33,6 +33,7 @@ __all__ = [
 
 SNAPSHOT_FILE = "snapshot.json"
 _SECONDS_BETWEEN = 0.2
+_MOST = (1 << 64) - 1
 
 
 def take_snapshot(
@@ -111,15 +112,15 @@ def load_snapshot_info(path: Path) -> SnapshotInfo:
         fields = json.loads(read_plain(path / SNAPSHOT_FILE, MAX_SNAPSHOT_INFO_BYTES))
         node_key = fields["node_key"]
         return SnapshotInfo(
-            node_key=None if node_key is None else bytes.fromhex(node_key),
-            taken_at=int(fields["taken_at"]),
+            node_key=None if node_key is None else _octets(node_key),
+            taken_at=_number(fields["taken_at"]),
             feeds=tuple(
                 FeedFigures(
-                    key=bytes.fromhex(feed["key"]),
-                    count=int(feed["count"]),
-                    bytes=int(feed["bytes"]),
-                    digest=None if feed["digest"] is None else bytes.fromhex(feed["digest"]),
-                    top_seq=int(feed["top_seq"]),
+                    key=_octets(feed["key"]),
+                    count=_number(feed["count"]),
+                    bytes=_number(feed["bytes"]),
+                    digest=None if feed["digest"] is None else _octets(feed["digest"]),
+                    top_seq=_number(feed["top_seq"]),
                 )
                 for feed in fields["feeds"]
             ),
@@ -129,6 +130,21 @@ def load_snapshot_info(path: Path) -> SnapshotInfo:
         raise StoreCorrupt(
             f"{path} is no whole snapshot ({SNAPSHOT_FILE}: {reason}); use another one"
         ) from error
+
+
+def _octets(text: str) -> bytes:
+    """A key or digest; ValueError or TypeError for what is none."""
+    found = bytes.fromhex(text)
+    if len(found) != KEY_BYTES:
+        raise ValueError(f"a key or digest has {KEY_BYTES} bytes")
+    return found
+
+
+def _number(found: object) -> int:
+    """A count, a number or a time as the store keeps it; ValueError for what is none."""
+    if type(found) is not int or not 0 <= found <= _MOST:
+        raise ValueError(f"a count or time is a whole number of at most {_MOST}")
+    return found
 
 
 def _describe(folder: Path, taken_at: int) -> SnapshotInfo:

@@ -34,11 +34,10 @@ _BIG_DATA: Final = 0x01
 _SUB_DATABASE: Final = 0x02
 
 
-def check_data_file(path: Path, *, is_compact: bool = False) -> None:
+def check_data_file(path: Path) -> None:
     """Raise StoreCorrupt unless the file is an LMDB file with all its pages; a missing one is fine.
 
-    With ``is_compact`` it must not be longer than its pages either, as no snapshot is. Raises
-    OSError if it cannot be read.
+    Raises OSError if it cannot be read.
     """
     if not path.exists():
         return
@@ -47,10 +46,6 @@ def check_data_file(path: Path, *, is_compact: bool = False) -> None:
         raise StoreCorrupt(f"{path} is empty or no file; restore it from a snapshot")
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ) as data:
         page_bytes, last_page, roots = _read_newest_meta(path, data)
-        if is_compact and size > (last_page + 1) * page_bytes:
-            raise StoreCorrupt(
-                f"{path} is longer than its pages and no file of a snapshot; use another one"
-            )
         if size < (last_page + 1) * page_bytes and not _Walk(data, page_bytes).complete(roots):
             raise StoreCorrupt(
                 f"{path} is cut short: it has {size} bytes and lacks pages that are in use; "

@@ -73,7 +73,8 @@ class MapFull(Exception):
 class Environment:
     """One open LMDB environment; reads from any thread, one write at a time.
 
-    With ``readonly`` nobody writes to it, unless ``beside`` says that another process does.
+    With ``readonly`` nobody writes to it, unless ``beside`` says that another process does. With
+    ``older`` it may lack databases that its schema did not have, and is read nevertheless.
     Raises StoreCorrupt if the files are damaged or foreign, StoreFull without room to create them.
     """
 
@@ -85,12 +86,14 @@ class Environment:
         durable: bool = True,
         readonly: bool = False,
         beside: bool = False,
+        older: bool = False,
         create: bool = False,
     ) -> None:
         self.path = path
         self._create = create
         self.readonly = readonly
         self._beside = beside
+        self._may_lack = frozenset(DATABASES) if older else ADDED_LATER
         # 0: as large as the other process has it.
         self._map_bytes = 0 if beside else max(map_bytes, _SMALLEST_MAP)
         self._durable = durable
@@ -189,7 +192,7 @@ class Environment:
             return list(DATABASES)
         with self._env.begin() as txn:
             there = set(txn.cursor().iternext(values=False))
-        return [name for name in DATABASES if name.encode() in there or name not in ADDED_LATER]
+        return [name for name in DATABASES if name.encode() in there or name not in self._may_lack]
 
     def _check_mark(self) -> None:
         """Before anything is written into it: is the file a store at all?"""

@@ -52,6 +52,7 @@ from hyperbloom.digests import (
 __all__ = [
     "ADDED_LATER",
     "ASIDE_TAGS",
+    "BOUNDED_SCHEMA",
     "DATABASES",
     "KEY_BYTES",
     "LINK",
@@ -97,6 +98,9 @@ META_UNSUMMED: Final = b"store.unsummed."
 
 SUMMED_SCHEMA: Final = 4
 """From this version on a feed's digest is digests.set_digest; before, it is sum_of_schema_3."""
+
+BOUNDED_SCHEMA: Final = 6
+"""From this version on it is kept what the objects of the pool take on disk."""
 
 ASIDE_TAGS: Final = (b"v", b"h")
 """The sets kept aside for a feed: forgotten values whole, and hashes of forgotten values."""

@@ -1,9 +1,12 @@
-"""What is offered to the pool: objects, changes and removals, each checked when it is made."""
+"""What is offered to the pool: objects, changes and removals, each checked when it is made.
+
+What waits for the disk is kept packed (records.py); `size` is what it takes in memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, TypeAlias
 
 from hyperbloom.store.limits import MAX_FIELD_NAME_BYTES, MAX_OBJECT_BYTES, MAX_OBJECT_FIELDS
@@ -13,6 +16,8 @@ from hyperbloom.store.operations import OVERHEAD_BYTES
 __all__ = ["Offer", "OfferedChange", "OfferedObject", "OfferedRemoval", "later_than"]
 
 _MAX_STAMP = (1 << 63) - 1
+#: What a hash takes in memory.
+_ANCESTOR_BYTES = 40
 
 
 def later_than(stamp: int) -> int:
@@ -36,8 +41,8 @@ def _check_stamp(stamp: int) -> None:
         raise ValueError(f"a stamp is between 0 and 2^63 milliseconds, not {stamp}")
 
 
-def _check_fields(fields: Mapping[str, Any]) -> int:
-    """Refuse what cannot be stored; how many bytes the fields take."""
+def _packed(fields: Mapping[str, Any]) -> bytes:
+    """Fields packed; what cannot be stored is refused."""
     if not 0 < len(fields) <= MAX_OBJECT_FIELDS:
         raise ValueError(f"an object has 1 to {MAX_OBJECT_FIELDS} fields, not {len(fields)}")
     for name in fields:
@@ -46,12 +51,12 @@ def _check_fields(fields: Mapping[str, Any]) -> int:
         if not 0 < len(name.encode()) <= MAX_FIELD_NAME_BYTES:
             raise ValueError(f"a field's name has 1 to {MAX_FIELD_NAME_BYTES} bytes")
     try:
-        size = len(pack_fields(fields))
+        packed = pack_fields(fields)
     except OverflowError as error:
         raise ValueError(f"a field cannot be stored: {error}") from None
-    if size > MAX_OBJECT_BYTES:
-        raise ValueError(f"an object has at most {MAX_OBJECT_BYTES} bytes, not {size}")
-    return size
+    if len(packed) > MAX_OBJECT_BYTES:
+        raise ValueError(f"an object has at most {MAX_OBJECT_BYTES} bytes, not {len(packed)}")
+    return packed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +69,14 @@ class OfferedObject:
 
     hash: int
     stamp: int
-    fields: Mapping[str, Any]
+    fields: InitVar[Mapping[str, Any]]
     type_name: str | None = None
     ancestors: tuple[int, ...] = ()
     local: bool = False
+    packed: bytes = field(init=False)
     size: int = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, fields: Mapping[str, Any]) -> None:
         _check_hash(self.hash)
         _check_stamp(self.stamp)
         if len(self.ancestors) > MAX_ANCESTORS:
@@ -81,7 +87,9 @@ class OfferedObject:
             0 < len(self.type_name.encode()) <= MAX_FIELD_NAME_BYTES
         ):
             raise ValueError(f"a type's name has 1 to {MAX_FIELD_NAME_BYTES} bytes")
-        object.__setattr__(self, "size", _check_fields(self.fields) + OVERHEAD_BYTES)
+        object.__setattr__(self, "packed", _packed(fields))
+        size = len(self.packed) + OVERHEAD_BYTES + _ANCESTOR_BYTES * len(self.ancestors)
+        object.__setattr__(self, "size", size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +99,16 @@ class OfferedChange:
     old: int
     hash: int
     stamp: int
-    fields: Mapping[str, Any]
+    fields: InitVar[Mapping[str, Any]]
+    packed: bytes = field(init=False)
     size: int = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, fields: Mapping[str, Any]) -> None:
         _check_hash(self.old)
         _check_hash(self.hash)
         _check_stamp(self.stamp)
-        object.__setattr__(self, "size", _check_fields(self.fields) + OVERHEAD_BYTES)
+        object.__setattr__(self, "packed", _packed(fields))
+        object.__setattr__(self, "size", len(self.packed) + OVERHEAD_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,4 +68,5 @@ class ObjectReader(Reader):
             bytes=counts.size,
             digest=counts.digest.to_bytes(32, "big"),
             past=counts.past,
+            disk_bytes=counts.disk + counts.past_disk,
         )

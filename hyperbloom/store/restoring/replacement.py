@@ -11,7 +11,6 @@ is allowed, and not until an older snapshot is restored.
 
 import os
 import shutil
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -112,12 +111,12 @@ def handed_on(target: Path, warn: Callable[[str], None]) -> list[Operation]:
                 *(DenyKey(one.key, one.denied_at, one.reason) for one in store.denied()),
                 *(NameKey(one.key, one.name, one.named_at, takes=True) for one in store.names()),
                 *(
-                    RememberNoise(one.key, at)
+                    RememberNoise(one.key, at, one.branch)
                     for one in store.noise_keys()
                     for at in (one.first_met, one.last_met)
                 ),
             ]
-    except (StoreError, ValueError, struct.error):
+    except (StoreError, *NONSENSE):
         warn("the deny list of the store that was replaced cannot be read; deny its keys again")
         return []
 

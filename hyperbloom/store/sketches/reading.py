@@ -34,7 +34,7 @@ from hyperbloom.store.sketches.tails import FeedTails, Tail, Tails
 from hyperbloom.store.sketches.writing import DropSketch, SketchPiece, can_be_read
 from hyperbloom.store.values.reading import ValueReader, holding_in, settled_sets
 
-__all__ = ["SketchReader"]
+__all__ = ["SketchReader", "sketch_length"]
 
 
 @dataclass(slots=True)
@@ -59,6 +59,12 @@ class _Part:
         return symbols if count == self.state.count else None
 
 
+def sketch_length(count: int) -> int:
+    """How many symbols the sketch of so many values has of which nothing is kept."""
+    half = 1 << max(0, count - 1).bit_length() >> 1
+    return min(max(half, FEW_SYMBOLS), SKETCH_SYMBOLS)
+
+
 class SketchReader(ValueReader):
     """Reads sketches. What names a feed raises NoSuchFeed if the store does not hold it."""
 
@@ -69,9 +75,9 @@ class SketchReader(ValueReader):
     def sketch_step(self, feed_key: bytes) -> SettledSketch | None:
         """Go on to add up the sketch of a feed's settled values; None: call again.
 
-        It has SKETCH_SYMBOLS symbols, FEW_SYMBOLS where there are few values. With nothing new it
-        takes a millisecond, else 20 ms for SKETCH_STEP values. Raises StoreError while a digest
-        of the feed is being computed, and if that was begun SKETCH_TRIES times in vain.
+        It has `sketch_length` symbols. With nothing new it takes a millisecond, else 20 ms for
+        SKETCH_STEP values. Raises StoreError while a digest of the feed is being computed, and if
+        that was begun SKETCH_TRIES times in vain.
         """
         with self.tails.of(feed_key) as tails:
             with read(self.environment) as transaction:
@@ -158,11 +164,13 @@ def _next_parts(
 ) -> list[_Part]:
     """The next values behind each tail, SKETCH_STEP of them in all."""
     kept_of = {tag: transaction.sketch_of(state) for tag, state in sets.items()}
-    is_large = any(state.count > RUN_VALUES or kept_of[tag].upto for tag, state in sets.items())
+    length = SKETCH_SYMBOLS
+    if not any(kept.upto for kept in kept_of.values()):
+        length = sketch_length(sum(state.count for state in sets.values()))
     parts, room = [], SKETCH_STEP
     for tag, state in sets.items():
         kept = kept_of[tag]
-        tail = tails.tail(tag, state.prefix, kept, SKETCH_SYMBOLS if is_large else FEW_SYMBOLS)
+        tail = tails.tail(tag, state.prefix, kept, length)
         piece = read_piece(
             transaction, state.prefix, tail.at, limit=room, max_bytes=SKETCH_STEP_BYTES
         )

@@ -41,19 +41,21 @@ def parse_link_record(key: bytes, data: bytes) -> LinkRecord:
 
 @dataclass(frozen=True, slots=True)
 class PutLinks:
-    """Keep links of a feed; one that is there stays as it was first seen.
+    """Drop the links ``gone`` of a feed (issuer and bytes of each), then keep others.
 
-    With MAX_LINKS_PER_FEED there, those expired at the newest ``first_seen`` are dropped first;
-    then new ones are refused, as are those of an issuer beyond MAX_LINKS_PER_ISSUER. Result: the
-    number of new ones. Fails with NoSuchFeed.
+    One that is there stays as it was first seen. With MAX_LINKS_PER_FEED there, those expired at
+    the newest ``first_seen`` are dropped first; then new ones are refused, as are those of an
+    issuer beyond MAX_LINKS_PER_ISSUER. Result: the number of new ones. Fails with NoSuchFeed.
     """
 
     feed_key: bytes
-    links: Sequence[LinkRecord]
+    links: Sequence[LinkRecord] = ()
+    gone: Sequence[tuple[bytes, bytes]] = ()
 
     def __post_init__(self) -> None:
         check_key("feed_key", self.feed_key)
         object.__setattr__(self, "links", tuple(self.links))
+        object.__setattr__(self, "gone", tuple(self.gone))
         for link in self.links:
             check_key("issuer", link.issuer)
             check_key("trustee", link.trustee)
@@ -66,10 +68,12 @@ class PutLinks:
 
     @property
     def size(self) -> int:
-        return len(self.links) * OVERHEAD_BYTES + OVERHEAD_BYTES
+        return (len(self.links) + len(self.gone) + 1) * OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> int:
         feed = transaction.feed(self.feed_key)
+        for issuer, raw in self.gone:
+            feed.links -= transaction.delete("links", link_key(feed.prefix, issuer, raw))
         now = max((link.first_seen for link in self.links), default=0) / _MICROSECONDS
         new = 0
         for link in self.links:

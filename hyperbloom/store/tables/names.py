@@ -34,7 +34,7 @@ __all__ = [
 _KEY: Final = b"k"
 _NAME: Final = b"n"
 
-#: So many digits stand for a key (`hyperbloom.feed_words.LEAST_DIGITS`).
+#: So many digits are taken for the beginning of a key, be it long enough to stand for it or not.
 _LIKE_A_KEY: Final = re.compile(r"[0-9A-Fa-f]{8,}")
 
 

@@ -1,8 +1,9 @@
 """Peer keys that have once completed a stream protected by Noise (docs/extensions/noise.md).
 
 Two records a key: ``k`` and the key lead to when it was met first and last; ``t``, the time it was
-met last and the key lead to nothing, and have the keys in the order in which they give way. They
-belong to the node and not to a feed: who speaks it about one feed does so about all.
+met last and the key lead to the branch it was met in (8 bytes, or nothing). They belong to the node
+and not to a feed: who speaks it about one feed does so about all. Which key gives way for another
+one is for the node to say; where it does not, the one met longest ago does.
 """
 
 import struct
@@ -16,7 +17,9 @@ from hyperbloom.store.lmdb.transaction import ReadTransaction, WriteTransaction
 from hyperbloom.store.operations import OVERHEAD_BYTES, check_key, check_time
 from hyperbloom.store.records import NoiseRecord
 
-__all__ = ["ForgetNoise", "RememberNoise", "noise_records", "verify_noise"]
+__all__ = ["BRANCH_BYTES", "ForgetNoise", "RememberNoise", "noise_records", "verify_noise"]
+
+BRANCH_BYTES: Final = 8
 
 _KEY: Final = b"k"
 _AGE: Final = b"t"
@@ -29,9 +32,15 @@ def _by_age(last_met: int, key: bytes) -> bytes:
 
 
 def noise_records(transaction: ReadTransaction) -> list[NoiseRecord]:
-    """All of them, those that give way first in front; struct.error for a record that is none."""
+    """All of them, those met longest ago first; struct.error for a record that is none."""
+    branches = dict(transaction.scan("noise", _AGE))
     return [
-        NoiseRecord(key=key[1:], first_met=first, last_met=last)
+        NoiseRecord(
+            key=key[1:],
+            first_met=first,
+            last_met=last,
+            branch=branches.get(_by_age(last, key[1:]), b""),
+        )
         for key, (first, last) in sorted(
             ((key, _TIMES.unpack(data)) for key, data in transaction.scan("noise", _KEY)),
             key=lambda item: (item[1][1], item[0]),
@@ -41,29 +50,37 @@ def noise_records(transaction: ReadTransaction) -> list[NoiseRecord]:
 
 @dataclass(frozen=True, slots=True)
 class RememberNoise:
-    """A protected stream with this key was made ``at`` (µs). Result: None.
+    """A protected stream with this key was made ``at`` (µs), in a branch. Result: None.
 
-    Beyond MAX_NOISE_KEYS the key that was met longest ago goes.
+    The key ``instead`` goes. Beyond MAX_NOISE_KEYS the one that was met longest ago does.
     """
 
     key: bytes
     at: int
+    branch: bytes = b""
+    instead: bytes | None = None
 
     def __post_init__(self) -> None:
         check_key("key", self.key)
         check_time("at", self.at)
+        if len(self.branch) not in (0, BRANCH_BYTES):
+            raise ValueError(f"a branch has {BRANCH_BYTES} bytes, or none")
+        if self.instead is not None:
+            check_key("instead", self.instead)
 
     @property
     def size(self) -> int:
         return OVERHEAD_BYTES
 
     def apply(self, transaction: WriteTransaction) -> None:
+        if self.instead is not None:
+            _drop(transaction, self.instead)
         first, known = self.at, transaction.get("noise", _KEY + self.key)
         if known is not None:
             first, last = _TIMES.unpack(known)
             transaction.delete("noise", _by_age(last, self.key))
         transaction.put("noise", _KEY + self.key, _TIMES.pack(first, self.at))
-        transaction.put("noise", _by_age(self.at, self.key), b"")
+        transaction.put("noise", _by_age(self.at, self.key), self.branch)
         records = transaction.txn.stat(transaction.databases["noise"])["entries"]
         if records > 2 * MAX_NOISE_KEYS:
             oldest = transaction.cursor("noise")

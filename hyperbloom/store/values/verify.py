@@ -1,11 +1,12 @@
 """Is a set of values as it should be?
 
-Every record of the log must be found through the index under its own number, and every entry of the
-index must lead to a record of the log that has its bytes; together these say that both hold the
-same values. Buckets are entered from exactly one place and are not empty. Counts, bytes and digests
-are added up anew; of a sum that is still being made (digest_migration.py), what is in it so far; in
-a snapshot of schema 3, by that schema's rule. Sketches are looked at in sketches/verify.py. Refused
-values lie under the keys that their contents give.
+Every record of the log must be found through the index under its own number. Where that is so and
+the index has as many entries, each of them is of a record, and both hold the same values; where it
+is not, every entry is looked up in the log, to name those that lead to no record. Buckets are
+entered from exactly one place and are not empty. Counts, bytes and digests are added up anew; of a
+sum that is still being made (digest_migration.py), what is in it so far; in a snapshot of schema 3,
+by that schema's rule. Sketches are looked at in sketches/verify.py. Refused values lie under the
+keys that their contents give.
 """
 
 import struct
@@ -81,6 +82,8 @@ class SetVerification:
         self._problem = problem
         self._count_value = count_value
         self._log_check = log_check
+        #: Records of the log that the index does not lead to.
+        self._strays = 0
 
     def run(self) -> None:
         """Name each problem; ``count_value`` is called for each value that is seen."""
@@ -88,6 +91,8 @@ class SetVerification:
         indexed = self._check_index()
         if logged != indexed:
             self._problem(f"the log has {logged} values and the index {indexed}")
+        if logged != indexed or self._strays:
+            self._look_up_entries()
         self._check_refused()
 
     def _expect(self, what: str, kept: object, found: object) -> None:
@@ -134,15 +139,19 @@ class SetVerification:
         try:
             found = index.find(value)
         except (lmdb.CorruptedError, struct.error):
+            self._strays += 1
             self._problem(f"the index entry on the way to log record {seq} is broken")
             return
+        if found == seq:
+            return
+        self._strays += 1
         if found is None:
             self._problem(f"log record {seq} is missing in the index")
-        elif found != seq:
+        else:
             self._problem(f"log record {seq} is in the index under the number {found}")
 
     def _check_index(self) -> int:
-        """Check every entry by itself, and the buckets; return how many values there are."""
+        """Check the form of every entry, and the buckets; return how many values there are."""
         values = 0
         entered: Counter[int] = Counter()
         used: set[int] = set()
@@ -153,14 +162,23 @@ class SetVerification:
                 continue
             (bucket,) = U64.unpack_from(key, U32.size)
             used.add(bucket)
-            is_bucket, number = decode_entry(data) if is_long else (False, U64.unpack(data)[0])
+            is_bucket, number = decode_entry(data) if is_long else (False, 0)
             if is_bucket:
                 entered[number] += 1
             else:
                 values += 1
-                self._check_logged(key, bucket, number)
         self._check_buckets(entered, used - {0})
         return values
+
+    def _look_up_entries(self) -> None:
+        for key, data in self._transaction.scan("index", self._prefix):
+            is_long = len(key) == LONG_KEY_BYTES
+            if len(key) < HEAD_BYTES or len(data) != U64.size + is_long:
+                continue
+            (bucket,) = U64.unpack_from(key, U32.size)
+            is_bucket, number = decode_entry(data) if is_long else (False, U64.unpack(data)[0])
+            if not is_bucket:
+                self._check_logged(key, bucket, number)
 
     def _check_logged(self, key: bytes, bucket: int, seq: int) -> None:
         record = self._transaction.get("log", self._prefix + U64.pack(seq))

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
+from itertools import islice
+from operator import lt
 from typing import ClassVar, Final
 
 from hyperbloom.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -43,8 +44,8 @@ class LinkKind(IntEnum):
 def _check_ids(ids: bytes, what: str) -> None:
     check(len(ids) % ID_BYTES == 0, f"an id in {what} has {ID_BYTES} bytes")
     check(len(ids) <= MAX_TOLD_IDS * ID_BYTES, f"{what} has at most {MAX_TOLD_IDS} ids")
-    one_by_one = (ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES))
-    in_order = all(one < other for one, other in pairwise(one_by_one))
+    one_by_one = [ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES)]
+    in_order = all(map(lt, one_by_one, islice(one_by_one, 1, None)))
     check(in_order, f"the ids of {what} are in order, each once")
 
 

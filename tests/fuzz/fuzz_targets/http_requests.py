@@ -64,7 +64,7 @@ def fuzz(data: bytes) -> bool:
     access = None
     if guarded:
         address, now = Address("127.0.0.1", _PORT), clock.seconds
-        access = Access(address, _TOKEN, secret=bytes(32), clock=clock.seconds, now=now)
+        access = Access(address, _TOKEN, clock=clock.seconds, now=now)
     site = ApiSite(ApiResource(service.context, ROUTER), reactor=clock, access=access)
     channel = site.buildProtocol(None)
     transport = StringTransport()
@@ -148,7 +148,7 @@ def seeds() -> dict[str, bytes]:
         "join": b"\x00" + _request("/v1/feeds", {"key": key, "alias": "x"}),
         "links": b"\x00" + _request(f"{feed}/links", {"trustee": friend, "expires": 4e9}),
         "refused-chains": b"\x01" + _request(f"{feed}/chains", {"links": ["00" * 137]}),
-        "synced": b"\x00" + _request(f"{feed}/synced", {"peers": ["x"], "timeout": "5s"}),
+        "synced": b"\x00" + _request(f"{feed}/synced", {"peers": ["x:1"], "timeout": "5s"}),
         "forget": b"\x00" + _request(f"{feed}/forget", {"values": ["61"]}),
         "fetch": b"\x00" + _request(f"{feed}/fetch", {"start": "61", "timeout": 5}),
         "peers": b"\x00" + _request("/v1/peers", query=b"offset=0&limit=5", method="GET"),

@@ -6,6 +6,7 @@ addresses that come out of it are anybody's, and what is done with them is ours.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 from unittest.mock import patch
@@ -30,6 +31,7 @@ _POINTER, _TEXT, _SERVICE, _A, _AAAA, _IN, _RESPONSE = 12, 16, 33, 1, 28, 1, 0x8
 _KEY = b"k" * 32
 _OWN = f"{swarm_hash(_KEY).hex()}-0a0b0c0d.{SERVICE_TYPE}"
 _EVENTS = 16
+_LOOP = asyncio.new_event_loop()
 
 
 class _Swarm:
@@ -56,9 +58,10 @@ class _Zeroconf:
     def __init__(self, interfaces: list[str]) -> None:
         assert interfaces == [_INTERFACE]
         self.cache = DNSCache()
+        self.loop = _LOOP
 
-    def get_service_info(
-        self, service_type: str, name: str, timeout: int
+    async def async_get_service_info(
+        self, service_type: str, name: str, milliseconds: int
     ) -> zeroconf.ServiceInfo | None:
         info = zeroconf.ServiceInfo(service_type, name)
         return info if info.load_from_cache(self) else None
@@ -118,12 +121,14 @@ def fuzz(data: bytes) -> bool:
             break
         before = swarm.told
         browser.hear(_records(how, body))
+        for _ in range(3):
+            _LOOP.run_until_complete(asyncio.sleep(0))
         assert swarm.told - before <= MAX_LAN_ADDRESSES * _EVENTS
         assert lan.status().heard <= MAX_LAN_SERVICES
     lan.stop()
     status = lan.status()
     assert status.problem is None, status.problem
-    return swarm.told > 0 or status.heard > 0
+    return swarm.told > 0
 
 
 def _records(how: int, body: bytes) -> list[Any]:

@@ -13,7 +13,7 @@ from noise_streams import NONCES, OTHERS, STREAMS, Meeting, drain, meet
 from wire_peers import FEED
 
 from hyperbloom.wire import RemoteProtocolError, Request
-from hyperbloom.wire.events import ConnectionEnded
+from hyperbloom.wire.events import PeerEnded
 from hyperbloom.wire.framing import encode_frame
 from hyperbloom.wire.states import State
 from hyperbloom.wire.stream_cipher import XSalsa20Stream
@@ -49,7 +49,7 @@ def fuzz(data: bytes) -> bool:
             session.receive_data(part)
             events = drain(session)
             assert is_sound or not events
-            if events and isinstance(events[-1], ConnectionEnded):
+            if events and isinstance(events[-1], PeerEnded):
                 return not session.buffered_bytes
     except RemoteProtocolError:
         assert session.state is State.CLOSED

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from hyperbloom.addresses import Address
+from hyperbloom.discovery.dht.common.compact import NODE6_BYTES, NODE_BYTES
 from hyperbloom.discovery.dht.common.contact import Contact
 from hyperbloom.discovery.dht.common.errors import ErrorCode, QueryRefused
+from hyperbloom.discovery.dht.common.krpc import encode_packet
 from hyperbloom.discovery.dht.common.messages import (
     AnnouncePeer,
     ErrorMessage,
     FindNode,
     Get,
     GetPeers,
+    Packet,
     Ping,
     PutImmutable,
     PutMutable,
@@ -25,7 +30,10 @@ from hyperbloom.discovery.dht.routing_table import RoutingTable
 from hyperbloom.discovery.dht.server.storage import Storage
 from hyperbloom.discovery.dht.server.tokens import Tokens
 
-__all__ = ["Responder"]
+__all__ = ["Responder", "shortened"]
+
+#: By how much the length of nodes grows in text, from `0:` to `208:` or `304:`.
+_LENGTH_DIGITS: Final = 2
 
 
 class Responder:
@@ -35,9 +43,16 @@ class Responder:
     carries more; a get always with a token and nodes.
     """
 
-    def __init__(self, table: RoutingTable, storage: Storage, tokens: Tokens) -> None:
+    def __init__(
+        self,
+        table: RoutingTable,
+        storage: Storage,
+        tokens: Tokens,
+        *,
+        proved: Callable[[Address, float], None] = lambda address, now: None,
+    ) -> None:
         self.table = table
-        self._storage, self._tokens = storage, tokens
+        self._storage, self._tokens, self._proved = storage, tokens, proved
 
     def own_answer(self, query: Query, *, now: float) -> Response:
         """What this node itself has stored of what a lookup asks others for: no nodes, no token."""
@@ -76,11 +91,11 @@ class Responder:
                 return Response()
             case PutMutable():
                 self._check_token(query.token, asker, now)
-                self._storage.put_mutable(query, now=now)
+                self._storage.put_mutable(query, asker, now=now)
                 return Response()
             case PutImmutable():
                 self._check_token(query.token, asker, now)
-                self._storage.put_immutable(query, now=now)
+                self._storage.put_immutable(query, asker, now=now)
                 return Response()
             case UnknownQuery(problem=None):
                 raise QueryRefused(ErrorCode.METHOD_UNKNOWN, "method unknown")
@@ -120,8 +135,36 @@ class Responder:
     def _check_token(self, token: bytes, asker: Address, now: float) -> None:
         if not self._tokens.is_good(token, asker, now=now):
             raise QueryRefused(ErrorCode.PROTOCOL, "bad token")
+        self._proved(asker, now)
 
 
 def _may_be_told(node: Contact, asker: Address) -> bool:
     """One of the other family has no place in `nodes`, or in `nodes6`: its length is another."""
     return node.address.is_ipv6 == asker.is_ipv6 and asker.may_name(node.address)
+
+
+def shortened(packet: Packet, size: int) -> bytes | None:
+    """The bytes of an answer without what makes it longer than `size`; None if none is so short.
+
+    Version, observed address, value and peers go, and as many nodes as have to. The token stays, so
+    that its receiver can show that it came.
+    """
+    bare, message = replace(packet, version=None, observed=None), packet.message
+    if isinstance(message, Response):
+        bare = replace(bare, message=_with_nodes(message, 0))
+    data = encode_packet(bare)
+    room = size - len(data) - _LENGTH_DIGITS
+    if isinstance(message, Response) and room > 0:
+        count = room // (NODE_BYTES if message.nodes6 is None else NODE6_BYTES)
+        data = encode_packet(replace(bare, message=_with_nodes(message, count)))
+    return data if len(data) <= size else None
+
+
+def _with_nodes(answer: Response, count: int) -> Response:
+    """The token of an answer and its closest nodes, nothing else."""
+    nodes, nodes6 = answer.nodes, answer.nodes6
+    return Response(
+        token=answer.token,
+        nodes=None if nodes is None else nodes[:count],
+        nodes6=None if nodes6 is None else nodes6[:count],
+    )
