@@ -71,10 +71,11 @@ def format_duration(seconds: float) -> str:
     """A duration by its two largest units, rounded to the second of them: `2d 3h`, `45s`.
 
     Half a unit more or less is nothing to a person, and a month that began a moment ago is `30d`.
+    From 100 days on there are days alone.
     """
     left = int(max(0.0, seconds))
-    for larger, smaller in (("d", "h"), ("h", "m")):
-        if left >= _SECONDS[larger]:
+    for least, smaller in ((100 * _SECONDS["d"], "d"), (_SECONDS["d"], "h"), (_SECONDS["h"], "m")):
+        if left >= least:
             left = int(left / _SECONDS[smaller] + 0.5) * _SECONDS[smaller]
             break
     parts: list[str] = []

@@ -9,7 +9,9 @@ the logs are printed (`Nodes.logs`).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -38,11 +40,21 @@ TWISTD = str(Path(sys.executable).with_name("twistd"))
 HYPERBLOOM = str(Path(sys.executable).with_name("hyperbloom"))
 
 
+#: Below the ports that the kernel gives away: nobody gets one of these between asking and binding.
+_PORTS = range(12_000, 32_000)
+_ports = itertools.count(random.SystemRandom().randrange(len(_PORTS)))
+
+
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody uses at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of 127.0.0.1 that nobody uses at this moment, by TCP or UDP; another one each time."""
+    for number in itertools.islice(_ports, len(_PORTS)):
+        port = _PORTS[number % len(_PORTS)]
+        tcp, udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
+        with contextlib.suppress(OSError), tcp, udp:
+            tcp.bind(("127.0.0.1", port))
+            udp.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port of 127.0.0.1 is free")
 
 
 def wait_until(

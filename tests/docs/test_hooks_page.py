@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nodes import free_port
 
 from hyperbloom.config import parse_config
 from hyperbloom.integrations.webhooks import signature
@@ -95,9 +96,7 @@ def receiver(tmp_path: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     program, secret = tmp_path / "receiver", tmp_path / "secret"
     program.write_text(programs("python")[1])
     secret.write_text(f"whsec_{base64.b64encode(SECRET).decode()}\n")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, str(program), str(secret), str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         end = time.monotonic() + SECONDS

@@ -32,6 +32,7 @@ EXPECTED = {
 _UNBOUND = (
     UNBOUND_SERVER
     + """\
+  so-reuseport: no
   do-daemonize: no
   do-not-query-localhost: no
   interface: 127.0.0.1

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from nodes import HYPERBLOOM, TWISTD, Nodes, RealNode, wait_until
+from nodes import HYPERBLOOM, TWISTD, Nodes, RealNode, free_port, wait_until
 
 from hyperbloom.exit_codes import ExitCode
 
@@ -36,13 +36,6 @@ def bootstrap_node():
     process, port = start_bootstrap_node()
     yield port
     end(process)
-
-
-def free_udp_port() -> int:
-    """A UDP port of 127.0.0.1 that nobody uses at this moment."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def start_bootstrap_node() -> tuple[subprocess.Popen, int]:
@@ -131,7 +124,7 @@ def run_to_its_end(node: RealNode) -> subprocess.CompletedProcess:
 @pytest.mark.timeout(600)
 def test_two_nodes_alone_find_each_other(nodes):
     """No other node of the DHT: each holds the other's record, and nobody else has it."""
-    port = free_udp_port()
+    port = free_port()
     owner = nodes.make("owner", config=discovery(None, port=port) + MERGE_OFTEN).start()
     member = member_of(owner, nodes, "member", discovery(port) + MERGE_OFTEN)
     owner.put(b"over a DHT of two")

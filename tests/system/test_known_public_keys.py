@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import pytest
 from nacl.signing import SigningKey
-from nodes import Nodes, RealNode, wait_until
-from test_discovery import discovery, end, free_udp_port, start_bootstrap_node
+from nodes import Nodes, RealNode, free_port, wait_until
+from test_discovery import discovery, end, start_bootstrap_node
 
 MAGIC = bytes.fromhex("d572c875")
 HASH_KEYS = {"2 and 1": b"---hyperbloom---", "draft": b"hyperbloom"}
@@ -107,7 +107,7 @@ def member_with_discovery(owner: RealNode, nodes: Nodes, dht: int, port: int) ->
 
 
 def test_a_nodes_public_key_opens_and_tells_nothing(nodes: Nodes, dht: int) -> None:
-    ports = [free_udp_port(), free_udp_port()]
+    ports = [free_port(), free_port()]
     owner = nodes.make("owner", feed="words", config=discovery(dht, port=ports[0], legacy=True))
     owner.start()
     owner.put(b"a value", b"another")
@@ -147,7 +147,7 @@ def test_a_nodes_public_key_opens_and_tells_nothing(nodes: Nodes, dht: int) -> N
 
 def test_names_on_the_local_network_are_of_feeds_alone(nodes: Nodes, dht: int) -> None:
     """What multicast DNS would tell is what the node says it searches by."""
-    config = discovery(dht, port=free_udp_port(), legacy=True)
+    config = discovery(dht, port=free_port(), legacy=True)
     owner = nodes.make("owner", feed="words", config=config).start()
     owner.put(b"a value")
     feed = hashlib.sha1(named_by(owner.feed_key)).hexdigest()
