@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 
 import pytest
 from twisted.internet.defer import execute, fail
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
-from hyperbloom.process.free_memory import LOOK_SECONDS, MANY, MemoryRelease, trim
+from hyperbloom.process.free_memory import LOOK_SECONDS, MANY, MemoryRelease, map_large_blocks, trim
 
 
 class Bench:
@@ -106,6 +108,7 @@ def test_a_system_without_it_is_left_alone(monkeypatch, library):
 
     monkeypatch.setattr(ctypes, "CDLL", load)
     trim()
+    map_large_blocks()
 
 
 def test_the_library_is_told_to_give_all_back(monkeypatch):
@@ -119,3 +122,31 @@ def test_the_library_is_told_to_give_all_back(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library)
     trim()
     assert told == [0]
+
+
+#: Prints by how much more is mapped with a block that is large, after a larger one was freed.
+_MAPPED = """
+import ctypes, sys
+from hyperbloom.process.free_memory import LARGE_BYTES, map_large_blocks
+
+class Usage(ctypes.Structure):
+    _fields_ = [(str(number), ctypes.c_size_t) for number in range(10)]
+
+usage = ctypes.CDLL(None).mallinfo2
+usage.restype = Usage
+if sys.argv[1] == "apart":
+    map_large_blocks()
+block = bytearray(16 * LARGE_BYTES)
+del block
+before = getattr(usage(), "4")
+block = bytearray(2 * LARGE_BYTES)
+print(getattr(usage(), "4") - before >= 2 * LARGE_BYTES)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33 or later")
+@pytest.mark.parametrize(("how", "is_mapped"), [("alone", "False"), ("apart", "True")])
+def test_large_blocks_are_mapped_apart_after_larger_ones_were_freed(how, is_mapped):
+    command = [sys.executable, "-c", _MAPPED, how]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.strip() == is_mapped
